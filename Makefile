@@ -1,0 +1,64 @@
+# One virtual environment, .venv, shared by all targets. Each target installs the extra
+# it needs the first time, and again only when pyproject.toml has changed.
+#
+#   make demo FASHION_MNIST=/path/to/the/four/idx/files
+#   make test ARGS="-k shuffle"
+#   make test PYTHON=python3.13 VENV=.venv-3.13
+
+PYTHON ?= python3
+ARGS ?=
+FASHION_MNIST ?=
+
+VENV ?= .venv
+RUN := $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench check format docs clean
+.NOTPARALLEL:  # two targets must not install into .venv at the same time
+.SECONDARY:  # keep the stamps of what is installed
+
+help:  ## list these targets
+	@echo "usage: make TARGET [ARGS=...]"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/installed-demo  ## train a classifier, kill it half-way, resume to the identical end
+	@$(RUN) examples/train_digits.py $(if $(FASHION_MNIST),--fashion-mnist "$(FASHION_MNIST)") $(ARGS)
+
+test: $(VENV)/installed-test  ## run the whole test suite, doctests included
+	@$(RUN) -m pytest -q -n auto --maxprocesses=4 $(ARGS)
+
+bench: $(VENV)/installed-bench  ## measure against code written by hand, Grain and torch
+	@$(RUN) -m benchmarks $(ARGS)
+
+check: $(VENV)/installed-dev  ## lint, formatting, types
+	@$(RUN) -m ruff check
+	@$(RUN) -m ruff format --check
+	@$(RUN) -m mypy
+
+format: $(VENV)/installed-dev  ## mend what ruff can mend by itself
+	@$(RUN) -m ruff check --fix
+	@$(RUN) -m ruff format
+
+docs: $(VENV)/installed-docs  ## build the documentation into site/
+	@$(RUN) -m mkdocs build --strict --quiet
+	@echo "docs: open site/index.html"
+
+clean:  ## remove everything that make has made, .venv included
+	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(VENV)/created:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "make: there is no '$(PYTHON)' here. Name a Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: bushel needs Python 3.11 or newer, and '$(PYTHON)' is `$(PYTHON) --version 2>&1`." >&2; \
+	  echo "      Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@rm -rf $(VENV)
+	@echo "creating $(VENV) with `$(PYTHON) --version`"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed-%: pyproject.toml $(VENV)/created
+	@echo "installing bushel[$*] into $(VENV); the first time takes a minute"
+	@$(RUN) -m pip install -qq --disable-pip-version-check -e '.[$*]'
+	@touch $@

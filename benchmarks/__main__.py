@@ -1,0 +1,101 @@
+"""`python -m benchmarks`: runs the workloads and prints one table."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from benchmarks import table
+from benchmarks.progress import Progress
+from benchmarks.run import installed, run
+from benchmarks.workload import SYSTEMS
+from benchmarks.workloads import WORKLOADS
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Compares bushel with the same work by hand, with Grain and with torch.",
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", choices=WORKLOADS,
+        help=f"run this workload alone (may be given again): {', '.join(WORKLOADS)}",
+    )  # fmt: skip
+    parser.add_argument("--repeats", type=int, metavar="N", help="rounds (5; 2 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="a rough look in under two minutes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every reading here")
+    parser.add_argument(
+        "--systems", default=",".join(SYSTEMS), metavar="A,B",
+        help="systems to measure, separated by commas (%(default)s)",
+    )  # fmt: skip
+    options = parser.parse_args()
+    options.systems = options.systems.split(",")
+    if unknown := set(options.systems) - set(SYSTEMS):
+        parser.error(f"unknown system {sorted(unknown)[0]!r}; there are {', '.join(SYSTEMS)}")
+    if options.repeats is not None and options.repeats < 1:
+        parser.error(f"--repeats {options.repeats} would measure nothing; give 1 or more")
+    if options.json and not options.json.parent.is_dir():
+        parser.error(f"--json {options.json}: there is no folder {options.json.parent}")
+    return options
+
+
+def main() -> int:
+    options = arguments()
+    repeats = options.repeats or (2 if options.quick else 5)
+    seconds = 0.2 if options.quick else 1.0
+    systems = frozenset(s for s in options.systems if installed(s))
+    for absent in sorted(set(options.systems) - systems):
+        print(f"{absent} is not installed: its column stays empty", file=sys.stderr)
+
+    chosen = [WORKLOADS[name] for name in options.only or WORKLOADS]
+    progress = Progress(len(chosen))
+    outcomes = []
+    interrupted = False
+    try:
+        for workload in chosen:
+            progress.begin(workload.title)
+            outcomes.append(run(workload, systems, repeats, seconds, progress))
+    except KeyboardInterrupt:
+        interrupted = True
+    progress.end()
+
+    rows = [row for outcome in outcomes for row in table.rows(outcome)]
+    complaints = table.complaints(outcomes)
+    print(table.render(rows))
+    print(
+        f"\nMedians of {repeats} rounds of {seconds:g} s on {machine()}. Above 1, bushel is ahead."
+    )
+    for complaint in complaints:
+        print(complaint)
+    if interrupted:
+        print(f"Interrupted: {len(chosen) - len(outcomes)} workloads are missing.")
+    if options.json:
+        report = {
+            "machine": machine(),
+            "versions": versions(),
+            "rows": [row.to_json() for row in rows],
+            "complaints": complaints,
+        }
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
+    return 130 if interrupted else 1 if complaints else 0
+
+
+def machine() -> str:
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for package in ("numpy", "bushel", "grain", "torch"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Proof of the work: what was delivered, so that contenders can be held against each other.
+
+`total` ignores order, and so is the same for every system; `order` is a hash of the elements as
+they came, and so is the same for bushel and Grain, whose orders are identical.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    total: str
+    order: str
+
+    def to_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def columns(element: Any) -> dict[str, NDArray[Any]]:
+    """Gives the arrays of a batch by name, whatever kind of array the system delivers."""
+    if isinstance(element, Mapping):
+        return {str(name): np.asarray(element[name]) for name in sorted(element)}
+    return {"": np.asarray(element)}
+
+
+def order(elements: Iterable[Any]) -> str:
+    """Hashes names, dtypes, shapes and bytes of the elements in their order."""
+    digest = hashlib.sha256()
+    for element in elements:
+        for name, array in columns(element).items():
+            digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def total(elements: Iterable[Any]) -> str:
+    """Adds up the elements, exactly, so that their order does not show.
+
+    >>> total([np.array([1, 2]), np.array([3])])
+    '3 records: int64 () sum 6.0'
+    """
+    parts: dict[str, list[NDArray[Any]]] = {}
+    for element in elements:
+        for name, array in columns(element).items():
+            parts.setdefault(name, []).append(np.atleast_1d(array))
+    described = []
+    count = 0
+    for name, arrays in parts.items():
+        joined = np.concatenate(arrays)
+        count = len(joined)
+        exact = math.fsum(joined.ravel().tolist())
+        described.append(f"{name} {joined.dtype} {joined.shape[1:]} sum {exact}".strip())
+    return f"{count} records: {', '.join(described)}"
+
+
+def first(iterable: Iterable[Any], count: int) -> list[Any]:
+    """Takes the first elements and closes the iterator, so that no thread of it goes on."""
+    iterator = iter(iterable)
+    try:
+        return list(islice(iterator, count))
+    finally:
+        close(iterator)
+
+
+def close(iterator: Iterator[Any]) -> None:
+    if hasattr(iterator, "close"):
+        iterator.close()

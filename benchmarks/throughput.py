@@ -1,0 +1,76 @@
+"""How many records a second a pipeline delivers once it runs."""
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from time import perf_counter
+from typing import Any
+
+from benchmarks import proof
+from benchmarks.workload import RATE, Make, Unit
+
+# Long enough that a look at the clock costs nothing, short enough to stop in time.
+SECONDS_BETWEEN_LOOKS = 0.005
+# Sixteen threads that each work on a batch deliver all sixteen at about the same moment, so a
+# reading takes two such bursts if it can, but no more than this many times its seconds.
+STEPS_WANTED = 32
+PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Measures epochs of `records`, one after the other, delivered in steps of `batch_size`.
+
+    A reading starts a new iterator and lets it run in before the clock starts, so that neither
+    starting up nor what a thread did ahead of time is counted; where an epoch ends within a
+    reading, the start of the next is counted, as it is in training.
+    """
+
+    records: int
+    batch_size: int
+    proof_records: int = 1024
+
+    @property
+    def unit(self) -> Unit:
+        return RATE
+
+    @property
+    def fresh_process(self) -> bool:
+        return False
+
+    def prove(self, make: Make) -> proof.Proof:
+        small = list(make(self.proof_records))
+        opening = proof.first(make(self.records), 2)
+        return proof.Proof(total=proof.total(small), order=proof.order(small + opening))
+
+    def read(self, make: Make, seconds: float) -> float:
+        epochs = self._epochs(make)
+        stream = chain.from_iterable(epochs)
+        try:
+            steps, spent = run_for(seconds / 3, stream, 1)
+            between_looks = max(1, int(SECONDS_BETWEEN_LOOKS * steps / spent))
+            steps, spent = run_for(seconds, stream, between_looks)
+        finally:
+            epochs.close()
+        return steps * self.batch_size / spent
+
+    def _epochs(self, make: Make) -> Generator[Iterator[Any], None, None]:
+        while True:
+            iterator = iter(make(self.records))
+            try:
+                yield iterator
+            finally:
+                proof.close(iterator)
+
+
+def run_for(seconds: float, stream: Iterator[Any], between_looks: int) -> tuple[int, float]:
+    """Takes elements for about so many seconds; gives their number and the time they took."""
+    steps = 0
+    start = perf_counter()
+    while True:
+        deque(islice(stream, between_looks), maxlen=0)
+        steps += between_looks
+        spent = perf_counter() - start
+        if spent >= seconds and (steps >= STEPS_WANTED or spent >= PATIENCE * seconds):
+            return steps, spent

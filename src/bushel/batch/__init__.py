@@ -1,0 +1,1 @@
+"""Neighbours joined into new elements."""

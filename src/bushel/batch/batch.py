@@ -1,0 +1,49 @@
+"""Batches: neighbours stacked into one element."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bushel.block import Block, Columns
+from bushel.node import Fold, Node
+from bushel.stack import stack
+from bushel.transforms.function import name_of
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNode(Fold):
+    """Joins `batch_size` neighbours: leaves are stacked on a new first axis.
+
+    The last batch of an epoch is shorter, unless `drop_remainder`. A `batch_fn` gets the
+    list of elements instead and returns the batch.
+    """
+
+    input: Node
+    batch_size: int
+    drop_remainder: bool = False
+    batch_fn: Callable[[Sequence[Any]], Any] | None = None
+
+    @property
+    def group_size(self) -> int:
+        return self.batch_size
+
+    @property
+    def drops_short_group(self) -> bool:
+        return self.drop_remainder
+
+    def fold(self, group: Block, number: int) -> Sequence[Any]:
+        if self.batch_fn is not None:
+            return (self.batch_fn(group.rows()),)
+        if isinstance(group.values, Columns):
+            return (group.values.gather(),)
+        return (stack(group.values),)
+
+    def describe(self) -> str:
+        drop = ", drop_remainder=True" if self.drop_remainder else ""
+        return f"batch({self.batch_size}{drop})"
+
+    @property
+    def label(self) -> str:
+        if self.batch_fn is None:
+            return self.describe()
+        return f"{self.describe()[:-1]}, batch_fn={name_of(self.batch_fn)})"

@@ -1,0 +1,194 @@
+"""Blocks: n elements that travel together, as rows or as columns.
+
+    rows     a list of n elements
+    columns  a tree of arrays with a common leading axis, and optionally the keys that
+             select n of its entries: nothing is copied until somebody needs the values
+
+A block also carries the positions of its elements (what `map_with_index` and random
+operations see) and, when evaluation stopped early, the failure that stands in the place
+of element n.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.tree import leaves_with_paths, map_leaves, open_node
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+Keys: TypeAlias = npt.NDArray[np.int64]
+
+
+class Columns:
+    """A tree of arrays with a common leading axis, read through `keys` if there are any.
+
+    >>> lazy = Columns({"x": np.arange(10) * 10}, np.array([3, 1]))
+    >>> lazy.gather()
+    {'x': array([30, 10])}
+    >>> lazy.rows()
+    [{'x': np.int64(30)}, {'x': np.int64(10)}]
+    """
+
+    __slots__ = ("keys", "size", "tree")
+
+    def __init__(self, tree: Any, keys: Keys | None = None, size: int | None = None) -> None:
+        self.tree = tree
+        self.keys = keys
+        if size is None:
+            size = len(keys) if keys is not None else len(first_leaf(tree))
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def gather(self) -> Any:
+        """Returns the values as arrays of their own (without keys: the tree as it is)."""
+        keys = self.keys
+        if keys is None:
+            return self.tree
+        tree = self.tree
+        # The two commonest shapes are spelt out: this runs once for each batch.
+        if type(tree) is np.ndarray:
+            return tree.take(keys, axis=0)
+        if type(tree) is dict:
+            return {
+                name: leaf.take(keys, axis=0)
+                if type(leaf) is np.ndarray
+                else map_leaves(lambda array: array.take(keys, axis=0), leaf)
+                for name, leaf in tree.items()
+            }
+        return map_leaves(lambda array: array.take(keys, axis=0), tree)
+
+    def rows(self) -> list[Any]:
+        return unstack(self.gather(), self.size)
+
+    def part(self, start: int, stop: int) -> "Columns":
+        if self.keys is not None:
+            return Columns(self.tree, self.keys[start:stop])
+        start, stop, _ = slice(start, stop).indices(self.size)
+        return Columns(map_leaves(lambda array: array[start:stop], self.tree), None, stop - start)
+
+    def select(self, indices: Keys) -> "Columns":
+        keys = indices if self.keys is None else self.keys.take(indices)
+        return Columns(self.tree, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception of a user's function, standing where the element would have been."""
+
+    error: Exception
+
+
+@dataclass(slots=True)
+class Block:
+    """n elements with their positions; see the module's text."""
+
+    values: list[Any] | Columns
+    positions: Positions
+    failure: Failure | None = None
+    # What a sampler said of each element; only a loader with a sampler of the user's own
+    # has it, since nothing else needs more than the position.
+    metadata: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self) -> list[Any]:
+        """Returns the elements as a list (the block's own, where it is one already)."""
+        values = self.values
+        return values if type(values) is list else values.rows()  # type: ignore[union-attr]
+
+    def part(self, start: int, stop: int) -> "Block":
+        """Returns the elements from `start` up to `stop`, without the failure."""
+        values = self.values
+        return Block(
+            values[start:stop] if type(values) is list else values.part(start, stop),  # type: ignore[union-attr]
+            self.positions[start:stop],
+            metadata=None if self.metadata is None else self.metadata[start:stop],
+        )
+
+    def select(self, indices: Keys) -> "Block":
+        """Returns the elements at these indices, in their order, the failure still behind."""
+        values = self.values
+        chosen: list[Any] | Columns
+        if isinstance(values, list):
+            chosen = [values[index] for index in indices.tolist()]
+        else:
+            chosen = values.select(indices)
+        metadata = self.metadata
+        if metadata is not None:
+            metadata = [metadata[index] for index in indices.tolist()]
+        return Block(chosen, self.positions.take(indices), self.failure, metadata)
+
+    def at(self, positions: Positions) -> "Block":
+        """Returns the same elements under other positions."""
+        return Block(self.values, positions, self.failure, self.metadata)
+
+
+def first_leaf(tree: Any) -> Any:
+    """Returns the first leaf of a tree.
+
+    >>> first_leaf({"a": [7, 8]})
+    7
+    """
+    for _, leaf in leaves_with_paths(tree):
+        return leaf
+    raise ValueError(f"a tree without leaves: {tree!r}")
+
+
+def unstack(tree: Any, size: int) -> list[Any]:
+    """Turns a tree of n-long arrays into n elements of the same structure.
+
+    >>> unstack({"x": np.array([1, 2]), "y": np.array([[3], [4]])}, 2)
+    [{'x': np.int64(1), 'y': array([3])}, {'x': np.int64(2), 'y': array([4])}]
+    """
+    if isinstance(tree, np.ndarray):
+        return list(tree)
+    if type(tree) is dict:
+        if not tree:
+            return [{} for _ in range(size)]
+        names = list(tree)
+        parts = [unstack(child, size) for child in tree.values()]
+        return [dict(zip(names, row, strict=False)) for row in zip(*parts, strict=True)]
+    opened = open_node(tree)
+    if opened is None:
+        return list(tree)
+    _, children, rebuild = opened
+    if not children:
+        return [rebuild([]) for _ in range(size)]
+    parts = [unstack(child, size) for child in children]
+    if type(tree) is tuple:
+        return list(zip(*parts, strict=True))
+    return [rebuild(list(row)) for row in zip(*parts, strict=True)]
+
+
+def join(blocks: Sequence[Block]) -> Block:
+    """Puts blocks end to end; of failures, the last block's remains."""
+    if len(blocks) == 1:
+        return blocks[0]
+    positions = np.concatenate([block.positions for block in blocks])
+    metadata: list[Any] | None = None
+    if blocks[0].metadata is not None:
+        metadata = [item for block in blocks for item in block.metadata or ()]
+    columns = _join_columns([block.values for block in blocks])
+    if columns is not None:
+        return Block(columns, positions, blocks[-1].failure, metadata)
+    rows = [row for block in blocks for row in block.rows()]
+    return Block(rows, positions, blocks[-1].failure, metadata)
+
+
+def _join_columns(values: Sequence[list[Any] | Columns]) -> Columns | None:
+    first = values[0]
+    if not isinstance(first, Columns) or first.keys is None:
+        return None
+    keys = []
+    for part in values:
+        # Only selections of one and the same table can be joined without a copy.
+        if not isinstance(part, Columns) or part.tree is not first.tree or part.keys is None:
+            return None
+        keys.append(part.keys)
+    return Columns(first.tree, np.concatenate(keys))

@@ -1,0 +1,1 @@
+"""Remembering where we are."""

@@ -1,0 +1,587 @@
+"""What users chain: random-access datasets and streams.
+
+Each method builds one node and returns a new dataset; nothing is read or computed until an
+element is asked for.
+"""
+
+import operator
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+
+from bushel.checkpoint.state import describe_pipeline
+from bushel.deliver.iterator import DatasetIterator, StreamIterator
+from bushel.errors import EmptyDatasetError, PlanError
+from bushel.node import Drop, Expand, Node, walk
+from bushel.options import MultiprocessingOptions, ReadOptions
+from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
+from bushel.order.repeat import INFINITE, RepeatNode
+from bushel.order.shuffle import ShuffleNode
+from bushel.order.slice import SliceNode
+from bushel.plan.chain import (
+    batch_step,
+    check_read_options,
+    check_seed,
+    filter_step,
+    flat_map_step,
+    map_batches_step,
+    map_step,
+    map_with_index_step,
+    random_map_step,
+)
+from bushel.plan.places import (
+    CustomMapNode,
+    CustomStreamNode,
+    SeedNode,
+    ToStreamNode,
+)
+from bushel.plan.seeds import default_seed
+from bushel.run.build import build_stream
+from bushel.run.inline import Evaluator
+from bushel.sources.memory import RangeNode, source_node
+from bushel.transforms import base as transforms
+
+T = TypeVar("T")
+S = TypeVar("S")
+Self = TypeVar("Self", bound="_Dataset[Any]")
+
+_evaluator = Evaluator()
+
+
+class _Dataset(Generic[T]):
+    """What random-access datasets and streams have in common."""
+
+    _parents: "tuple[_Dataset[Any], ...]"
+
+    def __init__(self, parents: "_Dataset[Any] | Sequence[_Dataset[Any]]" = ()) -> None:
+        self._parents = (parents,) if isinstance(parents, _Dataset) else tuple(parents)
+
+    @property
+    def parents(self) -> "tuple[_Dataset[Any], ...]":
+        """The datasets that this one reads from."""
+        return self._parents
+
+    @property
+    def _parent(self) -> Any:
+        assert len(self._parents) == 1, self._parents
+        return self._parents[0]
+
+    def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
+        """Calls `func(self, ...)`, for chaining what is no method.
+
+        >>> MapDataset.range(3).pipe(lambda ds, n: ds.repeat(n), 2).pipe(list)
+        [0, 1, 2, 0, 1, 2]
+        """
+        return func(self, *args, **kwargs)
+
+    def apply(self: Self, transformations: Any) -> Self:
+        """Applies one transformation object, or a sequence of them in order.
+
+        >>> list(MapDataset.range(5).apply([transforms.Batch(2)]))
+        [array([0, 1]), array([2, 3]), array([4])]
+        """
+        if not isinstance(transformations, (list, tuple)):
+            transformations = (transformations,)
+        ds: Any = self
+        for transformation in transformations:
+            ds = _apply_one(ds, transformation)
+        return ds  # type: ignore[no-any-return]
+
+
+def _apply_one(ds: Any, transformation: Any) -> Any:
+    if isinstance(transformation, transforms.Batch):
+        return ds.batch(
+            transformation.batch_size,
+            drop_remainder=transformation.drop_remainder,
+            batch_fn=transformation.batch_fn,
+        )
+    for kind, method in _METHODS:
+        if isinstance(transformation, kind):
+            return method(ds, transformation)
+    raise NotImplementedError(
+        f"`apply` takes objects of the classes in `bushel.transforms`, and got "
+        f"{transformation!r}. For a function, write `ds.map(function)`."
+    )
+
+
+_METHODS: tuple[tuple[type, Callable[[Any, Any], Any]], ...] = (
+    (transforms.Map, lambda ds, transform: ds.map(transform)),
+    (transforms.RandomMap, lambda ds, transform: ds.random_map(transform)),
+    (transforms.MapWithIndex, lambda ds, transform: ds.map_with_index(transform)),
+    (transforms.FlatMap, lambda ds, transform: ds._flat_map(transform)),
+    (transforms.Filter, lambda ds, transform: ds.filter(transform)),
+    (transforms.MapBatches, lambda ds, transform: ds.map_batches(transform)),
+)
+
+
+class _MapDatasetMeta(ABCMeta):
+    """The ways to begin a random-access dataset.
+
+    They belong to the class and not to datasets: `MapDataset.range(5)` makes one, and
+    `ds.range(5)`, which would forget `ds`, does not exist.
+    """
+
+    def source(cls, source: "Sequence[T] | Any") -> "MapDataset[T]":
+        """Reads from anything with `__len__` and `__getitem__`, or from columns.
+
+        An array, or a dict or tuple of equally long arrays, is read by columns: record i is
+        made of the i-th entries. Memory maps are read as they are.
+
+        >>> images, labels = np.zeros((3, 28, 28)), np.array([7, 8, 9])
+        >>> MapDataset.source({"image": images, "label": labels})[1]["label"]
+        np.int64(8)
+        """
+        return MapNodeDataset(source_node(source))
+
+    def range(cls, start: int, stop: int | None = None, step: int = 1) -> "MapDataset[int]":
+        """The integers of a range, with the arguments of the builtin.
+
+        >>> list(MapDataset.range(2, 8, 3))
+        [2, 5]
+        """
+        if stop is None:
+            start, stop = 0, start
+        return MapNodeDataset(RangeNode(range(start, stop, step)))
+
+    def concatenate(cls, datasets: "Sequence[MapDataset[T]]") -> "MapDataset[T]":
+        """One dataset after the other; an epoch of the whole is an epoch of each.
+
+        >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(3)]))
+        [0, 1, 0, 1, 2]
+        """
+        datasets = check_parts(datasets, "concatenate")
+        for number, dataset in enumerate(datasets):
+            if len(dataset) == INFINITE:
+                raise PlanError(
+                    f"`concatenate` cannot go beyond an infinite dataset, and dataset {number} is "
+                    "infinite. Call `repeat` after `concatenate`."
+                )
+        return MapNodeDataset(ConcatenateNode(tuple(map(map_node, datasets))), datasets)
+
+    def mix(
+        cls, datasets: "Sequence[MapDataset[T]]", weights: Sequence[float] | None = None
+    ) -> "MapDataset[T]":
+        """Elements of several datasets in fixed proportions, spread evenly.
+
+        >>> evens, odds = MapDataset.range(0, 10, 2), MapDataset.range(1, 10, 2)
+        >>> list(MapDataset.mix([evens, odds], [2, 1]))
+        [0, 2, 1, 4, 6, 3, 8]
+        """
+        datasets = check_parts(datasets, "mix")
+        for number, dataset in enumerate(datasets):
+            if not len(dataset):
+                raise PlanError(
+                    f"`mix` needs datasets with elements, and dataset {number} has length 0."
+                )
+        proportions = to_proportions(weights, len(datasets))
+        return MapNodeDataset(MixNode(tuple(map(map_node, datasets)), proportions), datasets)
+
+    def select_from_datasets(
+        cls, datasets: "Sequence[MapDataset[T]]", selection_map: Any
+    ) -> "MapDataset[T]":
+        """Elements of several datasets as a map from position to (dataset, position) says."""
+        if selection_map is None:
+            return cls.mix(datasets)
+        datasets = check_parts(datasets, "select_from_datasets")
+        node = SelectNode(tuple(map(map_node, datasets)), selection_map)
+        return MapNodeDataset(node, datasets)
+
+
+class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
+    """Random-access dataset: element i, and as many epochs as one likes.
+
+    Lazy and immutable. Positions beyond the length belong to later epochs, in which random
+    steps differ; an element that a filter dropped reads as None. Subclasses of your own
+    define `__len__` and `__getitem__`, and find what they read from in `self._parent`.
+
+    >>> ds = MapDataset.range(6).seed(1).shuffle().map(lambda x: 10 * x).batch(2)
+    >>> ds[0]
+    array([10, 50])
+    >>> len(ds), [batch.tolist() for batch in ds]
+    (3, [[10, 50], [20, 30], [0, 40]])
+    """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of elements in one epoch (dropped ones count)."""
+
+    @overload
+    def __getitem__(self, index: slice) -> "MapDataset[T]": ...
+    @overload
+    def __getitem__(self, index: int) -> T | None: ...
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Any:
+        """Element at a position (None if dropped); for a slice, a dataset."""
+
+    def __iter__(self) -> DatasetIterator[T]:
+        """Iterates over one epoch, like `to_iter_dataset()`."""
+        return self.to_iter_dataset().__iter__()
+
+    def slice(self, sl: slice) -> "MapDataset[T]":
+        """Keeps the elements of a slice; `ds[a:b:c]` for short.
+
+        >>> list(MapDataset.range(10).slice(slice(1, None, 3)))
+        [1, 4, 7]
+        """
+        if not isinstance(sl, slice):
+            raise PlanError(f"`slice` takes a slice, as in `ds.slice(slice(0, 10))`, not {sl!r}.")
+        return self._then(SliceNode(map_node(self), *sl.indices(len(self))))
+
+    def shuffle(self, seed: int | None = None) -> "MapDataset[T]":
+        """Puts all elements in a random order, another one in each epoch.
+
+        The order is computed, not stored: any length takes no memory.
+
+        >>> list(MapDataset.range(6).shuffle(seed=3))
+        [4, 3, 0, 1, 2, 5]
+        """
+        parent = map_node(self)
+        if seed is None:
+            seed = default_seed((parent,), "shuffle")
+        seed = check_seed(seed, "shuffle")
+        return self._then(ShuffleNode(parent, seed))
+
+    def repeat(
+        self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True
+    ) -> "MapDataset[T]":
+        """Repeats the dataset, for ever by default.
+
+        Random steps differ from epoch to epoch, unless `reseed_each_epoch=False`.
+
+        >>> list(MapDataset.range(3).shuffle(seed=1).repeat(2))
+        [1, 2, 0, 0, 2, 1]
+        """
+        if num_epochs is not None and operator.index(num_epochs) <= 0:
+            raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
+        if len(self) == INFINITE:
+            raise PlanError("`repeat` does nothing for a dataset that is infinite already.")
+        return self._then(RepeatNode(map_node(self), num_epochs, reseed_each_epoch))
+
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[Sequence[T]], S] | None = None,
+    ) -> "MapDataset[S]":
+        """Groups neighbours, stacking leaves on a new first axis.
+
+        The last batch is shorter unless `drop_remainder`. With `batch_fn` that function gets
+        the list of elements and returns the batch.
+
+        >>> list(MapDataset.range(5).batch(2))
+        [array([0, 1]), array([2, 3]), array([4])]
+        """
+        parent = map_node(self)
+        for step in walk(parent):
+            if isinstance(step, (Drop, Expand)):
+                raise PlanError(
+                    f"`batch({batch_size})` cannot follow `{step.label}` on a random-access "
+                    "dataset: it may leave elements out, so batch 0 has no known members. Call "
+                    "`.to_iter_dataset()` between the two."
+                )
+        return self._then(batch_step(parent, batch_size, drop_remainder, batch_fn))
+
+    def filter(self, transform: "transforms.Filter | Callable[[T], bool]") -> "MapDataset[T]":
+        """Drops elements for which a function is false: they read as None.
+
+        The length stays. As a stream, or in a `for` loop, they are absent.
+
+        >>> even = MapDataset.range(4).filter(lambda x: x % 2 == 0)
+        >>> even[1], list(even)
+        (None, [0, 2])
+        """
+        return self._then(filter_step(map_node(self), transform))
+
+    def map(self, transform: "transforms.Map | Callable[[T], S]") -> "MapDataset[S]":
+        """Applies a function, or a `transforms.Map`, to each element.
+
+        >>> MapDataset.range(3).map(lambda x: x + 0.5)[2]
+        2.5
+        """
+        return self._then(map_step(map_node(self), transform))
+
+    def map_with_index(
+        self, transform: "transforms.MapWithIndex | Callable[[int, T], S]"
+    ) -> "MapDataset[S]":
+        """Applies a function to the position and the element.
+
+        >>> MapDataset.range(10, 13).map_with_index(lambda i, x: (i, x))[1]
+        (1, 11)
+        """
+        return self._then(map_with_index_step(map_node(self), transform))
+
+    def map_batches(self, transform: "transforms.MapBatches | Callable[[Any], Any]") -> Any:
+        """Applies a function to whole blocks of elements at once, given as columns.
+
+        The function gets a tree of arrays with a common leading axis and returns one of the
+        same length. How many elements it gets is bushel's choice and changes from call to
+        call, so it must be element-wise: row i of the result may depend on row i only.
+
+        >>> MapDataset.range(6).map_batches(lambda x: x * x)[5]
+        np.int64(25)
+        """
+        return self._then(map_batches_step(map_node(self), transform))
+
+    def random_map(
+        self,
+        transform: "transforms.RandomMap | Callable[[T, np.random.Generator], S]",
+        *,
+        seed: int | None = None,
+    ) -> "MapDataset[S]":
+        """Applies a function to each element and a random generator of its own.
+
+        The generator depends on the seed and the position alone. It is good during the call
+        only.
+
+        >>> noisy = MapDataset.range(3).random_map(lambda x, rng: x + rng.random(), seed=1)
+        >>> noisy[1] == noisy[1]
+        True
+        """
+        return self._then(random_map_step(map_node(self), transform, seed))
+
+    def seed(self, seed: int) -> "MapDataset[T]":
+        """Gives random steps downstream a seed; each derives one of its own from it.
+
+        >>> MapDataset.range(5).seed(1).shuffle()[0]
+        1
+        """
+        return self._then(SeedNode(map_node(self), seed))
+
+    def to_iter_dataset(
+        self, read_options: ReadOptions | None = None, *, allow_nones: bool = False
+    ) -> "IterDataset[T]":
+        """Makes a stream of the dataset: one epoch, in order, dropped elements left out.
+
+        `allow_nones` keeps them as None. See `ReadOptions` for threads.
+        """
+        options = check_read_options(read_options)
+        return StreamNodeDataset(ToStreamNode(map_node(self), options, allow_nones), self)
+
+    def _flat_map(self, transform: Any) -> "MapDataset[Any]":
+        return self._then(flat_map_step(map_node(self), transform))
+
+    def _then(self, node: Node) -> "MapDataset[Any]":
+        return MapNodeDataset(node, self)
+
+
+class MapNodeDataset(MapDataset[T]):
+    """A random-access dataset that is a node; all of bushel's own are."""
+
+    def __init__(self, node: Node, parents: Any = ()) -> None:
+        super().__init__(parents)
+        self._node = node
+
+    def __len__(self) -> int:
+        return self._node.length()
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.slice(index)
+        rows = self.__getitems__((operator.index(index),))
+        return rows[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[T | None]:
+        """Elements at many positions, evaluated as one block."""
+        try:
+            positions = np.array(indices, dtype=np.int64)
+        except OverflowError:
+            raise IndexError(f"positions are 64-bit integers, and {indices} is not.") from None
+        if not self._node.length() and len(positions):
+            raise EmptyDatasetError("this dataset is empty: it has no element at any position.")
+        block = _evaluator.evaluate(self._node, positions)
+        if block.failure is not None:
+            raise block.failure.error
+        return block.rows()
+
+    def __repr__(self) -> str:
+        return f"MapDataset({_show(self._node)})"
+
+
+class _IterDatasetMeta(ABCMeta):
+    """The ways to begin a stream from other streams."""
+
+    def mix(
+        cls,
+        datasets: "Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]]",
+        weights: Sequence[float] | Mapping[str, float] | None = None,
+    ) -> "IterDataset[T]":
+        """Elements of several streams in fixed proportions, until one of them ends.
+
+        With mappings, parts are ordered by name, and a state is restored by name: parts that
+        are new start at their beginning.
+
+        >>> ones, tens = MapDataset.range(3), MapDataset.range(10, 20)
+        >>> list(IterDataset.mix([ones.to_iter_dataset(), tens.to_iter_dataset()], [1, 2]))
+        [0, 10, 11, 1, 12, 13, 2, 14, 15]
+        """
+        names: tuple[str, ...] | None = None
+        if isinstance(datasets, Mapping):
+            names = tuple(sorted(datasets))
+            if isinstance(weights, Mapping):
+                if set(weights) != set(names):
+                    raise PlanError(
+                        f"`mix` got datasets {list(names)} and weights for {sorted(weights)}."
+                    )
+                weights = [weights[name] for name in names]
+            datasets = [datasets[name] for name in names]
+        elif isinstance(weights, Mapping):
+            raise PlanError("`mix` takes a mapping of weights only with a mapping of datasets.")
+        parts = tuple(stream_node(dataset) for dataset in datasets)
+        proportions = to_proportions(weights, len(parts))
+        return StreamNodeDataset(MixNode(parts, proportions, names), list(datasets))
+
+
+class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
+    """Dataset that can only be iterated; the iterator has a state.
+
+    Lazy and immutable. Subclasses of your own define `__iter__`, which returns a
+    `DatasetIterator`, and find what they read from in `self._parent`.
+    """
+
+    @abstractmethod
+    def __iter__(self) -> DatasetIterator[T]:
+        """Makes an iterator that starts at the beginning."""
+
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[Sequence[T]], S] | None = None,
+    ) -> "IterDataset[S]":
+        """Groups neighbours, as `MapDataset.batch` does.
+
+        >>> odd = MapDataset.range(7).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.batch(2))
+        [array([1, 3]), array([5])]
+        """
+        return self._then(batch_step(stream_node(self), batch_size, drop_remainder, batch_fn))
+
+    def filter(self, transform: "transforms.Filter | Callable[[T], bool]") -> "IterDataset[T]":
+        """Leaves out elements for which a function is false.
+
+        Warns, or raises, when nearly all are (see `DatasetOptions`).
+        """
+        return self._then(filter_step(stream_node(self), transform))
+
+    def map(self, transform: "transforms.Map | Callable[[T], S]") -> "IterDataset[S]":
+        """Applies a function, or a `transforms.Map`, to each element."""
+        return self._then(map_step(stream_node(self), transform))
+
+    def map_with_index(
+        self, transform: "transforms.MapWithIndex | Callable[[int, T], S]"
+    ) -> "IterDataset[S]":
+        """Applies a function to the running count of elements and the element.
+
+        >>> odd = MapDataset.range(4).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.map_with_index(lambda i, x: (i, x)))
+        [(0, 1), (1, 3)]
+        """
+        return self._then(map_with_index_step(stream_node(self), transform))
+
+    def map_batches(self, transform: "transforms.MapBatches | Callable[[Any], Any]") -> Any:
+        """Applies a function to whole blocks at once, as `MapDataset.map_batches` does."""
+        return self._then(map_batches_step(stream_node(self), transform))
+
+    def random_map(
+        self,
+        transform: "transforms.RandomMap | Callable[[T, np.random.Generator], S]",
+        *,
+        seed: int | None = None,
+    ) -> "IterDataset[S]":
+        """Applies a function to each element and a generator from seed and running count."""
+        return self._then(random_map_step(stream_node(self), transform, seed))
+
+    def seed(self, seed: int) -> "IterDataset[T]":
+        """Gives random steps downstream a seed; each derives one of its own from it."""
+        return self._then(SeedNode(stream_node(self), seed))
+
+    def mp_prefetch(
+        self,
+        options: MultiprocessingOptions | None = None,
+        worker_init_fn: Callable[[int, int], None] | None = None,
+        sequential_slice: bool = False,
+    ) -> "IterDataset[T]":
+        """Runs the pipeline so far in worker processes; without workers it does nothing.
+
+        This release has no worker processes yet: more than 0 raises.
+        """
+        if options is None or not options.num_workers:
+            return self
+        raise PlanError(
+            f"`mp_prefetch` was asked for {options.num_workers} worker processes, which this "
+            "release of bushel does not have yet. Use threads: "
+            "`to_iter_dataset(ReadOptions(num_threads=16))`."
+        )
+
+    def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> "IterDataset[T]":
+        """The older name of `mp_prefetch`."""
+        return self.mp_prefetch(multiprocessing_options)
+
+    def _flat_map(self, transform: Any) -> "IterDataset[Any]":
+        return self._then(flat_map_step(stream_node(self), transform))
+
+    def _then(self, node: Node) -> "IterDataset[Any]":
+        return StreamNodeDataset(node, self)
+
+
+class StreamNodeDataset(IterDataset[T]):
+    """A stream that is a node; all of bushel's own are."""
+
+    def __init__(self, node: Node, parents: Any = ()) -> None:
+        super().__init__(parents)
+        self._node = node
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return StreamIterator(build_stream(self._node), describe_pipeline(self._node))
+
+    def __repr__(self) -> str:
+        return f"IterDataset({_show(self._node)})"
+
+
+def map_node(ds: Any) -> Node:
+    """The node of a random-access dataset, be it bushel's or a user's own."""
+    if isinstance(ds, MapNodeDataset) and type(ds).__getitem__ is MapNodeDataset.__getitem__:
+        return ds._node
+    if not isinstance(ds, MapDataset):
+        raise TypeError(f"this takes a `MapDataset`, and got a {type(ds).__name__}.")
+    parents = tuple(map_node(parent) for parent in getattr(ds, "_parents", ()))
+    return CustomMapNode(ds, parents)
+
+
+def stream_node(ds: Any) -> Node:
+    """The node of a stream; a random-access dataset becomes one."""
+    if isinstance(ds, MapDataset):
+        return ToStreamNode(map_node(ds), ReadOptions(), False)
+    if isinstance(ds, StreamNodeDataset) and type(ds).__iter__ is StreamNodeDataset.__iter__:
+        return ds._node
+    if not isinstance(ds, IterDataset):
+        raise TypeError(f"this takes an `IterDataset`, and got a {type(ds).__name__}.")
+    parents = tuple(
+        map_node(parent) if isinstance(parent, MapDataset) else stream_node(parent)
+        for parent in getattr(ds, "_parents", ())
+    )
+    return CustomStreamNode(ds, parents)
+
+
+def _show(node: Node) -> str:
+    inputs = node.inputs
+    before = ", ".join(_show(parent) for parent in inputs)
+    if not before:
+        return node.label
+    return f"{before} -> {node.label}" if len(inputs) == 1 else f"[{before}] -> {node.label}"
+
+
+def check_parts(datasets: Any, operation: str) -> list[Any]:
+    """Returns the random-access datasets that an operation was given."""
+    parts: list[Any] = list(datasets)
+    for number, dataset in enumerate(parts):
+        if not isinstance(dataset, MapDataset):
+            raise TypeError(
+                f"`{operation}` takes `MapDataset`s, and item {number} is a "
+                f"{type(dataset).__name__}."
+            )
+    return parts

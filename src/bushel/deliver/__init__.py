@@ -1,0 +1,1 @@
+"""Handing elements over."""

@@ -1,0 +1,205 @@
+"""Iterators: elements one by one, and a state at every one of them."""
+
+import operator
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+from bushel.checkpoint.state import Pipeline, sign, verify
+from bushel.errors import ClosedError
+from bushel.run.stream import Chunk, FixedMarks, Marks, State, Stream
+from bushel.run.tune import BlockSize
+
+T = TypeVar("T")
+
+
+class DatasetIterator(Iterator[T], Generic[T], ABC):
+    """Iterator over a dataset whose position can be saved and put back.
+
+    Subclasses of your own define `__next__`, `get_state` and `set_state`, and find the
+    iterator that they read from in `self._parent`.
+    """
+
+    _parents: "tuple[DatasetIterator[Any], ...]" = ()
+
+    def __init__(
+        self, parents: "DatasetIterator[Any] | Sequence[DatasetIterator[Any]]" = ()
+    ) -> None:
+        self._parents = tuple(parents) if isinstance(parents, (list, tuple)) else (parents,)  # type: ignore[assignment]
+
+    @property
+    def _parent(self) -> "DatasetIterator[Any]":
+        assert len(self._parents) == 1, self._parents
+        return self._parents[0]
+
+    def __iter__(self) -> "DatasetIterator[T]":
+        return self
+
+    @abstractmethod
+    def __next__(self) -> T:
+        """The next element."""
+
+    @abstractmethod
+    def get_state(self) -> dict[str, Any]:
+        """The position, as a dict of plain values."""
+
+    @abstractmethod
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes back to a position that the same pipeline had."""
+
+    def start_prefetch(self) -> None:
+        """Begins background work, if there is any, before the first element is asked for."""
+        for parent in self._parents:
+            parent.start_prefetch()
+
+    def close(self) -> None:
+        """Stops the threads of the whole chain; may be called more than once."""
+        for parent in self._parents:
+            parent.close()
+
+    def __enter__(self) -> "DatasetIterator[T]":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class StreamIterator(DatasetIterator[T]):
+    """Hands out the elements of a stream."""
+
+    def __init__(self, stream: Stream, pipeline: Pipeline) -> None:
+        super().__init__()
+        self._stream = stream
+        self._pipeline = pipeline
+        self._block_size = BlockSize()
+        self._rows: Iterator[Any] = iter(())
+        self._size = 0
+        self._marks: Marks = FixedMarks({})
+        # Until something was pulled, the state is the stream's own.
+        self._fresh = True
+        self._failure: Exception | None = None
+        self._past_failure = False
+        self._closed = False
+
+    def __next__(self) -> T:
+        # A `for` statement takes one element of the list's iterator at the speed of C.
+        for row in self._rows:
+            return cast(T, row)
+        self._refill()
+        for row in self._rows:
+            return cast(T, row)
+        raise StopIteration
+
+    def _refill(self) -> None:
+        """Gets the next rows; leaves none at the end of the stream."""
+        if self._closed:
+            raise ClosedError(
+                "this iterator was closed and cannot go on. Make another one with `iter(dataset)`."
+            )
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            self._past_failure = True
+            raise failure
+        while (chunk := self._pull()) is not None:
+            block = chunk.block
+            if not len(block) and block.failure is None:
+                continue  # All dropped: the state stays that of the last element.
+            rows = block.rows()
+            if rows:
+                self._block_size.limit_bytes(rows[0])
+            self._rows, self._size = iter(rows), len(rows)
+            self._marks, self._fresh, self._past_failure = chunk.marks, False, False
+            self._failure = None if block.failure is None else block.failure.error
+            if not rows:
+                self._refill()
+            return
+
+    def _pull(self) -> Chunk | None:
+        want = self._block_size.size if self._stream.eager else 1
+        began = time.perf_counter()
+        try:
+            chunk = self._stream.pull(want)
+        except BaseException:
+            # An interrupt, or an error that belongs to no element. What was pulled and not
+            # handed out is pulled again the next time.
+            self._stream.restore(self._state())
+            raise
+        if chunk is not None:
+            self._block_size.learn(max(1, len(chunk.block)), time.perf_counter() - began)
+        return chunk
+
+    def _state(self) -> State:
+        if self._fresh:
+            return self._stream.state()
+        used = self._size - operator.length_hint(self._rows)
+        return self._marks.at(used + self._past_failure)
+
+    def get_state(self) -> dict[str, Any]:
+        return sign(self._state(), self._pipeline)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._go_to(verify(state, self._pipeline))
+
+    def _go_to(self, state: State) -> None:
+        before = self._state()
+        try:
+            self._stream.restore(state)
+        except BaseException:
+            self._stream.restore(before)
+            self._forget()
+            raise
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rows, self._size, self._fresh = iter(()), 0, True
+        self._failure, self._past_failure = None, False
+
+    def start_prefetch(self) -> None:
+        if not self._closed and self._fresh:
+            self._stream.start()
+
+    def close(self) -> None:
+        if not self._closed:
+            state = self._state()
+            self._closed = True
+            self._stream.close()
+            self._forget()
+            # The state can still be asked for.
+            self._marks, self._fresh = FixedMarks(state), False
+
+    def _get_next_index(self) -> int:
+        return self._stream.index_in(self._state())
+
+    def _set_next_index(self, index: int) -> None:
+        self._go_to(self._stream.state_for(index))
+
+    def __repr__(self) -> str:
+        return f"DatasetIterator({' -> '.join(step.strip() for step in self._pipeline)})"
+
+
+def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
+    """Returns the index of the element that an iterator produces next.
+
+    Raises NotImplementedError where that takes more than arithmetic (after a filter).
+    """
+    return cast(int, _indexed(ds_iter)._get_next_index())
+
+
+def set_next_index(ds_iter: DatasetIterator[Any], index: int) -> None:
+    """Moves an iterator to an element without producing the ones before."""
+    _indexed(ds_iter)._set_next_index(operator.index(index))
+
+
+def _indexed(ds_iter: Any) -> Any:
+    if not isinstance(ds_iter, DatasetIterator):
+        raise TypeError(f"this takes a dataset's iterator, and got a {type(ds_iter).__name__}.")
+    if not hasattr(ds_iter, "_get_next_index"):
+        raise NotImplementedError(f"{type(ds_iter).__name__} does not tell elements by index.")
+    return ds_iter

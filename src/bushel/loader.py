@@ -1,0 +1,463 @@
+"""DataLoader: source, sampler and operations; Grain's older face, built as a chain."""
+
+import json
+import operator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from bushel import operations as legacy
+from bushel.batch.batch import BatchNode
+from bushel.checkpoint.state import VERSION, Pipeline
+from bushel.deliver.iterator import StreamIterator
+from bushel.errors import PlanError, SourceError, StateError, StateRangeError
+from bushel.node import Drop, Each, Expand, Fold, Node
+from bushel.options import DatasetOptions, MultiprocessingOptions, ReadOptions
+from bushel.plan.sampled import GlobalIndexNode, SampledNode, SamplerOrder
+from bushel.rng import KeyedGenerators
+from bushel.run.operation import OperationStream
+from bushel.run.positional import PositionalStream
+from bushel.run.quota import DropQuota
+from bushel.run.steps import DropStream, EachStream, ExpandStream, FoldStream
+from bushel.run.stream import State, Stream
+from bushel.samplers import IndexSampler, SequentialSampler
+from bushel.sharding import NoSharding, ShardOptions
+from bushel.sources.memory import source_node
+from bushel.transforms import base as transforms
+from bushel.transforms.filter import FilterNode
+from bushel.transforms.flat_map import FlatMapNode
+from bushel.transforms.map import MapBatchesNode, MapNode, MapWithIndexNode, RandomMapNode
+
+T = TypeVar("T")
+
+
+class DataLoader(Generic[T]):
+    """Reads records in a sampler's order and applies operations to them.
+
+    >>> from bushel.sources import RangeDataSource
+    >>> loader = DataLoader(
+    ...     data_source=RangeDataSource(0, 6, 1),
+    ...     sampler=IndexSampler(6, shuffle=True, seed=0, num_epochs=1),
+    ...     operations=[transforms.Batch(4)],
+    ... )
+    >>> [batch.tolist() for batch in loader]
+    [[0, 4, 1, 2], [5, 3]]
+
+    Args:
+      operations: objects of the classes in `bushel.transforms`, or functions from an
+        iterator of Records to another.
+      worker_count: worker processes; this release has none, so it must be 0.
+      shard_options: which steps of the sampler this loader takes; the sampler's by default.
+      read_options: how many threads may read ahead.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_source: Any,
+        sampler: Any,
+        operations: Sequence[Any] = (),
+        worker_count: int | None = 0,
+        worker_buffer_size: int = 1,
+        shard_options: ShardOptions | None = None,
+        read_options: ReadOptions | None = None,
+        enable_profiling: bool = False,
+    ) -> None:
+        _check_workers(worker_count)
+        if not hasattr(data_source, "__getitem__"):
+            raise SourceError(
+                f"`data_source` needs `__getitem__`, and {type(data_source).__name__} has none."
+            )
+        if not hasattr(sampler, "__getitem__"):
+            raise TypeError(
+                f"`sampler` needs `__getitem__(step)`, and {type(sampler).__name__} has none."
+            )
+        if shard_options is None:
+            shard_options = getattr(sampler, "_shard_options", None)
+        if shard_options is None:
+            raise PlanError(
+                f"DataLoader does not know which part of the data to read: pass `shard_options` "
+                f"(`NoSharding()` for all of it), since {type(sampler).__name__} has none."
+            )
+        if not isinstance(shard_options, ShardOptions):
+            raise TypeError(f"shard_options must be `ShardOptions`, and is {shard_options!r}.")
+        if read_options is not None and not isinstance(read_options, ReadOptions):
+            raise TypeError(f"read_options must be `ReadOptions`, and is {read_options!r}.")
+        if not isinstance(operations, Iterable):
+            raise TypeError(f"operations must be a list, and is {operations!r}: write `[...]`.")
+        self._data_source = data_source
+        self._sampler = sampler
+        self._operations = tuple(operations)
+        self._shard_options = shard_options
+        self._read_options = read_options or ReadOptions()
+        self._worker_count = worker_count or 0
+        self._worker_buffer_size = worker_buffer_size
+        self._check_operations()
+
+    @property
+    def multiprocessing_options(self) -> MultiprocessingOptions:
+        """The worker count and buffer that the loader was built with."""
+        return MultiprocessingOptions(self._worker_count, self._worker_buffer_size)
+
+    def __iter__(self) -> "DataLoaderIterator[T]":
+        """Starts a pass of its own."""
+        return DataLoaderIterator(self, None)
+
+    def _check_operations(self) -> None:
+        """Refuses what can be known to fail before anything is read."""
+        expanded = False
+        for operation in self._operations:
+            if isinstance(operation, transforms.FlatMap):
+                expanded = True
+            elif _is_random(operation) and expanded:
+                raise PlanError(
+                    f"{type(operation).__name__} cannot follow a FlatMap in a DataLoader: the new "
+                    "elements have no random generators. Put it first, or use `MapDataset`."
+                )
+            elif not isinstance(operation, _KNOWN) and not callable(operation):
+                raise TypeError(
+                    "operations must be objects of the classes in `bushel.transforms` or "
+                    f"functions from Records to Records, and one is {operation!r}."
+                )
+
+    def _stream(self) -> Stream:
+        """Builds the chain: what can be said of a position alone is read by position."""
+        operations = list(self._operations)
+        node = self._records()
+        # A generator of one record goes on from one random map to the next.
+        randomness: Any = KeyedGenerators(self._seed) if self._seed is not None else _Nothing()
+        while operations and isinstance(
+            step := _step(node, operations[0], randomness, self._seed), Each
+        ):
+            node = step
+            operations.pop(0)
+        options = DatasetOptions()
+        stream: Stream = PositionalStream(node, self._read_options, True, options)
+        for operation in operations:
+            step = _step(node, operation, randomness, self._seed)
+            if isinstance(step, Each):
+                stream = EachStream(stream, step)
+            elif isinstance(step, Drop):
+                stream = DropStream(stream, step, DropQuota(step.label, options))
+            elif isinstance(step, Expand):
+                stream = ExpandStream(stream, step)
+            elif isinstance(step, Fold):
+                stream = FoldStream(stream, step)
+            else:
+                stream = OperationStream(stream, operation)
+        return stream
+
+    @property
+    def _seed(self) -> int | None:
+        seed = getattr(self._sampler, "_seed", None)
+        return seed if isinstance(seed, int) else None
+
+    def _records(self) -> Node:
+        shards, count = self._shard_options, self._num_steps() // self._shard_options.shard_count
+        index, stride = shards.shard_index, shards.shard_count
+        random_steps = sum(map(_is_random, self._operations))
+        own_operations = any(_is_own(operation) for operation in self._operations)
+        by_block = (
+            type(self._sampler) in (IndexSampler, SequentialSampler)
+            and hasattr(self._data_source, "__len__")
+            and random_steps < 2
+            and not own_operations
+        )
+        if not by_block:
+            return SampledNode(self._data_source, self._sampler, index, stride, count)
+        order = SamplerOrder(source_node(self._data_source), self._sampler, index, stride, count)
+        return GlobalIndexNode(order, index, stride)
+
+    def _num_steps(self) -> int:
+        if hasattr(self._sampler, "__len__"):
+            return len(self._sampler)
+        return _count_steps(self._sampler)
+
+    def _describe_operations(self) -> Pipeline:
+        return [_describe(operation) for operation in self._operations]
+
+
+class DataLoaderIterator(Generic[T]):
+    """Iterator over a loader; its state is JSON in bytes."""
+
+    def __init__(
+        self, data_loader: DataLoader[T], state: bytes | None, validate_state: bool = True
+    ) -> None:
+        self._data_loader = data_loader
+        self._iterator: StreamIterator[T] = StreamIterator(data_loader._stream(), [])
+        if state is not None:
+            self._restore(state, validate_state)
+
+    def __iter__(self) -> "DataLoaderIterator[T]":
+        return self
+
+    def __next__(self) -> T:
+        return next(self._iterator)
+
+    def get_state(self) -> bytes:
+        """The position, with what identifies sampler, source and operations, as JSON."""
+        loader = self._data_loader
+        shards = loader._shard_options
+        state = self._iterator._state()
+        taken = _records_taken(state)
+        last_seen = shards.shard_index + (taken - 1) * shards.shard_count
+        return json.dumps(
+            {
+                "version": 2,
+                "last_seen_indices": {"0": last_seen},
+                "last_worker_index": -1,
+                "worker_count": 0,
+                "sampler": repr(loader._sampler),
+                "data_source": _show_source(loader._data_source),
+                "bushel": {
+                    "version": VERSION,
+                    "operations": loader._describe_operations(),
+                    "state": state,
+                },
+            },
+            indent=4,
+        ).encode()
+
+    def set_state(self, state: bytes) -> None:
+        """Goes to a saved position, after checking that it belongs to this loader."""
+        self._restore(state, True)
+
+    def _restore(self, state: bytes, validate: bool) -> None:
+        saved = _decode(state)
+        if validate:
+            self._validate(saved)
+        self._iterator._go_to(self._position_in(saved))
+
+    def _validate(self, saved: dict[str, Any]) -> None:
+        loader = self._data_loader
+        current = {
+            "sampler": repr(loader._sampler),
+            "data_source": _show_source(loader._data_source),
+        }
+        for name, now in current.items():
+            if saved.get(name) != now:
+                raise StateError(
+                    f"this state belongs to another {name}.\nIn the state: {saved.get(name)}\n"
+                    f"In this DataLoader: {now}"
+                )
+        signature = saved.get("bushel")
+        if not isinstance(signature, dict):
+            return
+        if signature.get("version") != VERSION:
+            raise StateError(
+                f"this state has version {signature.get('version')!r}; this release of bushel "
+                f"reads version {VERSION}."
+            )
+        operations = loader._describe_operations()
+        if signature.get("operations") != operations:
+            raise StateError(
+                "this state belongs to other operations.\nIn the state: "
+                f"{signature.get('operations')}\nIn this DataLoader: {operations}"
+            )
+
+    def _position_in(self, saved: dict[str, Any]) -> State:
+        signature = saved.get("bushel")
+        if isinstance(signature, dict):
+            position = signature.get("state")
+            if not isinstance(position, dict):
+                raise StateError(f"this state is damaged: its position is {position!r}.")
+            return position
+        # Written by Grain: the index of the last record that was read.
+        shards = self._data_loader._shard_options
+        try:
+            last_seen = operator.index(saved["last_seen_indices"]["0"])
+        except (KeyError, TypeError) as error:
+            raise StateError(f"this state has no position: {saved!r:.200}.") from error
+        taken, rest = divmod(last_seen - shards.shard_index, shards.shard_count)
+        if rest or taken < -1:
+            raise StateRangeError(
+                f"this state is at step {last_seen}, which is no step of shard "
+                f"{shards.shard_index} of {shards.shard_count}."
+            )
+        return {"next_index": taken + 1}
+
+    def start_prefetch(self) -> None:
+        """Begins background work, if there is any, before the first element is asked for."""
+        self._iterator.start_prefetch()
+
+    def close(self) -> None:
+        """Stops all threads; may be called more than once."""
+        self._iterator.close()
+
+    def __enter__(self) -> "DataLoaderIterator[T]":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
+
+
+def load(
+    source: Any,
+    *,
+    num_epochs: int | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    shard_options: ShardOptions = NoSharding(),  # noqa: B008  (immutable)
+    transformations: Sequence[Any] = (),
+    batch_size: int | None = None,
+    drop_remainder: bool = False,
+    worker_count: int | None = 0,
+    read_options: ReadOptions | None = None,
+) -> DataLoader[Any]:
+    """Makes a DataLoader over a whole source in one call.
+
+    >>> next(iter(load([5, 6, 7], batch_size=2)))
+    array([5, 6])
+    """
+    operations = list(transformations)
+    if batch_size is not None:
+        operations.append(transforms.Batch(batch_size, drop_remainder))
+    sampler = IndexSampler(
+        num_records=source_node(source).length(),
+        shard_options=shard_options,
+        shuffle=shuffle,
+        num_epochs=num_epochs,
+        seed=seed,
+    )
+    return DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=operations,
+        worker_count=worker_count,
+        shard_options=shard_options,
+        read_options=read_options,
+    )
+
+
+class _Nothing:
+    """The generators of a sampler without a seed."""
+
+    def each(self, positions: Iterable[int]) -> Iterator[None]:
+        return (None for _ in positions)
+
+
+def _step(input: Node, operation: Any, randomness: Any, seed: int | None) -> Node | None:
+    """The node of an operation, or None for a function over Records."""
+    if isinstance(operation, transforms.Map):
+        return MapNode(input, operation.map, operation, skips_none=False)
+    if isinstance(operation, transforms.RandomMap):
+        return RandomMapNode(
+            input, operation.random_map, operation, randomness, seed, skips_none=False
+        )
+    if isinstance(operation, transforms.TfRandomMap):
+        return RandomMapNode(
+            input, operation.np_random_map, operation, randomness, seed, skips_none=False
+        )
+    if isinstance(operation, transforms.MapWithIndex):
+        return MapWithIndexNode(input, operation.map_with_index, operation, skips_none=False)
+    if isinstance(operation, transforms.FlatMap):
+        return FlatMapNode(input, operation.flat_map, operation)
+    if isinstance(operation, transforms.Filter):
+        return FilterNode(input, operation.filter, operation)
+    if isinstance(operation, transforms.MapBatches):
+        return MapBatchesNode(input, operation.map_batches, operation)
+    if isinstance(operation, (transforms.Batch, legacy.BatchOperation)):
+        size = operator.index(operation.batch_size)
+        return BatchNode(input, size, operation.drop_remainder, operation.batch_fn)
+    if isinstance(operation, legacy.MapOperation):
+        return MapNode(input, operation.map_function, operation.map_function, skips_none=False)
+    if isinstance(operation, legacy.RandomMapOperation):
+        function = operation.random_map_function
+        return RandomMapNode(input, function, function, randomness, seed, skips_none=False)
+    if isinstance(operation, legacy.FilterOperation):
+        return FilterNode(input, operation.condition_function, operation.condition_function)
+    return None
+
+
+_RANDOM = (transforms.RandomMap, transforms.TfRandomMap, legacy.RandomMapOperation)
+_KNOWN = (
+    *_RANDOM,
+    transforms.Map,
+    transforms.MapWithIndex,
+    transforms.FlatMap,
+    transforms.Filter,
+    transforms.MapBatches,
+    transforms.Batch,
+    legacy.BatchOperation,
+    legacy.MapOperation,
+    legacy.FilterOperation,
+)
+
+
+def _is_random(operation: Any) -> bool:
+    return isinstance(operation, _RANDOM) and not isinstance(operation, transforms.Map)
+
+
+def _is_own(operation: Any) -> bool:
+    return not isinstance(operation, _KNOWN)
+
+
+def _describe(operation: Any) -> str:
+    if isinstance(operation, (transforms.Batch, legacy.BatchOperation)):
+        drop = ", drop_remainder=True" if operation.drop_remainder else ""
+        return f"Batch({operation.batch_size}{drop})"
+    return getattr(operation, "__name__", None) or type(operation).__name__
+
+
+def _show_source(source: Any) -> str:
+    # Not the contents: a list of a million records would be in every checkpoint.
+    if isinstance(source, (list, tuple)) or type(source).__module__ == "numpy":
+        return str(type(source))
+    if isinstance(source, dict):
+        return f"dict with keys {sorted(map(str, source))}"
+    return repr(source)
+
+
+def _records_taken(state: Any) -> int:
+    """Finds how many records were read in a state, under whatever later steps added."""
+    while "next_index" not in state:
+        state = state["parent"]
+    return int(state["next_index"])
+
+
+def _decode(state: Any) -> dict[str, Any]:
+    if not isinstance(state, (bytes, bytearray)):
+        raise StateError(
+            f"a DataLoader's state is bytes, as `get_state()` returned it, and this is a "
+            f"{type(state).__name__}."
+        )
+    try:
+        saved = json.loads(state)
+    except ValueError as error:
+        raise StateError(f"this state is no JSON: {bytes(state[:80])!r}.") from error
+    if not isinstance(saved, dict):
+        raise StateError(f"this state is no JSON object: {bytes(state[:80])!r}.")
+    return saved
+
+
+def _check_workers(worker_count: int | None) -> None:
+    if worker_count is not None and operator.index(worker_count) < 0:
+        raise PlanError(f"worker_count must not be negative, and is {worker_count}.")
+    if worker_count != 0:
+        raise PlanError(
+            f"DataLoader was asked for worker_count={worker_count}, and this release of bushel has "
+            "no worker processes yet. Use worker_count=0; reading uses threads where that pays."
+        )
+
+
+def _count_steps(sampler: Any) -> int:
+    """Finds the length of a sampler that has none: the first step that raises IndexError."""
+    low, high = 0, sys.maxsize
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            sampler[middle]
+        except IndexError:
+            high = middle
+        else:
+            low = middle + 1
+    return low

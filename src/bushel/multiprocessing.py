@@ -1,0 +1,5 @@
+"""Options for worker processes."""
+
+from bushel.options import MultiprocessingOptions
+
+__all__ = ["MultiprocessingOptions"]

@@ -1,0 +1,108 @@
+"""Datasets that are made by calling a class of their own."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from bushel.dataset import (
+    IterDataset,
+    MapDataset,
+    MapNodeDataset,
+    StreamNodeDataset,
+    check_parts,
+    map_node,
+    stream_node,
+)
+from bushel.errors import PlanError
+from bushel.options import DatasetOptions
+from bushel.order.shuffle import WindowShuffleNode
+from bushel.order.window import StreamWindowShuffleNode
+from bushel.plan.chain import check_seed, check_window, flat_map_step
+from bushel.plan.places import OptionsNode, PrefetchNode, ZipNode
+from bushel.transforms import base as transforms
+
+T = TypeVar("T")
+
+
+class WindowShuffleMapDataset(MapNodeDataset[T]):
+    """Shuffles within consecutive windows of a random-access dataset.
+
+    >>> list(WindowShuffleMapDataset(MapDataset.range(6), window_size=3, seed=1))
+    [1, 2, 0, 3, 5, 4]
+    """
+
+    def __init__(self, parent: MapDataset[T], *, window_size: int, seed: int) -> None:
+        node = WindowShuffleNode(
+            map_node(parent), check_window(window_size), check_seed(seed, "window shuffle")
+        )
+        super().__init__(node, parent)
+
+
+class WindowShuffleIterDataset(StreamNodeDataset[T]):
+    """Shuffles within consecutive windows of a stream."""
+
+    def __init__(self, parent: "IterDataset[T]", *, window_size: int, seed: int) -> None:
+        node = StreamWindowShuffleNode(
+            stream_node(parent), check_window(window_size), check_seed(seed, "window shuffle")
+        )
+        super().__init__(node, parent)
+
+
+class ZipMapDataset(MapNodeDataset[tuple[Any, ...]]):
+    """Tuples of the elements of several equally long random-access datasets.
+
+    >>> ZipMapDataset([MapDataset.range(3), MapDataset.range(10, 13)])[1]
+    (1, 11)
+    """
+
+    def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
+        parents = check_parts(parents, "ZipMapDataset")
+        if not parents:
+            raise PlanError("`ZipMapDataset` needs at least one dataset, and got none.")
+        lengths = [len(parent) for parent in parents]
+        if len(set(lengths)) > 1:
+            raise PlanError(f"`ZipMapDataset` needs equally long datasets, and got {lengths}.")
+        super().__init__(ZipNode(tuple(map(map_node, parents))), parents)
+
+
+class ZipIterDataset(StreamNodeDataset[tuple[Any, ...]]):
+    """Tuples of the elements of several streams, which must end together if `strict`."""
+
+    def __init__(self, parents: Sequence[IterDataset[Any]], *, strict: bool = True) -> None:
+        parts = tuple(stream_node(parent) for parent in parents)
+        if not parts:
+            raise PlanError("`ZipIterDataset` needs at least one dataset, and got none.")
+        super().__init__(ZipNode(parts, strict), list(parents))
+
+
+class FlatMapMapDataset(MapNodeDataset[Any]):
+    """Gives each element `max_fan_out` places, filled with what a `FlatMap` makes of it."""
+
+    def __init__(self, parent: MapDataset[Any], transform: transforms.FlatMap) -> None:
+        super().__init__(flat_map_step(map_node(parent), transform), parent)
+
+
+class FlatMapIterDataset(StreamNodeDataset[Any]):
+    """Replaces each element by all that a `FlatMap` makes of it."""
+
+    def __init__(self, parent: IterDataset[Any], transform: transforms.FlatMap) -> None:
+        super().__init__(flat_map_step(stream_node(parent), transform), parent)
+
+
+class ThreadPrefetchIterDataset(StreamNodeDataset[T]):
+    """Pulls the stream in a thread of its own, at most `prefetch_buffer_size` ahead."""
+
+    def __init__(self, parent: IterDataset[T], *, prefetch_buffer_size: int) -> None:
+        size = operator.index(prefetch_buffer_size)
+        if size < 0:
+            raise PlanError(f"`prefetch_buffer_size` must not be negative, and is {size}.")
+        super().__init__(PrefetchNode(stream_node(parent), size), parent)
+
+
+class WithOptionsIterDataset(StreamNodeDataset[T]):
+    """Attaches options to the whole pipeline; of several, the last to be attached wins."""
+
+    def __init__(self, parent: IterDataset[T], options: DatasetOptions) -> None:
+        if not isinstance(options, DatasetOptions):
+            raise TypeError(f"options must be `DatasetOptions`, not {type(options).__name__}.")
+        super().__init__(OptionsNode(stream_node(parent), options), parent)

@@ -1,0 +1,195 @@
+"""What a pipeline is made of: nodes of a few kinds, and the kind says how to run it.
+
+    Source   reads keys                         read(keys) -> block
+    Order    positions in its input             locate(positions) -> positions
+    Choice   the same, and which input          locate(positions) -> which, positions
+    Each     no memory between elements         apply(block) -> block
+    Drop     an Each that leaves elements out   keep(rows) -> booleans
+    Expand   an Each that makes several of one  expand(rows) -> sequences
+    Zip      one element from each input
+    Fold     groups of neighbours               group_size, fold(block) -> block
+    Place    where or when, never what          passed over by position
+
+A node is an immutable description. Nothing runs here: `run` evaluates nodes, by position
+(`run/inline.py`) or as a stream (`run/stream.py`), and knows these kinds rather than the
+operations.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bushel.block import Block, Failure, Keys, Positions
+from bushel.errors import PlanError, note_where
+
+
+class Node(ABC):
+    """One step of a pipeline."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def inputs(self) -> "tuple[Node, ...]":
+        """The nodes that this one reads from."""
+
+    @abstractmethod
+    def length(self) -> int:
+        """Number of elements in one epoch of a random-access dataset."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Shows the node as one would write it; two equal texts may share a state."""
+
+    @property
+    def label(self) -> str:
+        """Shows the node in messages; may add what a state need not depend on."""
+        return self.describe()
+
+
+class Source(Node):
+    """Where records come from."""
+
+    __slots__ = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @abstractmethod
+    def read(self, positions: Positions) -> Block:
+        """Reads the records at these positions; positions wrap around the length."""
+
+
+class _Single(Node):
+    __slots__ = ()
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def length(self) -> int:
+        return self.input.length()
+
+
+class Order(_Single):
+    """Says which positions of the input the positions of the output are."""
+
+    __slots__ = ()
+    # Whether computing ahead of what is asked for pays (see run/inline.py).
+    costly = False
+
+    @abstractmethod
+    def locate(self, positions: Positions) -> Positions:
+        """Maps positions to positions of the input."""
+
+
+class Choice(Node):
+    """An order over several inputs."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def locate(self, positions: Positions) -> tuple[Keys, Positions]:
+        """Maps positions to the number of an input and the position in it."""
+
+
+class Each(_Single):
+    """Changes elements one by one; no memory from one to the next."""
+
+    __slots__ = ()
+    # Whether the positions of the elements matter. In a stream they are running counts,
+    # which the executor keeps.
+    uses_positions = False
+
+    @abstractmethod
+    def apply(self, block: Block) -> Block:
+        """Changes the elements of a block; as many out as in, unless one fails."""
+
+
+class Drop(_Single):
+    """Leaves elements out: None in a random-access dataset, absent in a stream."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def keep(self, rows: Sequence[Any], positions: Positions) -> tuple[list[bool], Failure | None]:
+        """Says which elements stay; fewer answers than elements where one failed."""
+
+
+class Expand(_Single):
+    """Makes a sequence of each element."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def fan_out(self) -> int:
+        """How many places each element takes in a random-access dataset."""
+
+    @abstractmethod
+    def expand(
+        self, rows: Sequence[Any], positions: Positions
+    ) -> tuple[list[Sequence[Any]], Failure | None]:
+        """Makes the sequences; fewer than elements where one failed."""
+
+    def length(self) -> int:
+        return self.input.length() * self.fan_out
+
+
+class Zip(Node):
+    """Takes one element from each input and makes a tuple of them."""
+
+    __slots__ = ()
+
+
+class Fold(_Single):
+    """Turns each group of `group_size` neighbours into a block of new elements."""
+
+    __slots__ = ()
+    # One new element for each group: then position k of the output is group k of the input,
+    # and random access works.
+    one_per_group = True
+
+    @property
+    @abstractmethod
+    def group_size(self) -> int:
+        """How many neighbours make a group; the last one may be shorter."""
+
+    @property
+    def drops_short_group(self) -> bool:
+        return False
+
+    @abstractmethod
+    def fold(self, group: Block, number: int) -> Sequence[Any]:
+        """Makes the new elements of the group with this number."""
+
+    def length(self) -> int:
+        whole, rest = divmod(self.input.length(), self.group_size)
+        return whole + (1 if rest and not self.drops_short_group else 0)
+
+
+class Place(_Single):
+    """Says where or when elements are computed, or how; never what they are."""
+
+    __slots__ = ()
+
+
+def walk(node: Node) -> Iterable[Node]:
+    """Yields a node and everything upstream of it, breadth first."""
+    level = [node]
+    while level:
+        yield from level
+        level = [parent for child in level for parent in child.inputs]
+
+
+def failed(error: Exception, node: Node, position: int) -> Failure:
+    """Makes the failure that takes the place of the element at a position."""
+    note_where(error, node.label, position)
+    return Failure(error)
+
+
+def refuse_length(node: Node) -> int:
+    """The length of a stream, for nodes that have none."""
+    raise PlanError(f"`{node.label}` is a stream: its length is not known before it ends.")

@@ -1,0 +1,103 @@
+"""The older operations of a loader: from an iterator of Records to another.
+
+The classes in `bushel.transforms` say the same in a simpler way; a loader runs both alike.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from bushel.errors import PlanError
+from bushel.record import Record
+from bushel.stack import stack
+
+_log = logging.getLogger("bushel")
+
+
+class Operation(Protocol):
+    """Anything that turns an iterator of Records into another."""
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        """Runs the operation."""
+
+
+@dataclass(frozen=True)
+class MapOperation:
+    """Applies a function to the data of each Record."""
+
+    map_function: Callable[[Any], Any]
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        _deprecate("MapOperation", "transforms.Map")
+        for record in input_iterator:
+            yield Record(record.metadata.remove_record_key(), self.map_function(record.data))
+
+
+@dataclass(frozen=True)
+class RandomMapOperation:
+    """Applies a function to the data of each Record and its random generator."""
+
+    random_map_function: Callable[[Any, np.random.Generator], Any]
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        _deprecate("RandomMapOperation", "transforms.RandomMap")
+        for record in input_iterator:
+            rng: Any = record.metadata.rng
+            data = self.random_map_function(record.data, rng)
+            yield Record(record.metadata.remove_record_key(), data)
+
+
+@dataclass(frozen=True)
+class FilterOperation:
+    """Keeps Records whose data satisfies a function."""
+
+    condition_function: Callable[[Any], bool]
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        _deprecate("FilterOperation", "transforms.Filter")
+        for record in input_iterator:
+            if self.condition_function(record.data):
+                yield Record(record.metadata.remove_record_key(), record.data)
+
+
+@dataclass
+class BatchOperation:
+    """Groups the data of neighbouring Records."""
+
+    batch_size: int
+    drop_remainder: bool = False
+    batch_fn: Callable[[Sequence[Any]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_size <= 0:
+            raise PlanError(f"batch_size must be positive. Got {self.batch_size}.")
+        self._silent = False
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        if not self._silent:
+            _deprecate("BatchOperation", "transforms.Batch")
+        join = self.batch_fn or stack
+        pending: list[Record[Any]] = []
+        for record in input_iterator:
+            pending.append(record)
+            if len(pending) == self.batch_size:
+                yield _joined(pending, join)
+                pending = []
+        if pending and not self.drop_remainder:
+            yield _joined(pending, join)
+
+    def disable_deprecation_message(self) -> None:
+        """Switches off the message that this operation is an older form."""
+        self._silent = True
+
+
+def _joined(records: list[Record[Any]], join: Callable[[list[Any]], Any]) -> Record[Any]:
+    data = join([record.data for record in records])
+    return Record(records[-1].metadata.remove_record_key(), data)
+
+
+def _deprecate(old: str, new: str) -> None:
+    _log.warning("%s is an older form; use %s.", old, new)

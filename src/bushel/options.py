@@ -1,0 +1,116 @@
+"""Options: how to read, in how many processes, and what to accept."""
+
+import enum
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from bushel.errors import PlanError
+
+
+@dataclass(slots=True)
+class ReadOptions:
+    """How many threads may read ahead, and how far.
+
+    bushel starts without threads, measures, and moves to threads when the stream comes
+    faster that way: `num_threads` is the most it may use. 0 keeps everything in the thread
+    that asks. Order, values and states do not depend on it.
+
+    Args:
+      num_threads: at most this many threads.
+      prefetch_buffer_size: at most this many elements are kept ready.
+    """
+
+    num_threads: int = 16
+    prefetch_buffer_size: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("num_threads", "prefetch_buffer_size"):
+            value = getattr(self, name)
+            if not isinstance(value, int):
+                raise TypeError(f"ReadOptions.{name} must be an integer, and is {value!r}.")
+            if value < 0:
+                raise PlanError(f"ReadOptions.{name} must not be negative, and is {value}.")
+        # The default buffer serves any number of threads that one would write.
+        if 0 < self.prefetch_buffer_size < self.num_threads:
+            warnings.warn(
+                f"ReadOptions: a prefetch_buffer_size of {self.prefetch_buffer_size} cannot keep "
+                f"{self.num_threads} threads busy; make it at least as large.",
+                stacklevel=3,
+            )
+
+
+@dataclass(slots=True)
+class MultiprocessingOptions:
+    """How many worker processes, and how much each keeps ready."""
+
+    num_workers: int = 0
+    per_worker_buffer_size: int = 1
+    enable_profiling: bool = False
+
+
+class ExecutionTrackingMode(enum.Enum):
+    """Whether the steps of a pipeline measure themselves."""
+
+    DISABLED = enum.auto()
+    STAGE_TIMING = enum.auto()
+
+
+class _Default:
+    """Marks an option that the user did not set."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(kw_only=True)
+class DatasetOptions:
+    """Options for a whole pipeline.
+
+    Args:
+      filter_warn_threshold_ratio: warn when a filter drops at least this share of 1,000
+        elements in a row; None never warns.
+      filter_raise_threshold_ratio: raise in that case; None never raises.
+      execution_tracking_mode: whether steps measure themselves.
+      min_shm_size: arrays below this many bytes do not travel by shared memory.
+    """
+
+    filter_warn_threshold_ratio: Any = _Default(0.9)  # noqa: RUF009
+    filter_raise_threshold_ratio: Any = _Default(None)  # noqa: RUF009
+    execution_tracking_mode: Any = _Default(ExecutionTrackingMode.DISABLED)  # noqa: RUF009
+    min_shm_size: Any = _Default(0)  # noqa: RUF009
+    _user_set_fields: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        for name in _OPTION_NAMES:
+            value = getattr(self, name)
+            if isinstance(value, _Default):
+                setattr(self, name, value.value)
+            else:
+                self._user_set_fields.add(name)
+
+    def merge(self, other: "DatasetOptions | None") -> "DatasetOptions":
+        """Combines two; what was set on this one wins.
+
+        >>> mine = DatasetOptions(filter_warn_threshold_ratio=0.5)
+        >>> mine.merge(DatasetOptions(min_shm_size=10)).min_shm_size
+        10
+        """
+        if other is None:
+            return self
+        chosen = {name: getattr(other, name) for name in other._user_set_fields}
+        chosen.update({name: getattr(self, name) for name in self._user_set_fields})
+        return DatasetOptions(**chosen)
+
+
+_OPTION_NAMES = (
+    "filter_warn_threshold_ratio",
+    "filter_raise_threshold_ratio",
+    "execution_tracking_mode",
+    "min_shm_size",
+)

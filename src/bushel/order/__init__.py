@@ -1,0 +1,1 @@
+"""Which element comes when: arithmetic from positions to positions."""

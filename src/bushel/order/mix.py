@@ -1,0 +1,167 @@
+"""Orders over several inputs: one after the other, in proportion, or as a user says."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from bushel.block import Keys, Positions
+from bushel.errors import PlanError
+from bushel.node import Choice, Node
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatenateNode(Choice):
+    """Puts the inputs one after the other; an epoch of the whole is one of each part.
+
+    >>> from bushel.sources.memory import RangeNode
+    >>> parts = (RangeNode(range(2)), RangeNode(range(3)))
+    >>> ConcatenateNode(parts).locate(np.arange(7))
+    (array([0, 0, 1, 1, 1, 0, 0]), array([0, 1, 0, 1, 2, 2, 3]))
+    """
+
+    parts: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def length(self) -> int:
+        return sum(part.length() for part in self.parts)
+
+    def locate(self, positions: Positions) -> tuple[Keys, Positions]:
+        lengths: Positions = np.array([part.length() for part in self.parts], dtype=np.int64)
+        ends = lengths.cumsum()
+        epochs, offsets = np.divmod(positions, self.length())
+        which: Keys = ends.searchsorted(offsets, side="right")
+        starts = ends - lengths
+        located: Positions = offsets - starts.take(which) + epochs * lengths.take(which)
+        return which, located
+
+    def describe(self) -> str:
+        return f"concatenate({len(self.parts)} parts)"
+
+
+@dataclass(frozen=True, slots=True)
+class MixNode(Choice):
+    """Takes elements from the inputs in fixed proportions, spread as evenly as can be.
+
+    The mixture is as long as no part is used twice. Inputs may be random-access datasets
+    or streams: each part's elements come in order, so a stream only needs to know whose
+    turn it is.
+
+    >>> from bushel.sources.memory import RangeNode
+    >>> parts = (RangeNode(range(5)), RangeNode(range(10)))
+    >>> MixNode(parts, (1, 2)).locate(np.arange(6))
+    (array([0, 1, 1, 0, 1, 1]), array([0, 0, 1, 1, 2, 3]))
+    """
+
+    parts: tuple[Node, ...]
+    proportions: tuple[int, ...]
+    names: tuple[str, ...] | None = None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def length(self) -> int:
+        total = sum(self.proportions)
+        longest = min(
+            part.length() / (weight / total)
+            for part, weight in zip(self.parts, self.proportions, strict=True)
+        )
+        return min(int(longest), sys.maxsize)
+
+    def locate(self, positions: Positions) -> tuple[Keys, Positions]:
+        rest = sum(self.proportions)
+        count = len(positions)
+        which = np.zeros(count, dtype=np.int64)
+        where = np.zeros(count, dtype=np.int64)
+        # How many of the first k, and of the first k + 1, elements are left for the parts
+        # from here on. A part takes position k when its share grows by one there.
+        before: Any = positions
+        if count and rest * (int(np.abs(positions).max()) + 1) > np.iinfo(np.int64).max:
+            before = positions.astype(object)
+        after = before + 1
+        open_places = np.arange(count)
+        for part, weight in enumerate(self.proportions):
+            left_before = before * (rest - weight) // rest
+            left_after = after * (rest - weight) // rest
+            mine = np.asarray(before - left_before != after - left_after, dtype=bool)
+            taken = open_places[mine]
+            which[taken] = part
+            where[taken] = (after - left_after - 1)[mine]
+            others = ~mine
+            open_places = open_places[others]
+            before, after = left_before[others], left_after[others]
+            rest -= weight
+            if not len(open_places):
+                break
+        return which, where
+
+    def describe(self) -> str:
+        names = "" if self.names is None else f", names={list(self.names)}"
+        return f"mix({len(self.parts)} parts, proportions={list(self.proportions)}{names})"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectNode(Choice):
+    """Takes each element from where a user's selection map says."""
+
+    parts: tuple[Node, ...]
+    selection: Any
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def length(self) -> int:
+        return len(self.selection)
+
+    def locate(self, positions: Positions) -> tuple[Keys, Positions]:
+        chosen = [self.selection[position] for position in positions.tolist()]
+        which = np.array([part for part, _ in chosen], dtype=np.int64)
+        if len(which) and not (-len(self.parts) <= which.min() and which.max() < len(self.parts)):
+            wrong = next(part for part, _ in chosen if not 0 <= part < len(self.parts))
+            raise IndexError(
+                f"`select_from_datasets`: the selection map named dataset {wrong}, but there "
+                f"are only {len(self.parts)}."
+            )
+        which %= max(1, len(self.parts))
+        return which, np.array([where for _, where in chosen], dtype=np.int64)
+
+    def describe(self) -> str:
+        return f"select_from_datasets({len(self.parts)} parts)"
+
+
+def to_proportions(weights: Sequence[float] | None, count: int) -> tuple[int, ...]:
+    """Turns weights into whole numbers, the smallest of which is 100.
+
+    >>> to_proportions([0.5, 1.25], 2)
+    (100, 250)
+    >>> to_proportions(None, 2)
+    (1, 1)
+    """
+    if not count:
+        raise PlanError("`mix` needs at least one dataset, and got none.")
+    if weights is None:
+        return (1,) * count
+    if isinstance(weights, (dict, str)):
+        raise TypeError(
+            f"`mix` takes its weights as a list, one for each dataset, and got {weights!r}."
+        )
+    weights = list(cast(Sequence[Any], weights))
+    if len(weights) != count:
+        raise PlanError(f"`mix` got {count} datasets and {len(weights)} weights: {weights}.")
+    for weight in weights:
+        if not isinstance(weight, (int, float, np.number)):
+            raise TypeError(f"`mix` takes numbers as weights, and got {weight!r}.")
+        if not weight > 0 or weight == float("inf"):
+            raise PlanError(
+                f"`mix` takes positive, finite, non-zero weights, and got {weights}. Leave a "
+                "dataset out instead of giving it the weight 0."
+            )
+    smallest = min(weights)
+    return tuple(int(weight * (100 / smallest)) for weight in weights)

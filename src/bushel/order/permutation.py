@@ -1,0 +1,244 @@
+"""A seeded permutation of 0..max_index, computed position by position.
+
+Nothing is materialised: the image of a position is arithmetic on it, so a shuffle of
+10**12 records needs no memory. The permutation is a small Feistel cipher on an even
+number of bits. Its domain is a power of four, so a result may lie beyond `max_index`;
+then it is encrypted again ("cycle walking") until it falls inside.
+"""
+
+import operator
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.block import Positions
+
+Words = TypeVar("Words", npt.NDArray[np.int64], npt.NDArray[np.uint64])
+# One key a round: a number for all positions, or an array with one for each.
+RoundKeys: TypeAlias = "tuple[int, ...] | list[npt.NDArray[np.uint32]]"
+
+# Up to this half width the round function is a table (2**16 entries of two bytes, which
+# stay in cache); one look-up then replaces thirteen arithmetic operations.
+_WIDEST_TABLE = 16
+# Below this many positions Python's integers are faster than numpy's call overhead.
+_SCALAR_LIMIT = 6
+
+
+def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
+    """Returns the image of one index under a seeded permutation of 0..max_index.
+
+    >>> index_shuffle(3, max_index=10, seed=1, rounds=4)
+    0
+    """
+    index, max_index = operator.index(index), operator.index(max_index)
+    seed, rounds = operator.index(seed), operator.index(rounds)
+    if not 0 <= index <= max_index or max_index >= 2**63:
+        raise ValueError(
+            f"index must be in [0, max_index], but got index = {index} and max_index = {max_index}"
+        )
+    if not 0 <= seed < 2**32:
+        raise TypeError(f"seed must be a 32-bit integer that is not negative, but got {seed}")
+    if rounds % 2 or not 4 <= rounds <= 1024:
+        raise ValueError(
+            f"rounds must be an even integer between 4 and 1024, but got rounds = {rounds}"
+        )
+    return permute_one(index, max_index, seed, rounds)
+
+
+def permute(
+    positions: Positions, max_index: int, seeds: int | Positions, rounds: int = 4
+) -> Positions:
+    """Returns the images of many positions of [0, max_index].
+
+    `seeds` picks the permutation: one for all positions, or one for each.
+
+    >>> sorted(permute(np.arange(5), max_index=4, seeds=7).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    if max_index == 0:
+        return np.zeros(len(positions), dtype=np.int64)
+    if not isinstance(seeds, int):
+        first = int(seeds[0]) if len(seeds) else 0
+        # Neighbouring positions nearly always share an epoch, and so a seed.
+        if (seeds == first).all():
+            seeds = first
+    if len(positions) < _SCALAR_LIMIT:
+        each = [seeds] * len(positions) if isinstance(seeds, int) else seeds.tolist()
+        images = [
+            permute_one(index, max_index, seed, rounds)
+            for index, seed in zip(positions.tolist(), each, strict=True)
+        ]
+        return np.array(images, dtype=np.int64)
+    half = _half_width(max_index)
+    keys: RoundKeys
+    if isinstance(seeds, int):
+        keys = _round_keys(seeds, rounds, half)
+    else:
+        keys = _round_keys_for_each(seeds, rounds, half)
+    if half <= _WIDEST_TABLE:
+        return _walk(_encrypt_by_table, positions, max_index, half, keys)
+    # On 64 bits an image outside of the range may need the sign bit.
+    unsigned = positions.view(np.uint64)
+    return _walk(_encrypt_by_arithmetic, unsigned, max_index, half, keys).view(np.int64)
+
+
+def _walk(
+    encrypt: Callable[[Words, int, "RoundKeys"], Words],
+    values: Words,
+    max_index: int,
+    half: int,
+    keys: "RoundKeys",
+) -> Words:
+    """Encrypts, and encrypts again whatever is still out of range."""
+    out = encrypt(values, half, keys)
+    outside = (out > max_index).nonzero()[0]
+    walking = out.take(outside)
+    keys = _take_keys(keys, outside)
+    while len(outside):
+        walking = encrypt(walking, half, keys)
+        out[outside] = walking
+        still_out = (walking > max_index).nonzero()[0]
+        outside, walking = outside.take(still_out), walking.take(still_out)
+        keys = _take_keys(keys, still_out)
+    return out
+
+
+def permute_one(index: int, max_index: int, seed: int, rounds: int = 4) -> int:
+    """Returns the image of one position; the plain definition of `permute`.
+
+    >>> [permute_one(i, 4, seed=7) for i in range(5)] == permute(np.arange(5), 4, 7).tolist()
+    True
+    """
+    if max_index == 0:
+        return 0
+    half = _half_width(max_index)
+    keys = _round_keys(seed, rounds, half)
+    mask = (1 << half) - 1
+
+    def mix(x: int) -> int:
+        by1 = (x << 1 | x >> (half - 1)) & mask
+        by8 = (x << 8 % half | x >> (half - 8 % half)) & mask
+        by2 = (x << 2 | x >> (half - 2)) & mask
+        return (by1 & by8) ^ by2
+
+    value = index
+    while True:
+        left, right = value >> half, value & mask
+        for i in range(0, rounds, 2):
+            left ^= mix(right) ^ keys[i]
+            right ^= mix(left) ^ keys[i + 1]
+        value = left << half | right
+        if value <= max_index:
+            return value
+
+
+def _half_width(max_index: int) -> int:
+    # ceil(log2(max_index)), rounded up to an even number, within 16..64.
+    bits = (max_index - 1).bit_length()
+    bits += bits % 2
+    return min(max(bits, 16), 64) // 2
+
+
+def _encrypt_by_table(values: Positions, half: int, keys: RoundKeys) -> Positions:
+    # All in int64, the type that `take` wants: narrower words would be widened by every call.
+    # The values are in range by construction, so "clip" only spares the check.
+    table = _round_table(half)
+    left = values >> half
+    right = values & ((1 << half) - 1)
+    for i in range(0, len(keys), 2):
+        left ^= table.take(right, mode="clip")
+        left ^= keys[i]
+        right ^= table.take(left, mode="clip")
+        right ^= keys[i + 1]
+    left <<= half
+    left |= right
+    return left
+
+
+def _encrypt_by_arithmetic(
+    values: npt.NDArray[np.uint64], half: int, keys: RoundKeys
+) -> npt.NDArray[np.uint64]:
+    left = (values >> np.uint64(half)).astype(np.uint32)
+    right = (values & np.uint64((1 << half) - 1)).astype(np.uint32)
+    for i in range(0, len(keys), 2):
+        left ^= _round(right, half)
+        left ^= np.asarray(keys[i], dtype=np.uint32)
+        right ^= _round(left, half)
+        right ^= np.asarray(keys[i + 1], dtype=np.uint32)
+    out = left.astype(np.uint64)
+    out <<= np.uint64(half)
+    out |= right
+    return out
+
+
+def _round(x: npt.NDArray[np.uint32], half: int) -> npt.NDArray[np.uint32]:
+    return (_rotate(x, 1, half) & _rotate(x, 8, half)) ^ _rotate(x, 2, half)
+
+
+def _rotate(x: npt.NDArray[np.uint32], by: int, half: int) -> npt.NDArray[np.uint32]:
+    by %= half
+    turned = (x << np.uint32(by)) | (x >> np.uint32(half - by)) if by else x.copy()
+    turned &= np.uint32((1 << half) - 1)
+    return turned
+
+
+@lru_cache(maxsize=32)
+def _round_table(half: int) -> npt.NDArray[np.int64]:
+    return _round(np.arange(1 << half, dtype=np.uint32), half).astype(np.int64)
+
+
+@lru_cache(maxsize=1024)
+def _round_keys(seed: int, rounds: int, half: int) -> tuple[int, ...]:
+    words = _seed_words(np.array([seed], dtype=np.uint64), rounds)
+    return tuple(int(word[0]) & (1 << half) - 1 for word in words)
+
+
+def _round_keys_for_each(seeds: Positions, rounds: int, half: int) -> list[npt.NDArray[np.uint32]]:
+    distinct, which = np.unique(seeds, return_inverse=True)
+    words = _seed_words(distinct.astype(np.uint64), rounds)
+    mask = np.uint64((1 << half) - 1)
+    return [(word & mask).astype(np.uint32).take(which) for word in words]
+
+
+def _take_keys(keys: RoundKeys, indices: npt.NDArray[np.intp]) -> RoundKeys:
+    return keys if isinstance(keys, tuple) else [key.take(indices) for key in keys]
+
+
+def _seed_words(seeds: npt.NDArray[np.uint64], count: int) -> list[npt.NDArray[np.uint64]]:
+    """Generates `count` words as C++'s `std::seed_seq` does from one 32-bit word.
+
+    For many seeds at once: each word is an array with one entry a seed. Sums and products
+    wrap at 64 bits, which leaves the 32 bits that count as they should be.
+    """
+    low = np.uint64(0xFFFFFFFF)
+    out = [np.full(len(seeds), 0x8B8B8B8B, dtype=np.uint64) for _ in range(count)]
+    lag = (
+        11 if count >= 623 else 7 if count >= 68 else 5 if count >= 39
+        else 3 if count >= 7 else (count - 1) // 2
+    )  # fmt: skip
+    near = (count - lag) // 2
+    far = near + lag
+    steps = max(2, count)
+
+    for k in range(steps):
+        here, ahead, further, before = (x % count for x in (k, k + near, k + far, k - 1))
+        mixed = out[here] ^ out[ahead] ^ out[before]
+        add = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(1664525)
+        total = add + np.uint64(1 if k == 0 else here)
+        if k == 1:
+            total = total + seeds
+        out[ahead] = (out[ahead] + add) & low
+        out[further] = (out[further] + total) & low
+        out[here] = total & low
+    for k in range(steps, 2 * steps):
+        here, ahead, further, before = (x % count for x in (k, k + near, k + far, k - 1))
+        mixed = (out[here] + out[ahead] + out[before]) & low
+        add = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(1566083941)
+        total = add - np.uint64(here)
+        out[ahead] = out[ahead] ^ (add & low)
+        out[further] = out[further] ^ (total & low)
+        out[here] = total & low
+    return out

@@ -1,0 +1,41 @@
+"""Repetition: several epochs in a row."""
+
+import sys
+from dataclasses import dataclass
+
+from bushel.block import Positions
+from bushel.node import Node, Order
+
+INFINITE = sys.maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatNode(Order):
+    """Makes the dataset `num_epochs` times as long, or endless.
+
+    Since positions beyond the length belong to later epochs anyway, there is nothing to
+    compute, unless every epoch shall be the same.
+
+    >>> from bushel.sources.memory import RangeNode
+    >>> import numpy as np
+    >>> RepeatNode(RangeNode(range(3)), 2, reseed_each_epoch=False).locate(np.arange(6))
+    array([0, 1, 2, 0, 1, 2])
+    """
+
+    input: Node
+    num_epochs: int | None
+    reseed_each_epoch: bool = True
+
+    def length(self) -> int:
+        once = self.input.length()
+        if self.num_epochs is None:
+            return INFINITE if once else 0
+        return once * self.num_epochs
+
+    def locate(self, positions: Positions) -> Positions:
+        return positions if self.reseed_each_epoch else positions % self.input.length()
+
+    def describe(self) -> str:
+        epochs = "" if self.num_epochs is None else str(self.num_epochs)
+        same = "" if self.reseed_each_epoch else "reseed_each_epoch=False"
+        return f"repeat({', '.join(filter(None, (epochs, same)))})"

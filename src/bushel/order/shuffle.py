@@ -1,0 +1,61 @@
+"""Shuffles by position: the whole dataset, or windows of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bushel.block import Positions
+from bushel.node import Node, Order
+from bushel.order.permutation import permute
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleNode(Order):
+    """Puts all elements of an epoch in a random order, another one each epoch.
+
+    >>> from bushel.sources.memory import RangeNode
+    >>> order = ShuffleNode(RangeNode(range(5)), seed=1)
+    >>> order.locate(np.arange(10))
+    array([1, 2, 3, 0, 4, 5, 9, 6, 7, 8])
+    """
+
+    input: Node
+    seed: int
+    costly = True
+
+    def locate(self, positions: Positions) -> Positions:
+        length = self.input.length()
+        epochs, offsets = np.divmod(positions, length)
+        images = permute(offsets, length - 1, _wrap(self.seed + epochs))
+        located: Positions = images + epochs * length
+        return located
+
+    def describe(self) -> str:
+        return f"shuffle(seed={self.seed})"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowShuffleNode(Order):
+    """Shuffles within consecutive windows of positions.
+
+    Windows run on through the end of an epoch: the last one of an epoch may hold the first
+    elements of the next.
+    """
+
+    input: Node
+    window_size: int
+    seed: int
+    costly = True
+
+    def locate(self, positions: Positions) -> Positions:
+        windows, offsets = np.divmod(positions, self.window_size)
+        images = permute(offsets, self.window_size - 1, _wrap(self.seed + windows))
+        located: Positions = images + windows * self.window_size
+        return located
+
+    def describe(self) -> str:
+        return f"window_shuffle(window_size={self.window_size}, seed={self.seed})"
+
+
+def _wrap(seeds: Positions) -> Positions:
+    return seeds & 0xFFFFFFFF

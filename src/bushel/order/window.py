@@ -1,0 +1,34 @@
+"""Window shuffle of a stream: a window is filled, then handed out in a random order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bushel.block import Block
+from bushel.node import Fold, Node
+from bushel.order.permutation import permute
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWindowShuffleNode(Fold):
+    """Shuffles within consecutive windows of a stream; the last one may be shorter."""
+
+    input: Node
+    window_size: int
+    seed: int
+    one_per_group = False
+
+    @property
+    def group_size(self) -> int:
+        return self.window_size
+
+    def fold(self, group: Block, number: int) -> Sequence[Any]:
+        size = len(group)
+        order = permute(np.arange(size), size - 1, (self.seed + number) & 0xFFFFFFFF)[::-1]
+        rows = group.rows()
+        return [rows[index] for index in order.tolist()]
+
+    def describe(self) -> str:
+        return f"window_shuffle(window_size={self.window_size}, seed={self.seed})"

@@ -1,0 +1,99 @@
+"""Steps as users write them, turned into nodes: arguments are checked here, once."""
+
+import operator
+from typing import Any
+
+from bushel.batch.batch import BatchNode
+from bushel.errors import PlanError
+from bushel.node import Node
+from bushel.options import ReadOptions
+from bushel.plan.seeds import default_seed
+from bushel.rng import PositionGenerators
+from bushel.transforms import base as transforms
+from bushel.transforms.filter import FilterNode
+from bushel.transforms.flat_map import FlatMapNode
+from bushel.transforms.function import function_of
+from bushel.transforms.map import MapBatchesNode, MapNode, MapWithIndexNode, RandomMapNode
+
+
+def map_step(parent: Node, transform: Any) -> Node:
+    """The step of `map`."""
+    return MapNode(parent, function_of(transform, transforms.Map, "map", "map"), transform)
+
+
+def map_with_index_step(parent: Node, transform: Any) -> Node:
+    """The step of `map_with_index`."""
+    function = function_of(transform, transforms.MapWithIndex, "map_with_index", "map_with_index")
+    return MapWithIndexNode(parent, function, transform)
+
+
+def map_batches_step(parent: Node, transform: Any) -> Node:
+    """The step of `map_batches`."""
+    function = function_of(transform, transforms.MapBatches, "map_batches", "map_batches")
+    return MapBatchesNode(parent, function, transform)
+
+
+def random_map_step(parent: Node, transform: Any, seed: int | None) -> Node:
+    """The step of `random_map`; without a seed it derives one."""
+    function = function_of(transform, transforms.RandomMap, "random_map", "random_map")
+    if seed is None:
+        seed = default_seed((parent,), "random_map")
+    if operator.index(seed) < 0:
+        raise PlanError(f"`random_map` needs a seed that is not negative, and got {seed}.")
+    return RandomMapNode(parent, function, transform, PositionGenerators(seed), seed)
+
+
+def filter_step(parent: Node, transform: Any) -> Node:
+    """The step of `filter`."""
+    return FilterNode(
+        parent, function_of(transform, transforms.Filter, "filter", "filter"), transform
+    )
+
+
+def flat_map_step(parent: Node, transform: Any) -> Node:
+    """The step of a flat map."""
+    if not hasattr(transform, "flat_map"):
+        raise TypeError(
+            f"a flat map takes a `FlatMap` object, and got {type(transform).__name__}: "
+            f"{transform!r}. Subclass it and define `flat_map`."
+        )
+    return FlatMapNode(parent, transform.flat_map, transform)
+
+
+def batch_step(parent: Node, batch_size: int, drop_remainder: bool, batch_fn: Any) -> Node:
+    """The step of `batch`."""
+    size = operator.index(batch_size)
+    if size <= 0:
+        raise PlanError(f"batch_size must be positive. Got {size}.")
+    if batch_fn is not None and not callable(batch_fn):
+        raise TypeError(f"`batch_fn` must be a function, and is {batch_fn!r}.")
+    return BatchNode(parent, size, bool(drop_remainder), batch_fn)
+
+
+def check_seed(seed: Any, operation: str) -> int:
+    """Returns a seed that fits in 32 bits."""
+    whole: int = operator.index(seed)
+    if not 0 <= whole < 2**32:
+        raise PlanError(
+            f"`{operation}`: the seed must be an integer between 0 and 2**32-1 (got {whole})."
+        )
+    return whole
+
+
+def check_window(window_size: Any) -> int:
+    """Returns the size of a window."""
+    size = operator.index(window_size)
+    if size <= 0:
+        raise PlanError(f"window_size must be positive, and is {size}.")
+    return size
+
+
+def check_read_options(read_options: ReadOptions | None) -> ReadOptions:
+    """Returns the options, or the default ones."""
+    if read_options is None:
+        return ReadOptions()
+    if not isinstance(read_options, ReadOptions):
+        raise TypeError(
+            f"read_options must be `ReadOptions`, and is a {type(read_options).__name__}."
+        )
+    return read_options

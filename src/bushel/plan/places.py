@@ -1,0 +1,133 @@
+"""Nodes that change no element: seeds, options, prefetching, and the step to a stream."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bushel.block import Block, Positions
+from bushel.node import Node, Place, Source, Zip, failed, refuse_length
+from bushel.options import DatasetOptions, ReadOptions
+from bushel.sources.base import source_name
+
+
+@dataclass(frozen=True, slots=True)
+class SeedNode(Place):
+    """Gives random steps downstream a seed to derive their own from."""
+
+    input: Node
+    seed: Any
+
+    def describe(self) -> str:
+        return ""
+
+    @property
+    def label(self) -> str:
+        return f"seed({self.seed})"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsNode(Place):
+    """Attaches options to the whole pipeline."""
+
+    input: Node
+    options: DatasetOptions
+
+    def describe(self) -> str:
+        return ""
+
+    @property
+    def label(self) -> str:
+        return "with_options"
+
+
+@dataclass(frozen=True, slots=True)
+class ToStreamNode(Place):
+    """Reads a random-access dataset from its first position to its last."""
+
+    input: Node
+    read_options: ReadOptions
+    allow_nones: bool
+
+    def describe(self) -> str:
+        return "to_iter_dataset(allow_nones=True)" if self.allow_nones else "to_iter_dataset()"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchNode(Place):
+    """Pulls the stream in a thread of its own."""
+
+    input: Node
+    buffer_size: int
+
+    def describe(self) -> str:
+        return ""
+
+    @property
+    def label(self) -> str:
+        return f"thread_prefetch({self.buffer_size})"
+
+
+@dataclass(frozen=True, slots=True)
+class ZipNode(Zip):
+    """Makes tuples of one element from each input."""
+
+    parts: tuple[Node, ...]
+    strict: bool = True
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def length(self) -> int:
+        return self.parts[0].length()
+
+    def describe(self) -> str:
+        return f"zip({len(self.parts)} parts)"
+
+
+@dataclass(frozen=True, slots=True)
+class CustomMapNode(Source):
+    """A user's own random-access dataset: asked position by position."""
+
+    dataset: Any
+    parents: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parents
+
+    def length(self) -> int:
+        return len(self.dataset)
+
+    def read(self, positions: Positions) -> Block:
+        rows: list[Any] = []
+        try:
+            rows.extend(map(self.dataset.__getitem__, positions.tolist()))
+        except Exception as error:
+            failure = failed(error, self, int(positions[len(rows)]))
+            return Block(rows, positions[: len(rows)], failure)
+        return Block(rows, positions)
+
+    def describe(self) -> str:
+        return f"{source_name(self.dataset)}(length={len(self.dataset)})"
+
+    @property
+    def label(self) -> str:
+        return source_name(self.dataset)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomStreamNode(Node):
+    """A user's own stream: iterated."""
+
+    dataset: Any
+    parents: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parents
+
+    def length(self) -> int:
+        return refuse_length(self)
+
+    def describe(self) -> str:
+        return source_name(self.dataset)

@@ -1,0 +1,92 @@
+"""Records in the order of a sampler."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bushel.block import Block, Keys, Positions
+from bushel.node import Each, Node, Order, Source, failed
+from bushel.sources.memory import read_records
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerOrder(Order):
+    """The keys that one of bushel's samplers gives to this shard's steps, many at a time."""
+
+    input: Node
+    sampler: Any
+    shard_index: int
+    shard_count: int
+    count: int
+    costly = True
+
+    def length(self) -> int:
+        return self.count
+
+    def locate(self, positions: Positions) -> Keys:
+        located: Keys = self.sampler.locate(self.shard_index + positions * self.shard_count)
+        return located
+
+    def describe(self) -> str:
+        return repr(self.sampler)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalIndexNode(Each):
+    """Counts elements over all shards: what a loader calls the index of a record."""
+
+    input: Node
+    shard_index: int
+    shard_count: int
+
+    def apply(self, block: Block) -> Block:
+        return block.at(self.shard_index + block.positions * self.shard_count)
+
+    def describe(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledNode(Source):
+    """Records as any sampler says, each with the metadata that the sampler gave."""
+
+    source: Any
+    sampler: Any
+    shard_index: int
+    shard_count: int
+    count: int
+
+    def length(self) -> int:
+        return self.count
+
+    def read(self, positions: Positions) -> Block:
+        steps = (self.shard_index + positions * self.shard_count).tolist()
+        metadata: list[Any] = []
+        keys: list[Any] = []
+        failure = None
+        try:
+            for step in steps:
+                record = self.sampler[step]
+                keys.append(self._wrap(record.record_key))
+                metadata.append(record)
+        except Exception as error:
+            failure = failed(error, self, steps[len(metadata)])
+        indices = np.array([record.index for record in metadata], dtype=np.int64)
+        rows, read_failure = read_records(self, self.source, keys[: len(metadata)], indices)
+        return Block(rows, indices[: len(rows)], read_failure or failure, metadata[: len(rows)])
+
+    def _wrap(self, key: Any) -> Any:
+        # As in a dataset, keys beyond the length start again; keys that are no numbers are
+        # the source's business.
+        try:
+            return key % len(self.source)
+        except TypeError:
+            return key
+
+    def describe(self) -> str:
+        return repr(self.sampler)
+
+    @property
+    def label(self) -> str:
+        return f"source({type(self.source).__name__})"

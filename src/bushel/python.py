@@ -1,0 +1,74 @@
+"""The older spellings of Grain's `grain.python`."""
+
+from bushel import experimental as experimental
+from bushel.config import config
+from bushel.constants import DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD, RECORD_KEY, SEED
+from bushel.dataset import IterDataset, MapDataset
+from bushel.deliver.iterator import DatasetIterator
+from bushel.loader import DataLoader, load
+from bushel.loader import DataLoaderIterator as PyGrainDatasetIterator
+from bushel.operations import (
+    BatchOperation,
+    FilterOperation,
+    MapOperation,
+    Operation,
+    RandomMapOperation,
+)
+from bushel.options import MultiprocessingOptions, ReadOptions
+from bushel.record import Record, RecordMetadata
+from bushel.samplers import IndexSampler, Sampler, SequentialSampler
+from bushel.sharding import NoSharding, ShardByJaxProcess, ShardOptions
+from bushel.sources import RandomAccessDataSource, RangeDataSource
+from bushel.transforms import (
+    Batch,
+    DatasetSelectionMap,
+    Transformation,
+    Transformations,
+)
+from bushel.transforms import Filter as FilterTransform
+from bushel.transforms import Map as MapTransform
+from bushel.transforms import MapWithIndex as MapWithIndexTransform
+from bushel.transforms import RandomMap as RandomMapTransform
+
+__all__ = [
+    "DATASET_INDEX",
+    "EPOCH",
+    "INDEX",
+    "META_FEATURES",
+    "RECORD",
+    "RECORD_KEY",
+    "SEED",
+    "Batch",
+    "BatchOperation",
+    "DataLoader",
+    "DatasetIterator",
+    "DatasetSelectionMap",
+    "FilterOperation",
+    "FilterTransform",
+    "IndexSampler",
+    "IterDataset",
+    "MapDataset",
+    "MapOperation",
+    "MapTransform",
+    "MapWithIndexTransform",
+    "MultiprocessingOptions",
+    "NoSharding",
+    "Operation",
+    "PyGrainDatasetIterator",
+    "RandomAccessDataSource",
+    "RandomMapOperation",
+    "RandomMapTransform",
+    "RangeDataSource",
+    "ReadOptions",
+    "Record",
+    "RecordMetadata",
+    "Sampler",
+    "SequentialSampler",
+    "ShardByJaxProcess",
+    "ShardOptions",
+    "Transformation",
+    "Transformations",
+    "config",
+    "experimental",
+    "load",
+]

@@ -1,0 +1,1 @@
+"""Running pipelines: by position, or as streams."""

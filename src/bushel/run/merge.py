@@ -1,0 +1,231 @@
+"""Streams of several inputs: mixed in proportion, or zipped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bushel.block import Block, Failure, Keys
+from bushel.errors import PlanError, StateError
+from bushel.node import Choice, Zip
+from bushel.run.stream import Chunk, Cursor, State, Stream, Taken, need, need_int
+
+
+class _Merged(Stream):
+    def __init__(self, inputs: Sequence[Stream]) -> None:
+        self._cursors = [Cursor(stream) for stream in inputs]
+        self.eager = all(stream.eager for stream in inputs)
+
+    def _states(self) -> list[State]:
+        return [cursor.state() for cursor in self._cursors]
+
+    def _go_back(self, states: Sequence[State]) -> None:
+        for cursor, state in zip(self._cursors, states, strict=True):
+            cursor.restore(state)
+
+    def start(self) -> None:
+        for cursor in self._cursors:
+            cursor.stream.start()
+
+    def close(self) -> None:
+        for cursor in self._cursors:
+            cursor.stream.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _MixMarks:
+    stream: "MixStream"
+    start: int
+    which: Keys
+    taken: Sequence[Taken]
+    failed_part: int | None
+
+    def at(self, used: int) -> State:
+        chosen = self.which[:used]
+        counts = np.bincount(chosen, minlength=len(self.taken))
+        if used > len(self.which) and self.failed_part is not None:
+            counts[self.failed_part] += 1
+        states = [part.at(int(count)) for part, count in zip(self.taken, counts, strict=True)]
+        return self.stream.state_of(states, self.start + used, False)
+
+
+class MixStream(_Merged):
+    """Takes elements from its inputs in turn, as a `Choice` says, until one has no more."""
+
+    def __init__(self, inputs: Sequence[Stream], node: Choice, names: Sequence[str] | None) -> None:
+        super().__init__(inputs)
+        self._node = node
+        self._names = names
+        self._index = 0
+        self._stopped = False
+
+    def pull(self, want: int) -> Chunk | None:
+        if self._stopped:
+            return None
+        before = self._states() if want > 1 else None
+        which, taken, end = self._take(want)
+        if end < want and before is not None:
+            # An input ended, or failed, at element `end`: take just what comes before it.
+            # Everything is a function of the state, so going back costs time and nothing else.
+            self._go_back(before)
+            if end:
+                which, taken, end = self._take(end)
+            else:
+                return self.pull(1)
+        start = self._index
+        if not end:
+            part = int(which[0])
+            failure = taken[part].failure
+            if failure is None:
+                self._stopped = True
+                return None
+            self._index += 1
+            empty = Block([], np.empty(0, dtype=np.int64), failure)
+            return Chunk(empty, _MixMarks(self, start, which[:0], taken, part))
+        self._index += end
+        rows: list[Any] = [None] * end
+        for number, part_taken in enumerate(taken):
+            places = (which == number).nonzero()[0]
+            for place, row in zip(places.tolist(), part_taken.block.rows(), strict=False):
+                rows[place] = row
+        positions = np.arange(start, start + end, dtype=np.int64)
+        return Chunk(Block(rows, positions), _MixMarks(self, start, which, taken, None))
+
+    def _take(self, want: int) -> tuple[Keys, list[Taken], int]:
+        positions = np.arange(self._index, self._index + want, dtype=np.int64)
+        which, _ = self._node.locate(positions)
+        counts = np.bincount(which, minlength=len(self._cursors))
+        taken = []
+        end = want
+        for number, cursor in enumerate(self._cursors):
+            part = cursor.take(int(counts[number]))
+            if len(part.block) < counts[number]:
+                end = min(end, int((which == number).nonzero()[0][len(part.block)]))
+            taken.append(part)
+        return which, taken, end
+
+    def state_of(self, states: Sequence[State], index: int, stopped: bool) -> State:
+        parents: Any = list(states)
+        if self._names is not None:
+            parents = dict(zip(self._names, states, strict=True))
+        return {"parents": parents, "index": index, "stop": stopped}
+
+    def state(self) -> State:
+        return self.state_of(self._states(), self._index, self._stopped)
+
+    def restore(self, state: State) -> None:
+        parents, stopped = need(state, "parents", "stop")
+        index = need_int(state, "index")
+        if self._names is not None:
+            # By name, so that parts may come and go: a new one starts at its beginning.
+            if not isinstance(parents, dict):
+                raise StateError(
+                    f"this mixture has named parts, and the state has {parents!r:.200}."
+                )
+            for name, cursor in zip(self._names, self._cursors, strict=True):
+                if name in parents:
+                    cursor.restore(parents[name])
+        else:
+            if not isinstance(parents, list) or len(parents) != len(self._cursors):
+                raise StateError(
+                    f"this mixture has {len(self._cursors)} parts, and the state {parents!r:.200}."
+                )
+            self._go_back(parents)
+        self._index, self._stopped = index, bool(stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class _ZipMarks:
+    taken: Sequence[Taken]
+    # After a failure: how many elements each input had then given.
+    after_failure: Sequence[int] = ()
+    size: int = 0
+
+    def at(self, used: int) -> State:
+        counts = self.after_failure if used > self.size else [used] * len(self.taken)
+        return {"parents": [part.at(count) for part, count in zip(self.taken, counts, strict=True)]}
+
+
+class ZipStream(_Merged):
+    """Makes tuples of one element from each input."""
+
+    def __init__(self, inputs: Sequence[Stream], node: Zip, strict: bool) -> None:
+        super().__init__(inputs)
+        self._node = node
+        self._strict = strict
+        self._stopped = False
+
+    def pull(self, want: int) -> Chunk | None:
+        if self._stopped:
+            return None
+        if want == 1:
+            return self._pull_one()
+        before = self._states()
+        taken = [cursor.take(want) for cursor in self._cursors]
+        end = min(len(part.block) for part in taken)
+        if any(len(part.block) != end or part.failure is not None for part in taken):
+            self._go_back(before)
+            if not end:
+                return self._pull_one()
+            taken = [cursor.take(end) for cursor in self._cursors]
+        elif not end:
+            return self._pull_one()
+        rows = list(zip(*(part.block.rows() for part in taken), strict=True))
+        return Chunk(Block(rows, taken[0].block.positions), _ZipMarks(taken, (), end))
+
+    def _pull_one(self) -> Chunk | None:
+        taken: list[Taken] = []
+        counts: list[int] = []
+        failure: Failure | None = None
+        ended: int | None = None
+        for number, cursor in enumerate(self._cursors):
+            part = cursor.take(1 if failure is None else 0)
+            taken.append(part)
+            counts.append(0 if failure is not None else 1)
+            if part.failure is not None:
+                failure = part.failure
+            elif failure is None and not len(part.block):
+                counts[-1] = 0
+                if ended is None:
+                    ended = number
+                if number and ended == number:
+                    break
+            elif ended == 0:
+                failure = self._unequal(number, "longer")
+        if ended is not None:
+            self._stopped = True
+            if failure is None and ended > 0 and self._strict:
+                failure = self._unequal(ended, "shorter")
+            if failure is None or not self._strict:
+                return None
+        block = Block([], np.empty(0, dtype=np.int64), failure)
+        if failure is None:
+            row = tuple(part.block.rows()[0] for part in taken)
+            return Chunk(Block([row], taken[0].block.positions), _ZipMarks(taken, (), 1))
+        while len(taken) < len(self._cursors):
+            taken.append(self._cursors[len(taken)].take(0))
+            counts.append(0)
+        return Chunk(block, _ZipMarks(taken, counts, 0))
+
+    def _unequal(self, number: int, how: str) -> Failure | None:
+        if not self._strict:
+            return None
+        return Failure(
+            PlanError(
+                f"`ZipIterDataset`: argument {number + 1} is {how} than argument 1. Datasets must "
+                "end together, unless `strict=False`."
+            )
+        )
+
+    def state(self) -> State:
+        return {"parents": self._states()}
+
+    def restore(self, state: State) -> None:
+        (parents,) = need(state, "parents")
+        if not isinstance(parents, list) or len(parents) != len(self._cursors):
+            raise StateError(
+                f"this zip has {len(self._cursors)} inputs, and the state has {parents!r:.200}."
+            )
+        self._go_back(parents)
+        self._stopped = False

@@ -1,0 +1,167 @@
+"""The stream of a random-access dataset: its positions one after the other."""
+
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from bushel.block import Block, Failure
+from bushel.errors import StateRangeError
+from bushel.node import Node
+from bushel.options import DatasetOptions, ReadOptions
+from bushel.run.inline import Evaluator
+from bushel.run.quota import DropQuota
+from bushel.run.steps import KeptMarks
+from bushel.run.stream import Chunk, State, Stream, need_int
+from bushel.run.threads import ReadAhead
+from bushel.run.tune import ThreadChoice
+from bushel.transforms.function import any_none
+
+
+class _IndexMarks:
+    __slots__ = ("start",)
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+    def at(self, used: int) -> State:
+        return {"next_index": self.start + used}
+
+
+class _Work:
+    """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
+
+    def __init__(self, node: Node, choice: ThreadChoice, clock: Callable[[], float]) -> None:
+        self._node = node
+        self._choice = choice
+        self._clock = clock
+        self._evaluator = Evaluator(ahead=True)
+
+    def __call__(self, start: int, count: int) -> Block:
+        began, cpu_began = self._clock(), time.thread_time()
+        positions = np.arange(start, start + count, dtype=np.int64)
+        block = self._evaluator.evaluate(self._node, positions)
+        self._choice.learn_work(self._clock() - began, time.thread_time() - cpu_began)
+        return block
+
+
+class PositionalStream(Stream):
+    """Evaluates positions 0, 1, 2, ... in blocks, inline or on threads, whichever is faster."""
+
+    def __init__(
+        self,
+        node: Node,
+        read_options: ReadOptions,
+        allow_nones: bool,
+        options: DatasetOptions,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._length = node.length()
+        self._allow_nones = allow_nones
+        self._quota = DropQuota(node.label, options)
+        self._next = 0
+        self._buffer_size = read_options.prefetch_buffer_size
+        threads = min(read_options.num_threads, self._buffer_size)
+        self._choice = ThreadChoice(threads, available_cores())
+        self._work = _Work(node, self._choice, clock)
+        self._ahead: ReadAhead | None = None
+        self._clock = clock
+        self._last_delivery: float | None = None
+
+    def pull(self, want: int) -> Chunk | None:
+        start = self._next
+        block = self._next_block(want)
+        if block is None:
+            return None
+        self._next = start + len(block) + (block.failure is not None)
+        now = self._clock()
+        if self._last_delivery is not None:
+            self._choice.learn_cycle(len(block), now - self._last_delivery)
+        self._last_delivery = now
+        marks = _IndexMarks(start)
+        if self._allow_nones:
+            return Chunk(block, marks)
+        return self._without_nones(block, marks)
+
+    def _next_block(self, want: int) -> Block | None:
+        if self._ahead is None and self._choice.threaded:
+            self._read_ahead()
+        if self._ahead is not None:
+            if not self._choice.threaded:
+                self._ahead.finish()
+            block = self._ahead.take()
+            if block is None or block.failure is not None:
+                # After a failure reading goes on behind it, which the blocks ahead do not.
+                self._drop_ahead()
+            if block is not None:
+                return block
+        count = min(want, self._length - self._next)
+        return self._work(self._next, count) if count > 0 else None
+
+    def _without_nones(self, block: Block, marks: _IndexMarks) -> Chunk:
+        values = block.values
+        some_none = isinstance(values, list) and any_none(values)
+        if some_none:
+            keep = np.array([value is not None for value in block.rows()], dtype=bool)
+        else:
+            keep = np.ones(len(block), dtype=bool)
+        over = self._quota.count(keep)
+        end = len(block) + 1
+        if over is not None:
+            end, error = over
+            keep = keep[:end]
+            block = block.part(0, end)
+            block.failure = Failure(error)
+            self._drop_ahead()
+            self._next = marks.start + end
+        elif not some_none:
+            return Chunk(block, marks)
+        kept = np.flatnonzero(keep)
+        return Chunk(block.select(kept), KeptMarks(marks, kept, end))
+
+    def state(self) -> State:
+        return {"next_index": self._next}
+
+    def restore(self, state: State) -> None:
+        index = need_int(state, "next_index")
+        if index > self._length:
+            raise StateRangeError(
+                f"this state is at element {index}, and the dataset has only {self._length}."
+            )
+        self._drop_ahead()
+        self._next = index
+
+    def state_for(self, index: int) -> State:
+        if not 0 <= index <= self._length:
+            raise StateRangeError(f"there is no element {index}; the dataset has {self._length}.")
+        return {"next_index": index}
+
+    def index_in(self, state: State) -> int:
+        return need_int(state, "next_index")
+
+    def start(self) -> None:
+        if self._ahead is None and self._choice.may_use_threads:
+            self._choice.threaded = True
+            self._read_ahead()
+
+    def _read_ahead(self) -> None:
+        self._ahead = ReadAhead(
+            self._work, self._choice.threads, self._buffer_size, self._next, self._length
+        )
+
+    def close(self) -> None:
+        self._drop_ahead(wait=True)
+
+    def _drop_ahead(self, wait: bool = False) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.stop(wait)
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except AttributeError:  # Not on every system.
+        return os.cpu_count() or 1

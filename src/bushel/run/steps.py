@@ -1,0 +1,365 @@
+"""The steps of a stream: one class for each kind of node."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bushel.block import Block, Failure, Keys
+from bushel.node import Drop, Each, Expand, Fold, failed
+from bushel.record import RecordMetadata
+from bushel.run.quota import DropQuota
+from bushel.run.stream import (
+    Chunk,
+    Cursor,
+    Marks,
+    State,
+    Stream,
+    need,
+    need_int,
+)
+
+
+class _Elementwise(Stream):
+    """A step without memory: it changes the chunks of its input."""
+
+    def __init__(self, input: Stream) -> None:
+        self._input = input
+        # What is left of a chunk in the middle of which the step failed.
+        self._rest: Chunk | None = None
+        self.eager = input.eager
+
+    def _next_chunk(self, want: int) -> Chunk | None:
+        rest, self._rest = self._rest, None
+        return rest if rest is not None else self._input.pull(want)
+
+    def _set_rest(self, chunk: Chunk, start: int) -> None:
+        if start < len(chunk.block) or chunk.block.failure is not None:
+            self._rest = chunk.rest(start)
+
+    def state(self) -> State:
+        return self._input.state() if self._rest is None else self._rest.marks.at(0)
+
+    def restore(self, state: State) -> None:
+        self._input.restore(state)
+        self._rest = None
+
+    def start(self) -> None:
+        self._input.start()
+
+    def close(self) -> None:
+        self._input.close()
+
+
+class EachStream(_Elementwise):
+    """Changes elements one by one."""
+
+    def __init__(self, input: Stream, node: Each) -> None:
+        super().__init__(input)
+        self._node = node
+
+    def pull(self, want: int) -> Chunk | None:
+        chunk = self._next_chunk(want)
+        if chunk is None:
+            return None
+        block = self._node.apply(chunk.block)
+        if len(block) < len(chunk.block):
+            self._set_rest(chunk, len(block) + 1)
+        return Chunk(block, chunk.marks)
+
+    def state_for(self, index: int) -> State:
+        return self._input.state_for(index)
+
+    def index_in(self, state: State) -> int:
+        return self._input.index_in(state)
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedMarks:
+    marks: Marks
+    start: int
+    size: int
+    name: str
+
+    def at(self, used: int) -> State:
+        # An element that failed is not counted.
+        count = self.start + min(used, self.size)
+        return {"parent": self.marks.at(used), self.name: count}
+
+
+class CountedStream(_Elementwise):
+    """Changes elements one by one, with the running count of elements as their position."""
+
+    def __init__(self, input: Stream, node: Each, name: str) -> None:
+        super().__init__(input)
+        self._node = node
+        self._name = name
+        self._count = 0
+
+    def pull(self, want: int) -> Chunk | None:
+        chunk = self._next_chunk(want)
+        if chunk is None:
+            return None
+        start = self._count
+        positions = np.arange(start, start + len(chunk.block), dtype=np.int64)
+        block = self._node.apply(chunk.block.at(positions))
+        if len(block) < len(chunk.block):
+            self._set_rest(chunk, len(block) + 1)
+        self._count = start + len(block)
+        return Chunk(block, _CountedMarks(chunk.marks, start, len(block), self._name))
+
+    def state(self) -> State:
+        return {"parent": super().state(), self._name: self._count}
+
+    def restore(self, state: State) -> None:
+        parent, _ = need(state, "parent", self._name)
+        count = need_int(state, self._name)
+        super().restore(parent)
+        self._count = count
+
+    def state_for(self, index: int) -> State:
+        return {"parent": self._input.state_for(index), self._name: index}
+
+    def index_in(self, state: State) -> int:
+        return need_int(state, self._name)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMarks:
+    """Marks of a chunk of which only the elements at `kept` remain.
+
+    After an element that is left, the state is right behind it; what was dropped before the
+    next one will be dropped again.
+    """
+
+    marks: Marks
+    kept: Keys
+    end: int
+
+    def at(self, used: int) -> State:
+        if used == 0:
+            return self.marks.at(0)
+        if used <= len(self.kept):
+            return self.marks.at(int(self.kept[used - 1]) + 1)
+        return self.marks.at(self.end)
+
+
+class DropStream(_Elementwise):
+    """Leaves elements out."""
+
+    def __init__(self, input: Stream, node: Drop, quota: DropQuota) -> None:
+        super().__init__(input)
+        self._node = node
+        self._quota = quota
+
+    def pull(self, want: int) -> Chunk | None:
+        chunk = self._next_chunk(want)
+        if chunk is None:
+            return None
+        block = chunk.block
+        answers, failure = self._node.keep(block.rows(), block.positions)
+        keep = np.array(answers, dtype=bool)
+        # What comes after the failure, be it the function's or the quota's.
+        end = len(keep) + 1
+        over = self._quota.count(keep)
+        if over is not None:
+            end, failure = over[0], Failure(over[1])
+            keep = keep[:end]
+        if failure is not None:
+            self._set_rest(chunk, end)
+        kept = np.flatnonzero(keep)
+        if len(kept) == len(block) and failure is None:
+            return chunk
+        out = block.select(kept)
+        out.failure = failure or block.failure
+        return Chunk(out, KeptMarks(chunk.marks, kept, end))
+
+
+@dataclass(frozen=True, slots=True)
+class _ExpandedMarks:
+    marks: Marks
+    # For each input element, how many elements there are up to its end.
+    ends: Keys
+
+    def at(self, used: int) -> State:
+        element = int(self.ends.searchsorted(used, side="right"))
+        before = int(self.ends[element - 1]) if element else 0
+        if element == len(self.ends):
+            # All of it, or past the failure: what made nothing at the end is not repeated.
+            return {"parent": self.marks.at(element + used - before), "next_index_in_buffer": 0}
+        return {"parent": self.marks.at(element), "next_index_in_buffer": used - before}
+
+
+class ExpandStream(_Elementwise):
+    """Replaces each element by the elements of a sequence made of it."""
+
+    def __init__(self, input: Stream, node: Expand) -> None:
+        super().__init__(input)
+        self._node = node
+        self._skip = 0
+
+    def pull(self, want: int) -> Chunk | None:
+        chunk = self._next_chunk(want)
+        if chunk is None:
+            return None
+        block = chunk.block
+        sequences, failure = self._node.expand(block.rows(), block.positions)
+        if failure is not None:
+            self._set_rest(chunk, len(sequences) + 1)
+        ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
+        rows = [row for sequence in sequences for row in sequence]
+        positions = np.repeat(block.positions[: len(sequences)], np.diff(ends, prepend=0))
+        made = Block(rows, positions, failure or block.failure)
+        if block.metadata is not None:
+            made.metadata = [
+                RecordMetadata(record.index * self._node.fan_out + place)
+                for record, sequence in zip(block.metadata, sequences, strict=False)
+                for place in range(len(sequence))
+            ]
+        out = Chunk(made, _ExpandedMarks(chunk.marks, ends))
+        skip, self._skip = self._skip, 0
+        return out.rest(skip) if skip else out
+
+    def state(self) -> State:
+        return {"parent": super().state(), "next_index_in_buffer": self._skip}
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        skip = need_int(state, "next_index_in_buffer")
+        super().restore(parent)
+        self._skip = skip
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupMarks:
+    """Marks of groups that became one element each: the state is the input's."""
+
+    places: Sequence[tuple[Marks, int, int]]
+
+    def at(self, used: int) -> State:
+        marks, before, _ = self.places[used]
+        return marks.at(before)
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowMarks:
+    """Marks of a group that became several elements: its start, and how far we are."""
+
+    place: tuple[Marks, int, int]
+    after: tuple[Marks, int, int]
+    number: int
+    size: int
+
+    def at(self, used: int) -> State:
+        (marks, before, _), number = self.place, self.number
+        if used >= self.size:
+            (marks, before, _), number, used = self.after, number + 1, 0
+        return {
+            "parent_window_start_state": marks.at(before),
+            "window_index": number,
+            "pos_in_window": used,
+        }
+
+
+class FoldStream(Stream):
+    """Turns groups of neighbours into new elements."""
+
+    def __init__(self, input: Stream, node: Fold) -> None:
+        self._cursor = Cursor(input)
+        self._node = node
+        self._number = 0
+        self._skip = 0
+        self.eager = input.eager
+
+    def pull(self, want: int) -> Chunk | None:
+        if not self._node.one_per_group:
+            return self._pull_window()
+        size = self._node.group_size
+        rows: list[Any] = []
+        failure: Failure | None = None
+        places = [self._cursor.mark()]
+        positions: list[int] = []
+        metadata: list[Any] | None = None
+        while len(rows) < want and failure is None:
+            taken = self._cursor.take(size, ahead=size * (want - len(rows) - 1))
+            group = taken.block
+            failure = taken.failure
+            if failure is None:
+                if len(group) < size and (not len(group) or self._node.drops_short_group):
+                    break
+                try:
+                    rows.extend(self._node.fold(group, self._number))
+                    positions.append(int(group.positions[-1]))
+                    if group.metadata is not None:
+                        metadata = metadata or []
+                        metadata.append(group.metadata[-1].remove_record_key())
+                    self._number += 1
+                except Exception as error:
+                    failure = failed(error, self._node, self._number)
+            places.append(self._cursor.mark())
+        if not rows and failure is None:
+            return None
+        block = Block(rows, np.array(positions, dtype=np.int64), failure, metadata)
+        return Chunk(block, _GroupMarks(places))
+
+    def _pull_window(self) -> Chunk | None:
+        place = self._cursor.mark()
+        taken = self._cursor.take(self._node.group_size)
+        failure = taken.failure
+        rows: Sequence[Any] = ()
+        if failure is None:
+            if not len(taken.block):
+                return None
+            try:
+                rows = self._node.fold(taken.block, self._number)
+            except Exception as error:
+                failure = failed(error, self._node, self._number)
+        block = Block(list(rows), taken.block.positions[: len(rows)], failure)
+        marks = _WindowMarks(place, self._cursor.mark(), self._number, len(rows) + bool(failure))
+        self._number += 1
+        skip, self._skip = self._skip, 0
+        chunk = Chunk(block, marks)
+        return chunk.rest(skip) if skip else chunk
+
+    def state(self) -> State:
+        if self._node.one_per_group:
+            return self._cursor.state()
+        return {
+            "parent_window_start_state": self._cursor.state(),
+            "window_index": self._number,
+            "pos_in_window": self._skip,
+        }
+
+    def restore(self, state: State) -> None:
+        if self._node.one_per_group:
+            self._cursor.restore(state)
+            self._number = self._count_before(state)
+            return
+        (start,) = need(state, "parent_window_start_state")
+        number, skip = need_int(state, "window_index"), need_int(state, "pos_in_window")
+        self._cursor.restore(start)
+        self._number, self._skip = number, skip
+
+    def _count_before(self, state: State) -> int:
+        # Only for messages: after a filter nobody knows.
+        try:
+            return self.index_in(state)
+        except NotImplementedError:
+            return 0
+
+    def state_for(self, index: int) -> State:
+        if not self._node.one_per_group:
+            return super().state_for(index)
+        return self._cursor.stream.state_for(index * self._node.group_size)
+
+    def index_in(self, state: State) -> int:
+        if not self._node.one_per_group:
+            return super().index_in(state)
+        return -(-self._cursor.stream.index_in(state) // self._node.group_size)
+
+    def start(self) -> None:
+        self._cursor.stream.start()
+
+    def close(self) -> None:
+        self._cursor.stream.close()

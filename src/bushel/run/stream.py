@@ -1,0 +1,240 @@
+"""Streams: chunks of elements, each knowing the state at every one of its elements.
+
+A stream is pulled for a chunk at a time. Whoever holds a half-consumed chunk asks the chunk,
+not the stream, where it is: `chunk.marks.at(used)` is the state as after `used` elements.
+So buffers, prefetching threads and windows never show in a state, and states are the same
+however the stream was cut into chunks.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from bushel.block import Block, Failure, join
+from bushel.errors import StateError
+
+State: TypeAlias = dict[str, Any]
+
+
+class Marks(Protocol):
+    """The states within a chunk; small, so that keeping it keeps no elements."""
+
+    def at(self, used: int) -> State:
+        """The state after `used` elements; one more than there are: after the failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedMarks:
+    """Marks of which only the start is ever asked."""
+
+    state: State
+
+    def at(self, used: int) -> State:
+        return self.state
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedMarks:
+    """The marks of the rest of a chunk whose first elements are gone."""
+
+    marks: Marks
+    gone: int
+
+    def at(self, used: int) -> State:
+        return self.marks.at(self.gone + used)
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedMarks:
+    """Marks given by a function."""
+
+    at_used: Callable[[int], State]
+
+    def at(self, used: int) -> State:
+        return self.at_used(used)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Elements pulled from a stream, perhaps none, with the states between them."""
+
+    block: Block
+    marks: Marks
+
+    def rest(self, start: int) -> "Chunk":
+        """Returns what comes from element `start` on, the failure included."""
+        block = self.block.part(start, len(self.block))
+        block.failure = self.block.failure
+        return Chunk(block, ShiftedMarks(self.marks, start))
+
+
+class Stream(ABC):
+    """A sequence that is pulled in chunks and can go back to a state."""
+
+    # Whether reading more than was asked for is invisible. Not so for a user's own iterator,
+    # which may wait for the world outside: it is only asked for what is needed.
+    eager = True
+
+    @abstractmethod
+    def pull(self, want: int) -> Chunk | None:
+        """Returns the next elements, about `want` of them, or None at the end."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """The state that the next pull starts from."""
+
+    @abstractmethod
+    def restore(self, state: State) -> None:
+        """Goes to a state; the next pull starts there."""
+
+    def state_for(self, index: int) -> State:
+        """The state before element `index`, where that is plain arithmetic."""
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot tell elements by index without producing them."
+        )
+
+    def index_in(self, state: State) -> int:
+        """The index of the element that follows a state, where that is plain arithmetic."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not know how many elements came before a state."
+        )
+
+    def start(self) -> None:  # noqa: B027
+        """Begins work ahead of time, where there is such."""
+
+    def close(self) -> None:  # noqa: B027
+        """Stops all threads; the stream is not used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Elements taken from a cursor, with the states between them."""
+
+    block: Block
+    failure: Failure | None
+    # Where the elements came from: marks, elements used of them before, and how many taken.
+    segments: tuple[tuple[Marks, int, int], ...]
+
+    def at(self, used: int) -> State:
+        """The state after the first `used` of these elements."""
+        for marks, before, count in self.segments:
+            # The state after an element is asked of the chunk that had it, unless there is
+            # no element yet.
+            if used <= count:
+                return marks.at(before + used)
+            used -= count
+        marks, before, count = self.segments[-1]
+        return marks.at(before + count + used)
+
+
+class Cursor:
+    """Takes any number of elements from a stream, and keeps what is left of a chunk."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._chunk: Chunk | None = None
+        self._used = 0
+        self._size = 0
+        self._failed = False
+
+    def take(self, count: int, ahead: int = 0) -> Taken:
+        """Takes `count` elements; fewer where the stream ends or an element fails.
+
+        `ahead` is how many more will be needed soon, as far as the caller knows.
+        """
+        parts: list[Block] = []
+        segments: list[tuple[Marks, int, int]] = [self.mark()]
+        missing = count
+        while missing > 0:
+            if self._used >= self._size:
+                failure = self._take_failure()
+                if failure is not None:
+                    assert self._chunk is not None
+                    segments.append((self._chunk.marks, self._used, 0))
+                    return Taken(_join_or_empty(parts), failure, tuple(segments))
+                wanted = missing + ahead if self.stream.eager else missing
+                if not self._pull(wanted):
+                    break
+                continue
+            chunk = self._chunk
+            assert chunk is not None
+            taken = min(missing, self._size - self._used)
+            segments.append((chunk.marks, self._used, taken))
+            if taken == len(chunk.block):
+                whole = chunk.block
+                parts.append(Block(whole.values, whole.positions, None, whole.metadata))
+            else:
+                parts.append(chunk.block.part(self._used, self._used + taken))
+            self._used += taken
+            missing -= taken
+        return Taken(_join_or_empty(parts), None, tuple(segments))
+
+    def mark(self) -> tuple[Marks, int, int]:
+        """Remembers the place, to be asked for its state later (see `Taken`)."""
+        if self._chunk is None:
+            return FixedMarks(self.stream.state()), 0, 0
+        return self._chunk.marks, self._used + self._failed, 0
+
+    def state(self) -> State:
+        marks, used, _ = self.mark()
+        return marks.at(used)
+
+    def restore(self, state: State) -> None:
+        self.stream.restore(state)
+        self._chunk, self._used, self._size, self._failed = None, 0, 0, False
+
+    def _take_failure(self) -> Failure | None:
+        if self._chunk is None or self._failed or self._chunk.block.failure is None:
+            return None
+        self._failed = True
+        return self._chunk.block.failure
+
+    def _pull(self, want: int) -> bool:
+        while True:
+            chunk = self.stream.pull(want)
+            if chunk is None:
+                return False
+            # A chunk of which a filter left nothing tells nothing: the state stays that of
+            # the last element, wherever the stream was cut.
+            if len(chunk.block) or chunk.block.failure is not None:
+                self._chunk, self._used, self._failed = chunk, 0, False
+                self._size = len(chunk.block)
+                return True
+
+
+def _join_or_empty(parts: list[Block]) -> Block:
+    if parts:
+        return join(parts)
+    return Block([], np.empty(0, dtype=np.int64))
+
+
+def need(state: Any, *names: str) -> list[Any]:
+    """Reads fields of a state, which may come from anywhere.
+
+    >>> need({"next_index": 3}, "next_index")
+    [3]
+    """
+    if not isinstance(state, dict):
+        raise StateError(
+            f"a state is a dict, as `get_state()` returned it, and this is a "
+            f"{type(state).__name__}: {state!r:.200}."
+        )
+    missing = [name for name in names if name not in state]
+    if missing:
+        raise StateError(
+            f"this state has no {missing[0]!r}, so it was made by another pipeline: {state!r:.200}."
+        )
+    return [state[name] for name in names]
+
+
+def need_int(state: Any, name: str) -> int:
+    """Reads a whole number of a state that must not be negative."""
+    (value,) = need(state, name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise StateError(f"{name!r} in a state must be a whole number, and is {value!r}.")
+    if value < 0:
+        raise StateError(f"{name!r} in a state must not be negative, and is {value}.")
+    return value

@@ -1,0 +1,160 @@
+"""How large blocks are, and whether threads pay: learned while running, never visible.
+
+Both learn from measured times that the caller hands in, so a test can hand in its own.
+"""
+
+import math
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from bushel.tree import leaves_with_paths
+
+# A block should be worth its overhead (tens of microseconds) and still arrive soon.
+TARGET_SECONDS = 0.004
+MOST_ELEMENTS = 8192
+# Blocks of large elements stay within the caches and within reason.
+MOST_BYTES = 1 << 24
+
+
+class BlockSize:
+    """The number of elements of the next block, aiming at a few milliseconds of work."""
+
+    def __init__(self, most: int = MOST_ELEMENTS) -> None:
+        self._most = max(1, most)
+        self._by_bytes = self._most
+        self._seconds_each = 0.0
+        self.size = 1
+
+    def learn(self, count: int, seconds: float) -> None:
+        """Takes note of how long a block of `count` elements took."""
+        if not count:
+            return
+        each = seconds / count
+        # What came last counts most, so a stream whose records change is followed quickly.
+        self._seconds_each = each if not self._seconds_each else (self._seconds_each + each) / 2
+        ideal = TARGET_SECONDS / max(self._seconds_each, 1e-9)
+        self.size = int(max(1, min(ideal, self.size * 4, self._by_bytes, self._most)))
+
+    def limit_bytes(self, element: Any) -> None:
+        """Takes note of how large elements are."""
+        self._by_bytes = max(1, MOST_BYTES // max(1, approximate_bytes(element)))
+        self.size = min(self.size, self._by_bytes)
+
+
+def approximate_bytes(element: Any) -> int:
+    """How much memory an element holds, roughly.
+
+    >>> approximate_bytes({"image": np.zeros((2, 3), np.float32), "label": 1})
+    56
+    """
+    total = 0
+    for _, leaf in leaves_with_paths(element):
+        if isinstance(leaf, np.ndarray):
+            total += leaf.nbytes
+        elif isinstance(leaf, (bytes, bytearray, str)):
+            total += len(leaf)
+        else:
+            total += 32
+    return total
+
+
+class Mode:
+    """One way to run, and how long an element took with it."""
+
+    def __init__(self) -> None:
+        self.cycles: deque[float] = deque(maxlen=64)
+        self.seconds = 0.0
+
+    def measured(self) -> bool:
+        return len(self.cycles) >= _ENOUGH_BLOCKS and self.seconds >= _ENOUGH_SECONDS
+
+    def typical(self) -> float:
+        # The median: a compilation or a checkpoint in the user's loop is no reason.
+        ordered = sorted(self.cycles)
+        return ordered[len(ordered) // 2]
+
+    def forget(self) -> None:
+        self.cycles.clear()
+        self.seconds = 0.0
+
+
+_ENOUGH_BLOCKS = 8
+_ENOUGH_SECONDS = 0.05
+# Threads take a core from the training loop and fight for the interpreter's lock: they must
+# earn it.
+_WORTH_IT = 0.9
+_FIRST_RECHECK_SECONDS = 2.0
+_LAST_RECHECK_SECONDS = 300.0
+
+
+class ThreadChoice:
+    """Decides between evaluating inline and on threads by trying both.
+
+    The measure is the time of a whole cycle per element, from one delivery to the next, the
+    caller's own work included: so threads win when records wait for disk or network, when
+    functions release the interpreter's lock, or when the caller is busy elsewhere, and lose
+    when everything is Python.
+    """
+
+    def __init__(self, most_threads: int, cores: int) -> None:
+        self._most_threads = most_threads
+        self._cores = cores
+        self._inline, self._threaded = Mode(), Mode()
+        self._cpu_seconds = 0.0
+        self._work_seconds = 0.0
+        self._since_decision = 0.0
+        self._recheck = _FIRST_RECHECK_SECONDS
+        self._decided = False
+        self.threaded = False
+
+    @property
+    def may_use_threads(self) -> bool:
+        return self._most_threads > 0
+
+    @property
+    def threads(self) -> int:
+        """As many as keep the cores busy: more when records wait than when they compute."""
+        share = self._cpu_seconds / self._work_seconds if self._work_seconds else 0.0
+        busy = min(1.0, max(share, 1e-3))
+        return max(1, min(self._most_threads, math.ceil(self._cores / busy)))
+
+    def learn_work(self, seconds: float, cpu_seconds: float) -> None:
+        """Takes note of the evaluation of a block: how long, and how much of it on a core."""
+        self._work_seconds += seconds
+        self._cpu_seconds += cpu_seconds
+
+    def learn_cycle(self, count: int, seconds: float) -> None:
+        """Takes note of a delivery; may change `threaded`."""
+        if not self._most_threads or not count:
+            return
+        mode = self._threaded if self.threaded else self._inline
+        mode.cycles.append(seconds / count)
+        mode.seconds += seconds
+        if not mode.measured():
+            return
+        if not self._decided:
+            other = self._inline if self.threaded else self._threaded
+            if not other.measured():
+                self._switch()
+            else:
+                self._decide()
+            return
+        self._since_decision += seconds
+        if self._since_decision > self._recheck:
+            self._recheck = min(2 * self._recheck, _LAST_RECHECK_SECONDS)
+            self._decided = False
+            (self._inline if self.threaded else self._threaded).forget()
+            self._switch()
+
+    def _switch(self) -> None:
+        self.threaded = not self.threaded
+        # The first deliveries after a change show the change, not the mode.
+        (self._threaded if self.threaded else self._inline).forget()
+
+    def _decide(self) -> None:
+        better = self._threaded.typical() < _WORTH_IT * self._inline.typical()
+        self._decided, self._since_decision = True, 0.0
+        if better != self.threaded:
+            self.threaded = better

@@ -1,0 +1,224 @@
+"""Sources in memory: ranges, sequences of records, and columns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from bushel.block import Block, Columns, Failure, Keys, Positions
+from bushel.errors import EmptyDatasetError, PlanError, SourceError
+from bushel.node import Source, failed
+from bushel.sources.base import source_name
+from bushel.tree import leaves_with_paths, map_leaves, open_node, show_path
+
+
+class RangeDataSource:
+    """The integers of a range, as a source.
+
+    >>> source = RangeDataSource(start=2, stop=8, step=3)
+    >>> len(source), source[1]
+    (2, 5)
+    """
+
+    def __init__(self, start: int, stop: int, step: int) -> None:
+        self._start, self._stop, self._step = start, stop, step
+        if -(-(stop - start) // step) < 0:
+            raise AssertionError(
+                f"RangeDataSource(start={start}, stop={stop}, step={step}) has a negative length."
+            )
+        self._range = range(start, stop, step)
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __getitem__(self, record_key: SupportsIndex) -> int:
+        key = record_key.__index__()
+        if not 0 <= key < len(self._range):
+            raise IndexError(f"{self!r} has no record {key}; it has {len(self._range)}.")
+        return self._range[key]
+
+    def __repr__(self) -> str:
+        return f"RangeDataSource(start={self._start}, stop={self._stop}, step={self._step})"
+
+
+class IntegerColumn(Columns):
+    """A column of integers whose rows are plain Python integers."""
+
+    __slots__ = ()
+
+    def rows(self) -> list[Any]:
+        return self.gather().tolist()  # type: ignore[no-any-return]
+
+    def part(self, start: int, stop: int) -> "IntegerColumn":
+        return IntegerColumn(self.tree[start:stop])
+
+    def select(self, indices: Keys) -> "IntegerColumn":
+        return IntegerColumn(self.tree.take(indices))
+
+
+@dataclass(frozen=True, slots=True)
+class RangeNode(Source):
+    """The integers of a range."""
+
+    numbers: range
+
+    def length(self) -> int:
+        return len(self.numbers)
+
+    def read(self, positions: Positions) -> Block:
+        keys = wrap(positions, len(self.numbers), self.describe())
+        if self.numbers.step != 1:
+            keys = keys * self.numbers.step
+        if self.numbers.start:
+            keys = keys + self.numbers.start
+        return Block(IntegerColumn(keys), positions)
+
+    def describe(self) -> str:
+        numbers = self.numbers
+        return f"range({numbers.start}, {numbers.stop}, {numbers.step})"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceNode(Source):
+    """Anything with a length and records by key."""
+
+    source: Any
+
+    def length(self) -> int:
+        return len(self.source)
+
+    def read(self, positions: Positions) -> Block:
+        keys = wrap(positions, len(self.source), self.describe())
+        rows, failure = read_records(self, self.source, keys.tolist(), positions)
+        return Block(rows, positions[: len(rows)], failure)
+
+    def describe(self) -> str:
+        return f"source({source_name(self.source)}, length={len(self.source)})"
+
+    @property
+    def label(self) -> str:
+        return f"source({source_name(self.source)})"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsNode(Source):
+    """A tree of equally long arrays; record i is the tree of their i-th entries."""
+
+    tree: Any
+    size: int
+
+    def length(self) -> int:
+        return self.size
+
+    def read(self, positions: Positions) -> Block:
+        keys = wrap(positions, self.size, self.describe())
+        return Block(Columns(self.tree, keys), positions)
+
+    def describe(self) -> str:
+        names = [
+            show_path(path).removeprefix("element") for path, _ in leaves_with_paths(self.tree)
+        ]
+        columns = ", ".join(name for name in names if name)
+        return f"source(columns {columns}, length={self.size})".replace("columns ,", "array,")
+
+
+def wrap(positions: Positions, length: int, what: str) -> Keys:
+    """Maps positions of any epoch to keys."""
+    if not length:
+        raise EmptyDatasetError(f"`{what}` is empty: it has no element at any position.")
+    return positions % length
+
+
+def read_records(
+    node: Source, source: Any, keys: list[Any], positions: Positions
+) -> tuple[list[Any], Failure | None]:
+    """Reads records, up to the first one that fails."""
+    read_many = getattr(source, "__getitems__", None)
+    rows: list[Any] = []
+    whole_block_error: Exception | None = None
+    if callable(read_many):
+        try:
+            rows = list(read_many(keys))
+            if len(rows) == len(keys):
+                return rows, None
+            whole_block_error = SourceError(
+                f"{source_name(source)}.__getitems__ was asked for {len(keys)} records and "
+                f"returned {len(rows)}."
+            )
+        except Exception as error:
+            whole_block_error = error
+        # Record by record only to find the one that fails.
+        rows = []
+    try:
+        rows.extend(map(source.__getitem__, keys))
+    except Exception as error:
+        error.add_note(f"bushel: the source {source_name(source)} failed on key {keys[len(rows)]}.")
+        return rows, failed(error, node, int(positions[len(rows)]))
+    if whole_block_error is not None:
+        return [], failed(whole_block_error, node, int(positions[0]))
+    if len(rows) < len(keys):
+        stopped = RuntimeError(f"{source_name(source)}.__getitem__ raised StopIteration.")
+        return rows, failed(stopped, node, int(positions[len(rows)]))
+    return rows, None
+
+
+def source_node(source: Any) -> Source:
+    """Picks the way to read what a user gave as a source."""
+    columns = _columns_of(source)
+    if columns is not None:
+        return columns
+    if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
+        raise SourceError(
+            "a source needs `__len__` and `__getitem__` (or is an array, or a dict or tuple of "
+            f"equally long arrays), and {type(source).__name__} has not: {source!r:.100}. "
+            "Put the records of an iterator in a list first."
+        )
+    if isinstance(source, range):
+        return RangeNode(source)
+    return SequenceNode(source)
+
+
+# What numpy reads and stacks to the same type. Strings and objects do not (a stack of
+# strings is as wide as its longest one), so they are read record by record.
+_COLUMN_KINDS = frozenset("biufcmM")
+
+
+def _columns_of(source: Any) -> ColumnsNode | None:
+    if isinstance(source, np.ndarray):
+        plain = type(source) in (np.ndarray, np.memmap) and source.dtype.isnative
+        if plain and source.ndim and source.dtype.kind in _COLUMN_KINDS:
+            return ColumnsNode(np.asarray(source), len(source))
+        return None
+    is_table = (
+        isinstance(source, dict) and source and all(isinstance(name, str) for name in source)
+    ) or (isinstance(source, tuple) and source)
+    if not is_table:
+        return None
+    leaves = list(leaves_with_paths(source))
+    if not leaves or not all(isinstance(leaf, np.ndarray) for _, leaf in leaves):
+        _refuse_half_columns(source, leaves)
+        return None
+    lengths = {show_path(path): len(leaf) if leaf.ndim else None for path, leaf in leaves}
+    if len(set(lengths.values())) > 1 or None in lengths.values():
+        shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise PlanError(
+            f"the columns of a source must be equally long, and these are not: {shown}. (For "
+            "a sequence of arrays, one a record, give a list.)"
+        )
+    size = len(leaves[0][1])
+    return ColumnsNode(map_leaves(np.asarray, source), size)
+
+
+def _refuse_half_columns(source: Any, leaves: Sequence[tuple[Any, Any]]) -> None:
+    """A dict with names for keys is no sequence; say what is missing to make it columns."""
+    if not isinstance(source, dict):
+        return
+    for path, leaf in leaves:
+        if not isinstance(leaf, np.ndarray):
+            raise SourceError(
+                "a dict is a source when all its values are numpy arrays of one length, and "
+                f"{show_path(path)} is a {type(leaf).__name__}. Convert it with `numpy.asarray`."
+            )
+    if open_node(source) is not None and not leaves:
+        raise SourceError("a dict without columns is no source.")

@@ -1,0 +1,132 @@
+"""Rows to columns: n elements of one structure become one element of n-long arrays."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bushel.errors import BatchError
+from bushel.tree import Path, open_node, show_path
+
+_PLAIN_NUMBERS: dict[type, np.dtype[Any]] = {
+    int: np.dtype(np.int64),
+    float: np.dtype(np.float64),
+    bool: np.dtype(np.bool_),
+}
+
+
+def stack(rows: Sequence[Any], path: Path = ()) -> Any:
+    """Stacks elements leaf by leaf on a new first axis, as `numpy.stack` would.
+
+    >>> stack([{"x": 1, "y": (2.0,)}, {"x": 3, "y": (4.0,)}])
+    {'x': array([1, 3]), 'y': (array([2., 4.]),)}
+    """
+    first = rows[0]
+    kind = type(first)
+    if kind is np.ndarray:
+        return _stack_arrays(rows, path)
+    if kind is dict:
+        _check_same(rows, kind, path)
+        # Same size, and every key of the first one is in all: then the keys are the same.
+        try:
+            return {name: stack([row[name] for row in rows], (*path, name)) for name in first}
+        except KeyError as error:
+            raise _different_structure(rows, path) from error
+    if kind in _PLAIN_NUMBERS:
+        return _stack_numbers(rows, kind, path)
+    opened = open_node(first)
+    if opened is None:
+        return _stack_any(rows, path)
+    names, _, rebuild = opened
+    if first is None:
+        if any(row is not None for row in rows):
+            raise _different_structure(rows, path)
+        return None
+    _check_same(rows, kind, path)
+    if kind is tuple or kind is list:
+        columns: Any = zip(*rows, strict=True)
+    else:
+        parts = [open_node(row) for row in rows]
+        if any(part is None or part[0] != names for part in parts):
+            raise _different_structure(rows, path)
+        columns = zip(*(part[1] for part in parts if part is not None), strict=True)
+    return rebuild(
+        [stack(column, (*path, name)) for name, column in zip(names, columns, strict=True)]
+    )
+
+
+def _check_same(rows: Sequence[Any], kind: type, path: Path) -> None:
+    if set(map(type, rows)) != {kind}:
+        raise _different_structure(rows, path)
+    if hasattr(kind, "__len__") and len(set(map(len, rows))) != 1:
+        raise _different_structure(rows, path)
+
+
+def _stack_arrays(rows: Sequence[Any], path: Path) -> Any:
+    first = rows[0]
+    shape, dtype = first.shape, first.dtype
+    if not shape or not dtype.isnative or set(map(type, rows)) != {np.ndarray}:
+        return _stack_any(rows, path)
+    # Joining along the first axis and reshaping gives the same as stacking, without
+    # numpy.stack's view of each array with one more axis, which costs more than the copy.
+    for row in rows:
+        if row.shape != shape or row.dtype is not dtype:
+            if row.shape != shape:
+                raise _different_shape(rows, path)
+            return _stack_any(rows, path)
+    return np.concatenate(rows).reshape((len(rows), *shape))
+
+
+def _stack_numbers(rows: Sequence[Any], kind: type, path: Path) -> Any:
+    if set(map(type, rows)) == {kind}:
+        try:
+            return np.array(rows, dtype=_PLAIN_NUMBERS[kind])
+        except OverflowError:
+            pass  # An int beyond 64 bits: numpy chooses the type.
+    return _stack_any(rows, path)
+
+
+def _stack_any(rows: Sequence[Any], path: Path) -> Any:
+    """Leaves of any other kind, or of several kinds: numpy decides what they become."""
+    try:
+        return np.stack(rows)
+    except ValueError as error:
+        arrays = [np.asanyarray(row) for row in rows]
+        if len({array.shape for array in arrays}) > 1:
+            raise _different_shape(arrays, path) from error
+        raise
+    except TypeError as error:
+        raise BatchError(
+            f"`batch` cannot stack {show_path(path)}: numpy says {error} Give `batch_fn` a "
+            "function that joins such elements."
+        ) from error
+
+
+def _different_shape(rows: Sequence[Any], path: Path) -> BatchError:
+    shape = rows[0].shape
+    index = next(i for i, row in enumerate(rows) if row.shape != shape)
+    return BatchError(
+        f"`batch` needs elements of one shape, but {show_path(path)} has shape {shape} in "
+        f"element 0 of the batch and {rows[index].shape} in element {index}. Pad or crop in a "
+        "`map` before, or join them yourself with `batch(..., batch_fn=...)`."
+    )
+
+
+def _different_structure(rows: Sequence[Any], path: Path) -> BatchError:
+    first = _outline(rows[0])
+    index, other = next(
+        ((i, shown) for i, row in enumerate(rows) if (shown := _outline(row)) != first),
+        (len(rows) - 1, _outline(rows[-1])),
+    )
+    return BatchError(
+        f"`batch` needs elements of one structure, but {show_path(path)} is {first} in element "
+        f"0 of the batch and {other} in element {index}."
+    )
+
+
+def _outline(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"a {type(value).__name__} with keys {list(value)}"
+    if isinstance(value, (list, tuple)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__}"

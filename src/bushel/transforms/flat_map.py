@@ -1,0 +1,39 @@
+"""Flat maps: several elements made of one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bushel.block import Failure, Positions
+from bushel.node import Expand, Node
+from bushel.transforms.function import collect, name_of
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMapNode(Expand):
+    """Replaces each element by all elements of a sequence made of it.
+
+    In a random-access dataset each element takes `max_fan_out` places, and those it does
+    not fill read as None.
+    """
+
+    input: Node
+    function: Callable[[Any], Sequence[Any]]
+    transform: Any
+
+    @property
+    def fan_out(self) -> int:
+        return int(self.transform.max_fan_out)
+
+    def expand(
+        self, rows: Sequence[Any], positions: Positions
+    ) -> tuple[list[Sequence[Any]], Failure | None]:
+        function = self.function
+        return collect(self, lambda rows, _: map(list, map(function, rows)), rows, positions)
+
+    def describe(self) -> str:
+        return "flat_map"
+
+    @property
+    def label(self) -> str:
+        return f"flat_map({name_of(self.transform)})"

@@ -1,0 +1,102 @@
+"""How a user's function is found, shown and called on a block."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from operator import is_
+from typing import Any
+
+from bushel.block import Block, Failure, Positions
+from bushel.node import Node, failed
+
+Results = Callable[[Sequence[Any], Positions], Iterable[Any]]
+
+
+def function_of(transform: Any, base: type, method: str, operation: str) -> Callable[..., Any]:
+    """Returns the function that a transformation object or a plain callable stands for."""
+    if isinstance(transform, base):
+        return getattr(transform, method)  # type: ignore[no-any-return]
+    if not callable(transform):
+        raise TypeError(
+            f"`{operation}` takes a function or a `transforms.{base.__name__}`, and got "
+            f"{type(transform).__name__}: {transform!r}."
+        )
+    if isinstance(transform, type):
+        return transform
+    if not callable(transform):
+        raise TypeError(f"`{operation}` cannot call {transform!r}.")
+    return transform  # type: ignore[no-any-return]
+
+
+def name_of(transform: Any) -> str:
+    """Names a function as its author would.
+
+    >>> def decode(element): ...
+    >>> name_of(decode), name_of(functools.partial(decode))
+    ('decode', 'decode')
+    """
+    while isinstance(transform, functools.partial):
+        transform = transform.func
+    name = getattr(transform, "__name__", None)
+    if name is None:
+        return type(transform).__name__
+    if name == "<lambda>" and (code := getattr(transform, "__code__", None)):
+        file = code.co_filename.replace("\\", "/").rsplit("/", 1)[-1]
+        return f"<lambda> at {file}:{code.co_firstlineno}"
+    return str(name)
+
+
+def any_none(rows: Sequence[Any]) -> bool:
+    """Tells whether an element is None, at the speed of C and without comparing arrays."""
+    return any(map(is_, rows, repeat(None)))
+
+
+def collect(
+    node: Node, results: Results, rows: Sequence[Any], positions: Positions
+) -> tuple[list[Any], Failure | None]:
+    """Gathers the results for rows, up to the first one that fails."""
+    out: list[Any] = []
+    try:
+        # `extend` keeps what came before an exception, so the failing element is known
+        # without a try block (or even a loop in Python) around each call.
+        out.extend(results(rows, positions))
+    except Exception as error:
+        return out, failed(error, node, int(positions[len(out)]))
+    if len(out) < len(rows):
+        stopped = RuntimeError(
+            f"the function of `{node.label}` raised StopIteration, which would end the stream "
+            "silently. Return a value, or use `filter` to leave elements out."
+        )
+        return out, failed(stopped, node, int(positions[len(out)]))
+    return out, None
+
+
+def apply_to_rows(node: Node, results: Results, block: Block, skip_none: bool = True) -> Block:
+    """Applies a function to each element; None stays None, if it is to be skipped."""
+    rows = block.rows()
+    if skip_none and isinstance(block.values, list) and any_none(rows):
+        return _apply_around_nones(node, results, block, rows)
+    out, failure = collect(node, results, rows, block.positions)
+    if failure is None:
+        return Block(out, block.positions, block.failure, block.metadata)
+    return _cut(block, out, failure)
+
+
+def _apply_around_nones(node: Node, results: Results, block: Block, rows: list[Any]) -> Block:
+    present = [index for index, row in enumerate(rows) if row is not None]
+    out, failure = collect(
+        node, results, [rows[index] for index in present], block.positions[present]
+    )
+    end = len(rows) if failure is None else present[len(out)]
+    scattered: list[Any] = [None] * end
+    for index, result in zip(present, out, strict=False):
+        scattered[index] = result
+    if failure is None:
+        return Block(scattered, block.positions, block.failure, block.metadata)
+    return _cut(block, scattered, failure)
+
+
+def _cut(block: Block, rows: list[Any], failure: Failure) -> Block:
+    end = len(rows)
+    metadata = None if block.metadata is None else block.metadata[:end]
+    return Block(rows, block.positions[:end], failure, metadata)

@@ -1,0 +1,164 @@
+"""Maps: plain, with the position, with random numbers, and of whole blocks."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from bushel.block import Block, Columns, Positions
+from bushel.errors import BatchError
+from bushel.node import Each, Node, failed
+from bushel.stack import stack
+from bushel.transforms.function import any_none, apply_to_rows, name_of
+from bushel.tree import leaves_with_paths, show_path
+
+
+@dataclass(frozen=True, slots=True)
+class MapNode(Each):
+    """Applies a function to each element."""
+
+    input: Node
+    function: Callable[[Any], Any]
+    transform: Any
+    # Datasets pass None by: it stands for a dropped element. Loaders treat it as a value.
+    skips_none: bool = True
+
+    def apply(self, block: Block) -> Block:
+        function = self.function
+        return apply_to_rows(self, lambda rows, _: map(function, rows), block, self.skips_none)
+
+    def describe(self) -> str:
+        return "map"
+
+    @property
+    def label(self) -> str:
+        return f"map({name_of(self.transform)})"
+
+
+@dataclass(frozen=True, slots=True)
+class MapWithIndexNode(Each):
+    """Applies a function to the position and the element."""
+
+    input: Node
+    function: Callable[[int, Any], Any]
+    transform: Any
+    skips_none: bool = True
+    uses_positions = True
+
+    def apply(self, block: Block) -> Block:
+        function = self.function
+        return apply_to_rows(
+            self,
+            lambda rows, positions: map(function, positions.tolist(), rows),
+            block,
+            self.skips_none,
+        )
+
+    def describe(self) -> str:
+        return "map_with_index"
+
+    @property
+    def label(self) -> str:
+        return f"map_with_index({name_of(self.transform)})"
+
+
+class Randomness(Protocol):
+    """Where the generators of a block's elements come from."""
+
+    def each(self, positions: Iterable[int]) -> Iterable[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RandomMapNode(Each):
+    """Applies a function to the element and a generator that belongs to its position."""
+
+    input: Node
+    function: Callable[[Any, np.random.Generator], Any]
+    transform: Any
+    randomness: Randomness
+    seed: int | None
+    skips_none: bool = True
+    uses_positions = True
+
+    def apply(self, block: Block) -> Block:
+        function, randomness, metadata = self.function, self.randomness, block.metadata
+
+        def results(rows: Sequence[Any], positions: Positions) -> Iterable[Any]:
+            if metadata is not None:
+                # The records brought their own generators, which go on where the last
+                # random map left them.
+                return map(function, rows, [record.rng for record in metadata])
+            return map(function, rows, randomness.each(positions.tolist()))
+
+        return apply_to_rows(self, results, block, self.skips_none)
+
+    def describe(self) -> str:
+        return f"random_map(seed={self.seed})"
+
+    @property
+    def label(self) -> str:
+        return f"random_map({name_of(self.transform)}, seed={self.seed})"
+
+
+@dataclass(frozen=True, slots=True)
+class MapBatchesNode(Each):
+    """Applies a function to the columns of a whole block."""
+
+    input: Node
+    function: Callable[[Any], Any]
+    transform: Any
+
+    def apply(self, block: Block) -> Block:
+        values = block.values
+        if isinstance(values, Columns):
+            columns = values.gather()
+        else:
+            if not values:
+                return block
+            if any_none(values):
+                return self._apply_around_nones(block)
+            columns = stack(values)
+        try:
+            changed = self.function(columns)
+            _check_length(changed, len(block), self)
+        except Exception as error:
+            # Which element is to blame is not known: the block ends before its first one.
+            position = int(block.positions[0]) if len(block) else 0
+            return Block([], block.positions[:0], failed(error, self, position))
+        return Block(Columns(changed, None, len(block)), block.positions, block.failure,
+                     block.metadata)  # fmt: skip
+
+    def _apply_around_nones(self, block: Block) -> Block:
+        rows = block.rows()
+        present = np.array([i for i, row in enumerate(rows) if row is not None], dtype=np.int64)
+        changed = self.apply(Block([rows[i] for i in present.tolist()], block.positions[present]))
+        if changed.failure is not None or not len(present):
+            return changed if changed.failure is not None else block
+        out: list[Any] = [None] * len(rows)
+        for index, row in zip(present.tolist(), changed.rows(), strict=True):
+            out[index] = row
+        return Block(out, block.positions, block.failure, block.metadata)
+
+    def describe(self) -> str:
+        return "map_batches"
+
+    @property
+    def label(self) -> str:
+        return f"map_batches({name_of(self.transform)})"
+
+
+def _check_length(columns: Any, size: int, node: Node) -> None:
+    found = False
+    for path, leaf in leaves_with_paths(columns):
+        found = True
+        shape = getattr(leaf, "shape", None)
+        if not shape or shape[0] != size:
+            what = f"shape {shape}" if shape is not None else f"a {type(leaf).__name__}"
+            raise BatchError(
+                f"the function of `{node.label}` got columns of {size} elements and returned "
+                f"{what} at {show_path(path)}. It must return arrays with the same leading "
+                "axis: one row for each row it got."
+            )
+    if not found:
+        raise BatchError(f"the function of `{node.label}` returned {columns!r}: no columns.")

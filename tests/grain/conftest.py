@@ -1,0 +1,18 @@
+"""The profile of the tests against Grain.
+
+It is deterministic, so that a change in bushel is the only thing that can turn a test red.
+`BUSHEL_EXAMPLES=5000 pytest tests/grain` looks deeper, and elsewhere each time.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "grain",
+    derandomize="BUSHEL_EXAMPLES" not in os.environ,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)

@@ -1,0 +1,52 @@
+"""Random access: every position of every epoch gives what Grain gives."""
+
+import bushel
+import grain
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.grain.oracle import Raised, assert_same, difference, examples, outcome
+from tests.grain.programs import Step, build, length, map_programs, uses
+
+
+def _positions(count: int) -> st.SearchStrategy[list[int]]:
+    near = st.integers(-2 * count - 3, 4 * count + 3)
+    return st.lists(near, min_size=3, max_size=8)
+
+
+def _deliberate(program: Step, position: int, expected: object, actual: object) -> str | None:
+    """Why bushel may differ here, if it may."""
+    if not isinstance(expected, Raised):
+        return None
+    text = str(expected.error)
+    if isinstance(expected.error, TypeError) and "index_shuffle()" in text:
+        return "a window's seed leaves 32 bits: bushel wraps it around, as shuffle does"
+    return None
+
+
+@examples(300)
+@given(st.data())
+def test_elements_at_positions(data: st.DataObject) -> None:
+    program = data.draw(map_programs(), label="program")
+    theirs, ours = build(grain, program), build(bushel, program)
+    assert len(ours) == len(theirs) == length(program)
+    count = min(length(program), 12)
+    positions = data.draw(_positions(count), label="positions")
+    for position in [*positions, *range(count)]:
+        expected = outcome(lambda p=position: theirs[p])
+        actual = outcome(lambda p=position: ours[p])
+        if _deliberate(program, position, expected, actual) is None:
+            assert_same(expected, actual, f"position {position}")
+
+
+@examples(100)
+@given(st.data())
+def test_many_positions_at_once(data: st.DataObject) -> None:
+    """A block of positions gives what the positions give one by one."""
+    program = data.draw(map_programs(), label="program")
+    ours = build(bushel, program)
+    positions = data.draw(_positions(min(len(ours), 12)), label="positions")
+    one_by_one = [outcome(lambda p=position: ours[p]) for position in positions]
+    together = outcome(lambda: ours.__getitems__(positions))
+    failures = [result for result in one_by_one if isinstance(result, Raised)]
+    assert difference(failures[0] if failures else one_by_one, together) is None
