@@ -267,7 +267,7 @@ def demonstrate(steps, arguments):
 
     with tempfile.TemporaryDirectory() as scratch:
         whole, broken = Path(scratch, "whole"), Path(scratch, "broken")
-        half_way = steps // 2 + 5
+        half_way = steps * 11 // 20  # between two checkpoints, so that some work is lost
         print("1. From beginning to end, without interruption")
         if code := run(whole):
             return code

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
+from bushel.block import Block
 from bushel.checkpoint.state import describe_pipeline
 from bushel.deliver.iterator import DatasetIterator, StreamIterator
 from bushel.errors import EmptyDatasetError, PlanError
@@ -38,16 +39,15 @@ from bushel.plan.places import (
     ToStreamNode,
 )
 from bushel.plan.seeds import default_seed
+from bushel.positions import Positions
 from bushel.run.build import build_stream
-from bushel.run.inline import Evaluator
+from bushel.run.inline import compile_node
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
 
 T = TypeVar("T")
 S = TypeVar("S")
 Self = TypeVar("Self", bound="_Dataset[Any]")
-
-_evaluator = Evaluator()
 
 
 class _Dataset(Generic[T]):
@@ -373,6 +373,7 @@ class MapNodeDataset(MapDataset[T]):
     def __init__(self, node: Node, parents: Any = ()) -> None:
         super().__init__(parents)
         self._node = node
+        self._evaluate: Callable[[Positions], Block] | None = None
 
     def __len__(self) -> int:
         return self._node.length()
@@ -391,7 +392,9 @@ class MapNodeDataset(MapDataset[T]):
             raise IndexError(f"positions are 64-bit integers, and {indices} is not.") from None
         if not self._node.length() and len(positions):
             raise EmptyDatasetError("this dataset is empty: it has no element at any position.")
-        block = _evaluator.evaluate(self._node, positions)
+        if self._evaluate is None:
+            self._evaluate = compile_node(self._node).at
+        block = self._evaluate(positions)
         if block.failure is not None:
             raise block.failure.error
         return block.rows()

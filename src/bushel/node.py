@@ -1,6 +1,6 @@
 """What a pipeline is made of: nodes of a few kinds, and the kind says how to run it.
 
-    Source   reads keys                         read(keys) -> block
+    Source   reads records by key               fetch(keys) -> block
     Order    positions in its input             locate(positions) -> positions
     Choice   the same, and which input          locate(positions) -> which, positions
     Each     no memory between elements         apply(block) -> block
@@ -19,8 +19,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bushel.block import Block, Failure, Keys, Positions
+from bushel.block import Block, Columns, Failure
 from bushel.errors import PlanError, note_where
+from bushel.positions import Keys, Positions
 
 
 class Node(ABC):
@@ -57,8 +58,12 @@ class Source(Node):
         return ()
 
     @abstractmethod
-    def read(self, positions: Positions) -> Block:
-        """Reads the records at these positions; positions wrap around the length."""
+    def keys(self, positions: Positions) -> Keys:
+        """Maps positions of any epoch to keys."""
+
+    @abstractmethod
+    def fetch(self, keys: Keys, positions: Positions) -> Block:
+        """Reads the records with these keys, which stand at these positions."""
 
 
 class _Single(Node):
@@ -83,6 +88,10 @@ class Order(_Single):
     @abstractmethod
     def locate(self, positions: Positions) -> Positions:
         """Maps positions to positions of the input."""
+
+    def locate_run(self, start: int, stop: int) -> tuple[int, int] | None:
+        """Maps a run of positions to a run of the input, where it is one."""
+        return None
 
 
 class Choice(Node):
@@ -162,7 +171,7 @@ class Fold(_Single):
         return False
 
     @abstractmethod
-    def fold(self, group: Block, number: int) -> Sequence[Any]:
+    def fold(self, group: "list[Any] | Columns", number: int) -> Sequence[Any]:
         """Makes the new elements of the group with this number."""
 
     def length(self) -> int:

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from bushel.block import Keys, Positions
 from bushel.errors import EmptyDatasetError, PlanError
 from bushel.order.permutation import permute
+from bushel.positions import Keys, Positions, split_epochs
 from bushel.record import RecordMetadata
 from bushel.rng import generator_for_key
 from bushel.sharding import NoSharding, ShardOptions, even_split
@@ -150,7 +150,8 @@ class IndexSampler(_Sampler):
             raise EmptyDatasetError(
                 f"{self!r} has no records for this shard: there are fewer records than shards."
             )
-        epochs, offsets = np.divmod(indices // self._shard_options.shard_count, length)
+        shards = self._shard_options.shard_count
+        epochs, offsets = split_epochs(indices // shards if shards > 1 else indices, length)
         if self._shuffle:
             assert self._seed is not None
             offsets = permute(offsets, length - 1, (self._seed + epochs) & 0xFFFFFFFF)

@@ -8,10 +8,10 @@ import numpy as np
 from bushel.batch.batch import BatchNode
 from bushel.dataset import IterDataset, MapDataset, map_node, stream_node
 from bushel.errors import PlanError
+from bushel.naming import name_of
 from bushel.node import Choice, Drop, Each, Fold, Node, Order, Place, Zip
 from bushel.plan.places import CustomMapNode, CustomStreamNode
 from bushel.sources.memory import ColumnsNode, RangeNode
-from bushel.transforms.function import name_of
 from bushel.tree import map_leaves
 
 

@@ -2,11 +2,14 @@
 
 import builtins
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
+from bushel.run.tune import BlockSize
 from hypothesis import settings
 
 
@@ -14,6 +17,19 @@ def examples(count: int) -> settings:
     """The settings of a test: so many examples, unless the environment asks for others."""
     wanted = int(os.environ.get("BUSHEL_EXAMPLES", count))
     return settings(settings.get_profile("grain"), max_examples=wanted)
+
+
+@contextmanager
+def blocks_of(size: int) -> Iterator[None]:
+    """Makes all blocks that large, where bushel would go by the clock."""
+
+    def set_size(self: BlockSize, *_: Any) -> None:
+        self.size = size
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BlockSize, "learn", set_size)
+        patch.setattr(BlockSize, "limit_bytes", set_size)
+        yield
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,9 @@ class Step:
             return f"{self.inputs[0]!r}.{self.op}({shown})"
         return f"{self.op}({list(self.inputs)!r}{', ' if shown else ''}{shown})"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))  # What hypothesis shows of a failing example.
+
     def then(self, op: str, **args: Any) -> "Step":
         """Puts one more operation behind this one."""
         return Step(op, (self,), tuple(args.items()))

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bushel.block import Block, Columns
+from bushel.block import Columns
+from bushel.naming import name_of
 from bushel.node import Fold, Node
 from bushel.stack import stack
-from bushel.transforms.function import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,10 @@ class BatchNode(Fold):
     def drops_short_group(self) -> bool:
         return self.drop_remainder
 
-    def fold(self, group: Block, number: int) -> Sequence[Any]:
+    def fold(self, group: list[Any] | Columns, number: int) -> Sequence[Any]:
         if self.batch_fn is not None:
-            return (self.batch_fn(group.rows()),)
-        if isinstance(group.values, Columns):
-            return (group.values.gather(),)
-        return (stack(group.values),)
+            return (self.batch_fn(group if isinstance(group, list) else group.rows()),)
+        return (stack(group) if isinstance(group, list) else group.gather(),)
 
     def describe(self) -> str:
         drop = ", drop_remainder=True" if self.drop_remainder else ""

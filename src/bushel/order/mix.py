@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from bushel.block import Keys, Positions
 from bushel.errors import PlanError
 from bushel.node import Choice, Node
+from bushel.positions import Keys, Positions, split_epochs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,12 @@ class ConcatenateNode(Choice):
         return sum(part.length() for part in self.parts)
 
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
-        lengths: Positions = np.array([part.length() for part in self.parts], dtype=np.int64)
+        lengths = np.array([part.length() for part in self.parts], dtype=np.int64)
         ends = lengths.cumsum()
-        epochs, offsets = np.divmod(positions, self.length())
+        epochs, offsets = split_epochs(positions, self.length())
         which: Keys = ends.searchsorted(offsets, side="right")
-        starts = ends - lengths
-        located: Positions = offsets - starts.take(which) + epochs * lengths.take(which)
-        return which, located
+        located = offsets - (ends - lengths).take(which) + epochs * lengths.take(which)
+        return which, cast(Positions, located)
 
     def describe(self) -> str:
         return f"concatenate({len(self.parts)} parts)"

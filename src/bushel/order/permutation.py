@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import Positions
+from bushel.positions import Positions
 
 Words = TypeVar("Words", npt.NDArray[np.int64], npt.NDArray[np.uint64])
 # One key a round: a number for all positions, or an array with one for each.

@@ -3,8 +3,8 @@
 import sys
 from dataclasses import dataclass
 
-from bushel.block import Positions
 from bushel.node import Node, Order
+from bushel.positions import Positions
 
 INFINITE = sys.maxsize
 
@@ -34,6 +34,14 @@ class RepeatNode(Order):
 
     def locate(self, positions: Positions) -> Positions:
         return positions if self.reseed_each_epoch else positions % self.input.length()
+
+    def locate_run(self, start: int, stop: int) -> tuple[int, int] | None:
+        if self.reseed_each_epoch:
+            return start, stop
+        length = self.input.length()
+        epoch = start // length
+        within = stop - epoch * length <= length
+        return (start - epoch * length, stop - epoch * length) if within else None
 
     def describe(self) -> str:
         epochs = "" if self.num_epochs is None else str(self.num_epochs)

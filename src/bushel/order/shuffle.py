@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from bushel.block import Positions
 from bushel.node import Node, Order
 from bushel.order.permutation import permute
+from bushel.positions import Positions, split_epochs
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffleNode(Order):
     """Puts all elements of an epoch in a random order, another one each epoch.
 
+    >>> import numpy as np
     >>> from bushel.sources.memory import RangeNode
     >>> order = ShuffleNode(RangeNode(range(5)), seed=1)
     >>> order.locate(np.arange(10))
@@ -25,10 +24,10 @@ class ShuffleNode(Order):
 
     def locate(self, positions: Positions) -> Positions:
         length = self.input.length()
-        epochs, offsets = np.divmod(positions, length)
-        images = permute(offsets, length - 1, _wrap(self.seed + epochs))
-        located: Positions = images + epochs * length
-        return located
+        epochs, offsets = split_epochs(positions, length)
+        images = permute(offsets, length - 1, (self.seed + epochs) & 0xFFFFFFFF)
+        images += epochs * length
+        return images
 
     def describe(self) -> str:
         return f"shuffle(seed={self.seed})"
@@ -48,14 +47,10 @@ class WindowShuffleNode(Order):
     costly = True
 
     def locate(self, positions: Positions) -> Positions:
-        windows, offsets = np.divmod(positions, self.window_size)
-        images = permute(offsets, self.window_size - 1, _wrap(self.seed + windows))
-        located: Positions = images + windows * self.window_size
-        return located
+        windows, offsets = split_epochs(positions, self.window_size)
+        images = permute(offsets, self.window_size - 1, (self.seed + windows) & 0xFFFFFFFF)
+        images += windows * self.window_size
+        return images
 
     def describe(self) -> str:
         return f"window_shuffle(window_size={self.window_size}, seed={self.seed})"
-
-
-def _wrap(seeds: Positions) -> Positions:
-    return seeds & 0xFFFFFFFF

@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from bushel.block import Positions
 from bushel.node import Node, Order
+from bushel.positions import Positions, split_epochs
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +13,7 @@ class SliceNode(Order):
     Positions past the end open the next epoch: they wrap around the slice and read from
     the matching epoch of the input.
 
+    >>> import numpy as np
     >>> from bushel.sources.memory import RangeNode
     >>> SliceNode(RangeNode(range(10)), 2, 8, 3).locate(np.array([0, 1, 2, 3]))
     array([ 2,  5, 12, 15])
@@ -29,9 +28,17 @@ class SliceNode(Order):
         return len(range(self.start, self.stop, self.step))
 
     def locate(self, positions: Positions) -> Positions:
-        epoch, offset = np.divmod(positions, self.length())
+        epoch, offset = split_epochs(positions, self.length())
         located: Positions = self.start + offset * self.step + epoch * self.input.length()
         return located
+
+    def locate_run(self, start: int, stop: int) -> tuple[int, int] | None:
+        length = self.length()
+        epoch = start // length
+        if self.step != 1 or stop > (epoch + 1) * length:
+            return None
+        shift = self.start + epoch * (self.input.length() - length)
+        return start + shift, stop + shift
 
     def describe(self) -> str:
         return f"slice({self.start}, {self.stop}, {self.step})"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block
+from bushel.block import Columns
 from bushel.node import Fold, Node
 from bushel.order.permutation import permute
 
@@ -24,10 +24,10 @@ class StreamWindowShuffleNode(Fold):
     def group_size(self) -> int:
         return self.window_size
 
-    def fold(self, group: Block, number: int) -> Sequence[Any]:
+    def fold(self, group: list[Any] | Columns, number: int) -> Sequence[Any]:
         size = len(group)
         order = permute(np.arange(size), size - 1, (self.seed + number) & 0xFFFFFFFF)[::-1]
-        rows = group.rows()
+        rows = group if isinstance(group, list) else group.rows()
         return [rows[index] for index in order.tolist()]
 
     def describe(self) -> str:

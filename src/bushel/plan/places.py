@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bushel.block import Block, Positions
+from bushel.block import Block
+from bushel.naming import source_name
 from bushel.node import Node, Place, Source, Zip, failed, refuse_length
 from bushel.options import DatasetOptions, ReadOptions
-from bushel.sources.base import source_name
+from bushel.positions import Keys, Positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,13 @@ class CustomMapNode(Source):
     def length(self) -> int:
         return len(self.dataset)
 
-    def read(self, positions: Positions) -> Block:
+    def keys(self, positions: Positions) -> Keys:
+        return positions  # How epochs go on is the user's business.
+
+    def fetch(self, keys: Keys, positions: Positions) -> Block:
         rows: list[Any] = []
         try:
-            rows.extend(map(self.dataset.__getitem__, positions.tolist()))
+            rows.extend(map(self.dataset.__getitem__, keys.tolist()))
         except Exception as error:
             failure = failed(error, self, int(positions[len(rows)]))
             return Block(rows, positions[: len(rows)], failure)

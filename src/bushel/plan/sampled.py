@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Keys, Positions
+from bushel.block import Block
 from bushel.node import Each, Node, Order, Source, failed
+from bushel.positions import Keys, Positions
 from bushel.sources.memory import read_records
 
 
@@ -60,20 +61,24 @@ class SampledNode(Source):
     def length(self) -> int:
         return self.count
 
-    def read(self, positions: Positions) -> Block:
-        steps = (self.shard_index + positions * self.shard_count).tolist()
+    def keys(self, positions: Positions) -> Keys:
+        steps: Keys = self.shard_index + positions * self.shard_count
+        return steps
+
+    def fetch(self, keys: Keys, positions: Positions) -> Block:
+        steps = keys.tolist()
         metadata: list[Any] = []
-        keys: list[Any] = []
+        record_keys: list[Any] = []
         failure = None
         try:
             for step in steps:
                 record = self.sampler[step]
-                keys.append(self._wrap(record.record_key))
+                record_keys.append(self._wrap(record.record_key))
                 metadata.append(record)
         except Exception as error:
             failure = failed(error, self, steps[len(metadata)])
         indices = np.array([record.index for record in metadata], dtype=np.int64)
-        rows, read_failure = read_records(self, self.source, keys[: len(metadata)], indices)
+        rows, read_failure = read_records(self, self.source, record_keys[: len(metadata)], indices)
         return Block(rows, indices[: len(rows)], read_failure or failure, metadata[: len(rows)])
 
     def _wrap(self, key: Any) -> Any:

@@ -1,14 +1,17 @@
 """Evaluation by position: the plain version of what a pipeline means.
 
-`Evaluator.evaluate(node, positions)` gives the elements at these positions as a block.
-Every other engine is right when it gives what this gives.
+`compile_node(node).at(positions)` gives the block of the elements at these positions. Every
+other engine is right when it gives what this gives.
 """
 
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Columns, Failure, Positions
+from bushel.block import Block, Columns, Failure
 from bushel.errors import PlanError
 from bushel.node import (
     Choice,
@@ -23,113 +26,304 @@ from bushel.node import (
     Zip,
     failed,
 )
+from bushel.positions import Positions
 from bushel.transforms.function import any_none
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
-# one after the other, this many are therefore located at a time.
-_LOOK_AHEAD = 8192
+# one after the other, more and more of them are therefore located at a time.
+_FIRST_LOOK_AHEAD = 1024
+_LAST_LOOK_AHEAD = 1 << 15
 
 
-class Evaluator:
-    """Evaluates nodes at arrays of positions.
+class Evaluator(ABC):
+    """Gives the elements of a node: at any positions, or for a run of neighbours.
 
-    `ahead=True` is for reading in order: it keeps what costly orders located beyond the
-    positions asked for. The values are the same; any number of threads may share it.
+    A run is what streams ask for. It means the same as `at` for the positions of the run and
+    is spared the checks that arbitrary positions need. Any number of threads may share one.
     """
 
-    def __init__(self, ahead: bool = False) -> None:
-        self._ahead = ahead
-        # By the id of a node that outlives this object: first position, and what it maps to.
-        self._located: dict[int, tuple[int, Positions]] = {}
+    __slots__ = ()
 
-    def evaluate(self, node: Node, positions: Positions) -> Block:
-        """Returns the elements at the positions, up to the first that fails."""
-        if isinstance(node, Each):
-            return node.apply(self.evaluate(node.input, positions))
-        if isinstance(node, Source):
-            return node.read(positions)
-        if isinstance(node, Order):
-            located = self._locate(node, positions)
-            block = self.evaluate(node.input, located)
-            return block.at(positions if len(block) == len(positions) else positions[: len(block)])
-        if isinstance(node, Fold):
-            return self._evaluate_fold(node, positions)
-        if isinstance(node, Drop):
-            return _drop(node, self.evaluate(node.input, positions))
-        if isinstance(node, Choice):
-            return self._evaluate_choice(node, positions)
-        if isinstance(node, Zip):
-            return _zip([self.evaluate(part, positions) for part in node.inputs], positions)
-        if isinstance(node, Expand):
-            return self._evaluate_expand(node, positions)
-        if isinstance(node, Place):
-            return self.evaluate(node.input, positions)
-        raise PlanError(f"`{node.label}` cannot be read by position.")
+    @abstractmethod
+    def at(self, positions: Positions) -> Block:
+        """The elements at these positions, up to the first that fails."""
 
-    def _locate(self, node: Order, positions: Positions) -> Positions:
-        count = len(positions)
-        if not (self._ahead and node.costly and count):
-            return node.locate(positions)
-        first, last = int(positions[0]), int(positions[-1])
-        if last - first != count - 1 or not (positions[1:] - positions[:-1] == 1).all():
-            return node.locate(positions)
-        start, kept = self._located.get(id(node), (0, positions[:0]))
-        if start <= first and last < start + len(kept):
-            return kept[first - start : last + 1 - start]
-        # Not into the next epoch: many short ones would cost more than they save.
-        length = max(1, node.length())
-        epoch_end = (last // length + 1) * length
-        stop = min(max(first + _LOOK_AHEAD, last + 1), epoch_end, np.iinfo(np.int64).max)
-        kept = node.locate(np.arange(first, stop, dtype=np.int64))
-        self._located[id(node)] = (first, kept)
-        return kept[:count]
+    def run(self, start: int, stop: int) -> Block:
+        """The elements from position `start` up to `stop`, up to the first that fails."""
+        return self.at(np.arange(start, stop, dtype=np.int64))
 
-    def _evaluate_fold(self, node: Fold, positions: Positions) -> Block:
+
+def compile_node(node: Node) -> Evaluator:
+    """Makes the evaluator of a node, asking once which kind each node upstream is."""
+    if isinstance(node, Source):
+        return _Read(node)
+    inputs = [compile_node(parent) for parent in node.inputs]
+    if isinstance(node, Each):
+        return _Apply(node, inputs[0])
+    if isinstance(node, Order):
+        return _Locate(node, inputs[0])
+    if isinstance(node, Fold):
+        return _Group(node, inputs[0])
+    if isinstance(node, Drop):
+        return _Filter(node, inputs[0])
+    if isinstance(node, Choice):
+        return _Choose(node, inputs)
+    if isinstance(node, Zip):
+        return _Zip(inputs)
+    if isinstance(node, Expand):
+        return _Flatten(node, inputs[0])
+    if isinstance(node, Place):
+        return inputs[0]
+    raise PlanError(f"`{node.label}` cannot be read by position.")
+
+
+class _Read(Evaluator):
+    __slots__ = ("source",)
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def at(self, positions: Positions) -> Block:
+        return self.source.fetch(self.source.keys(positions), positions)
+
+
+class _Apply(Evaluator):
+    __slots__ = ("_apply", "_input")
+
+    def __init__(self, node: Each, input: Evaluator) -> None:
+        self._apply, self._input = node.apply, input
+
+    def at(self, positions: Positions) -> Block:
+        return self._apply(self._input.at(positions))
+
+    def run(self, start: int, stop: int) -> Block:
+        return self._apply(self._input.run(start, stop))
+
+
+class _Locate(Evaluator):
+    """An order. Runs are located far ahead, and what is kept is replaced as a whole."""
+
+    __slots__ = ("_input", "_kept", "_node", "_source")
+
+    def __init__(self, node: Order, input: Evaluator) -> None:
+        self._node, self._input = node, input
+        self._source = input.source if isinstance(input, _Read) else None
+        self._kept: tuple[int, int, Positions] = (0, 0, np.empty(0, dtype=np.int64))
+
+    def at(self, positions: Positions) -> Block:
+        return _labelled(self._input.at(self._node.locate(positions)), positions)
+
+    def run(self, start: int, stop: int) -> Block:
+        if not self._node.costly:
+            run = self._node.locate_run(start, stop)
+            positions = np.arange(start, stop, dtype=np.int64)
+            if run is None:
+                return self.at(positions)
+            return _labelled(self._input.run(*run), positions)
+        first, end, located = self._kept
+        if start < first or stop > end:
+            first, end, located = self._kept = self._look_ahead(start, stop, end - first)
+        located = located[start - first : stop - first]
+        positions = np.arange(start, stop, dtype=np.int64)
+        if self._source is not None:
+            return self._source.fetch(located, positions)
+        return _labelled(self._input.at(located), positions)
+
+    def _look_ahead(self, start: int, stop: int, kept: int) -> tuple[int, int, Positions]:
+        # Twice as far each time, but not into the next epoch: many short epochs would cost
+        # more than they save.
+        reach = min(max(_FIRST_LOOK_AHEAD, 2 * kept), _LAST_LOOK_AHEAD)
+        length = max(1, self._node.length())
+        epoch_end = min(((stop - 1) // length + 1) * length, sys.maxsize)
+        end = max(stop, min(start + reach, epoch_end))
+        located = self._node.locate(np.arange(start, end, dtype=np.int64))
+        if self._source is not None:
+            located = self._source.keys(located)
+        return start, end, located
+
+
+def _labelled(block: Block, positions: Positions) -> Block:
+    """Gives a block the positions of the output; fewer where it ended early."""
+    return block.at(positions if len(block) == len(positions) else positions[: len(block)])
+
+
+class _Group(Evaluator):
+    """A fold with one element for each group."""
+
+    __slots__ = ("_fold", "_groups", "_input", "_length", "_node", "_size")
+
+    def __init__(self, node: Fold, input: Evaluator) -> None:
         if not node.one_per_group:
             raise PlanError(f"`{node.label}` is a step of streams; it has no random access.")
-        size, length = node.group_size, node.input.length()
-        epochs, groups = np.divmod(positions, node.length())
-        starts = groups * size
-        sizes = np.minimum(starts + size, length) - starts
-        starts = starts + epochs * length
-        ends = sizes.cumsum()
-        total = int(ends[-1]) if len(ends) else 0
-        inner = np.arange(total, dtype=np.int64)
-        inner += np.repeat(starts - (ends - sizes), sizes)
-        block = self.evaluate(node.input, inner)
+        self._node, self._input = node, input
+        self._size, self._fold = node.group_size, node.fold
+        self._length, self._groups = node.input.length(), node.length()
+
+    def at(self, positions: Positions) -> Block:
+        numbers = positions.tolist()
+        spans = [_span(number, self._size, self._length, self._groups) for number in numbers]
+        runs = [np.arange(*span, dtype=np.int64) for span in spans]
+        block = self._input.at(np.concatenate(runs) if len(runs) != 1 else runs[0])
+        return self._folded(block, numbers, [stop - start for start, stop in spans], positions)
+
+    def run(self, start: int, stop: int) -> Block:
+        size, groups = self._size, self._groups
+        if not groups:
+            return super().run(start, stop)
+        # Whole groups of one epoch are neighbours in the input too.
+        epoch = start // groups
+        first = (start - epoch * groups) * size
+        last = first + (stop - start) * size
+        if last > self._length:
+            return super().run(start, stop)
+        shift = epoch * self._length
+        block = self._input.run(first + shift, last + shift)
+        numbers = range(start, stop)
+        positions = np.arange(start, stop, dtype=np.int64)
+        return self._folded(block, numbers, [size] * len(numbers), positions)
+
+    def _folded(
+        self, block: Block, numbers: Sequence[int], sizes: Sequence[int], positions: Positions
+    ) -> Block:
+        values, available = block.values, len(block)
         out: list[Any] = []
         failure: Failure | None = None
         stop = 0
-        for number, position in enumerate(positions.tolist()):
-            start, stop = stop, stop + int(sizes[number])
-            if stop > len(block):
+        for number, size in zip(numbers, sizes, strict=True):
+            start, stop = stop, stop + size
+            if stop > available:
                 failure = block.failure
                 break
             try:
-                out.extend(node.fold(block.part(start, stop), position))
+                if size == available:
+                    group = values
+                elif isinstance(values, list):
+                    group = values[start:stop]
+                else:
+                    group = values.part(start, stop)
+                out.extend(self._fold(group, number))
             except Exception as error:
-                failure = failed(error, node, position)
+                failure = failed(error, self._node, number)
                 break
-        return Block(out, positions[: len(out)], failure)
+        return Block(
+            out, positions if len(out) == len(positions) else positions[: len(out)], failure
+        )
 
-    def _evaluate_choice(self, node: Choice, positions: Positions) -> Block:
-        which, located = node.locate(positions)
+
+def _span(number: int, size: int, length: int, groups: int) -> tuple[int, int]:
+    """The positions of the input that make one group of one epoch."""
+    epoch, group = divmod(number, groups)
+    start = group * size
+    return epoch * length + start, epoch * length + min(start + size, length)
+
+
+class _Choose(Evaluator):
+    """An order over several inputs."""
+
+    __slots__ = ("_inputs", "_node")
+
+    def __init__(self, node: Choice, inputs: list[Evaluator]) -> None:
+        self._node, self._inputs = node, inputs
+
+    def at(self, positions: Positions) -> Block:
+        which, located = self._node.locate(positions)
         end = len(positions)
         failure: Failure | None = None
         parts: list[tuple[Positions, Block]] = []
         for number in np.unique(which).tolist():
             mine = (which == number).nonzero()[0]
-            block = self.evaluate(node.inputs[number], located.take(mine))
+            block = _at_or_run(self._inputs[number], located.take(mine))
             if block.failure is not None and mine[len(block)] < end:
                 end, failure = int(mine[len(block)]), block.failure
             parts.append((mine, block))
         return Block(_scatter(parts, len(positions), end), positions[:end], failure)
 
-    def _evaluate_expand(self, node: Expand, positions: Positions) -> Block:
-        fan_out = node.fan_out
+
+def _at_or_run(input: Evaluator, positions: Positions) -> Block:
+    """Asks for a run where positions are one: the parts of a mixture nearly always are."""
+    first, last = int(positions[0]), int(positions[-1])
+    if last - first == len(positions) - 1 and (np.diff(positions) == 1).all():
+        return input.run(first, last + 1)
+    return input.at(positions)
+
+
+def _scatter(parts: list[tuple[Positions, Block]], size: int, end: int) -> list[Any] | Columns:
+    """Puts the elements of several blocks in the places that belong to them."""
+    if len(parts) == 1:
+        values = parts[0][1].values
+        return values[:end] if isinstance(values, list) else values.part(0, end)
+    rows: list[Any] = [None] * size
+    for places, block in parts:
+        for place, row in zip(places.tolist(), block.rows(), strict=False):
+            rows[place] = row
+    return rows[:end]
+
+
+class _Filter(Evaluator):
+    """Puts None in the place of each element that is left out."""
+
+    __slots__ = ("_input", "_node")
+
+    def __init__(self, node: Drop, input: Evaluator) -> None:
+        self._node, self._input = node, input
+
+    def at(self, positions: Positions) -> Block:
+        return self._dropped(self._input.at(positions))
+
+    def run(self, start: int, stop: int) -> Block:
+        return self._dropped(self._input.run(start, stop))
+
+    def _dropped(self, block: Block) -> Block:
+        rows = block.rows()
+        if isinstance(block.values, list) and any_none(rows):
+            present = [index for index, row in enumerate(rows) if row is not None]
+            kept, failure = self._node.keep([rows[i] for i in present], block.positions[present])
+            out: list[Any] = [None] * (len(rows) if failure is None else present[len(kept)])
+            for index, keep in zip(present, kept, strict=False):
+                if keep:
+                    out[index] = rows[index]
+        else:
+            kept, failure = self._node.keep(rows, block.positions)
+            out = [row if keep else None for row, keep in zip(rows, kept, strict=False)]
+        return Block(out, block.positions[: len(out)], failure or block.failure)
+
+
+class _Zip(Evaluator):
+    __slots__ = ("_inputs",)
+
+    def __init__(self, inputs: list[Evaluator]) -> None:
+        self._inputs = inputs
+
+    def at(self, positions: Positions) -> Block:
+        return self._zipped([input.at(positions) for input in self._inputs])
+
+    def run(self, start: int, stop: int) -> Block:
+        return self._zipped([input.run(start, stop) for input in self._inputs])
+
+    def _zipped(self, blocks: list[Block]) -> Block:
+        end = min(map(len, blocks))
+        positions = blocks[0].positions[:end]
+        failure = next((b.failure for b in blocks if b.failure is not None and len(b) == end), None)
+        if failure is None and all(type(block.values) is Columns for block in blocks):
+            trees = tuple(block.values.gather() for block in blocks)  # type: ignore[union-attr]
+            return Block(Columns(trees, None, end), positions)
+        rows = list(zip(*(block.rows() for block in blocks), strict=False))
+        return Block(rows, positions, failure)
+
+
+class _Flatten(Evaluator):
+    """Gives each element as many places as it may fill; the rest of them are None."""
+
+    __slots__ = ("_input", "_node")
+
+    def __init__(self, node: Expand, input: Evaluator) -> None:
+        self._node, self._input = node, input
+
+    def at(self, positions: Positions) -> Block:
+        node, fan_out = self._node, self._node.fan_out
         inner, places = np.divmod(positions, fan_out)
         distinct, which = np.unique(inner, return_inverse=True)
-        block = self.evaluate(node.input, distinct)
+        block = self._input.at(distinct)
         rows = block.rows()
         present = [index for index, row in enumerate(rows) if row is not None]
         sequences, failure = node.expand([rows[i] for i in present], block.positions[present])
@@ -146,49 +340,7 @@ class Evaluator:
                     f"`{node.label}` made {len(sequence)} elements of one, more than its "
                     f"max_fan_out of {fan_out}."
                 )
-                return Block(
-                    out, positions[: len(out)], failed(error, node, int(positions[len(out)]))
-                )
+                failure = failed(error, node, int(positions[len(out)]))
+                return Block(out, positions[: len(out)], failure)
             out.append(sequence[place] if place < len(sequence) else None)
         return Block(out, positions)
-
-
-def _drop(node: Drop, block: Block) -> Block:
-    """Puts None in the place of each element that is left out."""
-    rows = block.rows()
-    present = None
-    if isinstance(block.values, list) and any_none(rows):
-        present = [index for index, row in enumerate(rows) if row is not None]
-    if present is None:
-        kept, failure = node.keep(rows, block.positions)
-        out = [row if keep else None for row, keep in zip(rows, kept, strict=False)]
-    else:
-        kept, failure = node.keep([rows[i] for i in present], block.positions[present])
-        out = [None] * (len(rows) if failure is None else present[len(kept)])
-        for index, keep in zip(present, kept, strict=False):
-            if keep:
-                out[index] = rows[index]
-    metadata = None if block.metadata is None else block.metadata[: len(out)]
-    return Block(out, block.positions[: len(out)], failure or block.failure, metadata)
-
-
-def _zip(blocks: list[Block], positions: Positions) -> Block:
-    end = min(map(len, blocks))
-    failure = next((b.failure for b in blocks if b.failure is not None and len(b) == end), None)
-    if end == len(positions) and all(type(block.values) is Columns for block in blocks):
-        trees = tuple(block.values.gather() for block in blocks)  # type: ignore[union-attr]
-        return Block(Columns(trees, None, end), positions, failure)
-    rows = list(zip(*(block.rows() for block in blocks), strict=False))
-    return Block(rows, positions[:end], failure)
-
-
-def _scatter(parts: list[tuple[Positions, Block]], size: int, end: int) -> list[Any] | Columns:
-    """Puts the elements of several blocks in the places that belong to them."""
-    if len(parts) == 1:
-        values = parts[0][1].values
-        return values[:end] if isinstance(values, list) else values.part(0, end)
-    rows: list[Any] = [None] * size
-    for places, block in parts:
-        for place, row in zip(places.tolist(), block.rows(), strict=False):
-            rows[place] = row
-    return rows[:end]

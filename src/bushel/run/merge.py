@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure, Keys
+from bushel.block import Block, Failure
 from bushel.errors import PlanError, StateError
 from bushel.node import Choice, Zip
+from bushel.positions import Keys
 from bushel.run.stream import Chunk, Cursor, State, Stream, Taken, need, need_int
 
 

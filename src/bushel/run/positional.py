@@ -10,7 +10,7 @@ from bushel.block import Block, Failure
 from bushel.errors import StateRangeError
 from bushel.node import Node
 from bushel.options import DatasetOptions, ReadOptions
-from bushel.run.inline import Evaluator
+from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.steps import KeptMarks
 from bushel.run.stream import Chunk, State, Stream, need_int
@@ -33,15 +33,15 @@ class _Work:
     """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
 
     def __init__(self, node: Node, choice: ThreadChoice, clock: Callable[[], float]) -> None:
-        self._node = node
         self._choice = choice
         self._clock = clock
-        self._evaluator = Evaluator(ahead=True)
+        self._run = compile_node(node).run
 
     def __call__(self, start: int, count: int) -> Block:
+        if not self._choice.undecided:
+            return self._run(start, start + count)
         began, cpu_began = self._clock(), time.thread_time()
-        positions = np.arange(start, start + count, dtype=np.int64)
-        block = self._evaluator.evaluate(self._node, positions)
+        block = self._run(start, start + count)
         self._choice.learn_work(self._clock() - began, time.thread_time() - cpu_began)
         return block
 
@@ -101,12 +101,14 @@ class PositionalStream(Stream):
 
     def _without_nones(self, block: Block, marks: _IndexMarks) -> Chunk:
         values = block.values
-        some_none = isinstance(values, list) and any_none(values)
-        if some_none:
-            keep = np.array([value is not None for value in block.rows()], dtype=bool)
-        else:
+        if not isinstance(values, list) or not any_none(values):
+            over = self._quota.count_kept(len(block))
+            if over is None:
+                return Chunk(block, marks)
             keep = np.ones(len(block), dtype=bool)
-        over = self._quota.count(keep)
+        else:
+            keep = np.array([value is not None for value in values], dtype=bool)
+            over = self._quota.count(keep)
         end = len(block) + 1
         if over is not None:
             end, error = over
@@ -115,8 +117,6 @@ class PositionalStream(Stream):
             block.failure = Failure(error)
             self._drop_ahead()
             self._next = marks.start + end
-        elif not some_none:
-            return Chunk(block, marks)
         kept = np.flatnonzero(keep)
         return Chunk(block.select(kept), KeptMarks(marks, kept, end))
 

@@ -23,6 +23,13 @@ class DropQuota:
         self._dropped = 0
         self._warned = False
 
+    def count_kept(self, count: int) -> "tuple[int, FilterError] | None":
+        """Takes note of a block of which nothing was dropped."""
+        if self._dropped:
+            return self.count(np.ones(count, dtype=bool))
+        self._seen = (self._seen + count) % _WINDOW
+        return None
+
     def count(self, keep: npt.NDArray[np.bool_]) -> tuple[int, FilterError] | None:
         """Takes note of a block; returns where, and how, to raise, if so."""
         if self._warn is None and self._raise is None:

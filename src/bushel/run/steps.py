@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure, Keys
+from bushel.block import Block, Failure
 from bushel.node import Drop, Each, Expand, Fold, failed
+from bushel.positions import Keys
 from bushel.record import RecordMetadata
 from bushel.run.quota import DropQuota
 from bushel.run.stream import (
@@ -289,7 +290,7 @@ class FoldStream(Stream):
                 if len(group) < size and (not len(group) or self._node.drops_short_group):
                     break
                 try:
-                    rows.extend(self._node.fold(group, self._number))
+                    rows.extend(self._node.fold(group.values, self._number))
                     positions.append(int(group.positions[-1]))
                     if group.metadata is not None:
                         metadata = metadata or []
@@ -312,7 +313,7 @@ class FoldStream(Stream):
             if not len(taken.block):
                 return None
             try:
-                rows = self._node.fold(taken.block, self._number)
+                rows = self._node.fold(taken.block.values, self._number)
             except Exception as error:
                 failure = failed(error, self._node, self._number)
         block = Block(list(rows), taken.block.positions[: len(rows)], failure)

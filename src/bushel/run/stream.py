@@ -57,7 +57,8 @@ class ComputedMarks:
         return self.at_used(used)
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as everything here that is made for each chunk: that would cost a microsecond.
+@dataclass(slots=True)
 class Chunk:
     """Elements pulled from a stream, perhaps none, with the states between them."""
 
@@ -109,7 +110,7 @@ class Stream(ABC):
         """Stops all threads; the stream is not used again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Taken:
     """Elements taken from a cursor, with the states between them."""
 

@@ -14,8 +14,10 @@ from bushel.tree import leaves_with_paths
 # A block should be worth its overhead (tens of microseconds) and still arrive soon.
 TARGET_SECONDS = 0.004
 MOST_ELEMENTS = 8192
-# Blocks of large elements stay within the caches and within reason.
-MOST_BYTES = 1 << 24
+# What a block holds should still be in the cache when it is handed out, and the memory of
+# the last one be free again for the next: fresh pages cost more than copying into them.
+MOST_BYTES = 1 << 19
+_LOOK_AT_BYTES_EVERY = 64
 
 
 class BlockSize:
@@ -25,6 +27,7 @@ class BlockSize:
         self._most = max(1, most)
         self._by_bytes = self._most
         self._seconds_each = 0.0
+        self._blocks = 0
         self.size = 1
 
     def learn(self, count: int, seconds: float) -> None:
@@ -38,7 +41,10 @@ class BlockSize:
         self.size = int(max(1, min(ideal, self.size * 4, self._by_bytes, self._most)))
 
     def limit_bytes(self, element: Any) -> None:
-        """Takes note of how large elements are."""
+        """Takes note of how large elements are: of the first ones, then now and then."""
+        self._blocks += 1
+        if self._blocks > 4 and self._blocks % _LOOK_AT_BYTES_EVERY:
+            return
         self._by_bytes = max(1, MOST_BYTES // max(1, approximate_bytes(element)))
         self.size = min(self.size, self._by_bytes)
 
@@ -110,6 +116,11 @@ class ThreadChoice:
         self.threaded = False
 
     @property
+    def undecided(self) -> bool:
+        """Whether `learn_work` is of use now."""
+        return self._most_threads > 0 and not self._decided
+
+    @property
     def may_use_threads(self) -> bool:
         return self._most_threads > 0
 
@@ -129,24 +140,27 @@ class ThreadChoice:
         """Takes note of a delivery; may change `threaded`."""
         if not self._most_threads or not count:
             return
+        if self._decided:
+            self._since_decision += seconds
+            if self._since_decision > self._recheck:
+                self._look_again()
+            return
         mode = self._threaded if self.threaded else self._inline
         mode.cycles.append(seconds / count)
         mode.seconds += seconds
         if not mode.measured():
             return
-        if not self._decided:
-            other = self._inline if self.threaded else self._threaded
-            if not other.measured():
-                self._switch()
-            else:
-                self._decide()
-            return
-        self._since_decision += seconds
-        if self._since_decision > self._recheck:
-            self._recheck = min(2 * self._recheck, _LAST_RECHECK_SECONDS)
-            self._decided = False
-            (self._inline if self.threaded else self._threaded).forget()
+        other = self._inline if self.threaded else self._threaded
+        if not other.measured():
             self._switch()
+        else:
+            self._decide()
+
+    def _look_again(self) -> None:
+        self._recheck = min(2 * self._recheck, _LAST_RECHECK_SECONDS)
+        self._decided = False
+        self._inline.forget()
+        self._threaded.forget()
 
     def _switch(self) -> None:
         self.threaded = not self.threaded

@@ -1,6 +1,6 @@
 """What a source is: a length, and records by key; many at a time where it can."""
 
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -18,12 +18,3 @@ class RandomAccessDataSource(Protocol[T_co]):
 
     def __getitem__(self, index: int) -> T_co:
         """The record at an index from 0 to the length."""
-
-
-def source_name(source: Any) -> str:
-    """Names a source in messages and states.
-
-    >>> source_name([1, 2, 3])
-    'list'
-    """
-    return type(source).__name__

@@ -6,10 +6,11 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from bushel.block import Block, Columns, Failure, Keys, Positions
+from bushel.block import Block, Columns, Failure
 from bushel.errors import EmptyDatasetError, PlanError, SourceError
+from bushel.naming import source_name
 from bushel.node import Source, failed
-from bushel.sources.base import source_name
+from bushel.positions import Keys, Positions, split_epochs
 from bushel.tree import leaves_with_paths, map_leaves, open_node, show_path
 
 
@@ -66,8 +67,10 @@ class RangeNode(Source):
     def length(self) -> int:
         return len(self.numbers)
 
-    def read(self, positions: Positions) -> Block:
-        keys = wrap(positions, len(self.numbers), self.describe())
+    def keys(self, positions: Positions) -> Keys:
+        return wrap(positions, len(self.numbers), self)
+
+    def fetch(self, keys: Keys, positions: Positions) -> Block:
         if self.numbers.step != 1:
             keys = keys * self.numbers.step
         if self.numbers.start:
@@ -88,8 +91,10 @@ class SequenceNode(Source):
     def length(self) -> int:
         return len(self.source)
 
-    def read(self, positions: Positions) -> Block:
-        keys = wrap(positions, len(self.source), self.describe())
+    def keys(self, positions: Positions) -> Keys:
+        return wrap(positions, len(self.source), self)
+
+    def fetch(self, keys: Keys, positions: Positions) -> Block:
         rows, failure = read_records(self, self.source, keys.tolist(), positions)
         return Block(rows, positions[: len(rows)], failure)
 
@@ -111,8 +116,10 @@ class ColumnsNode(Source):
     def length(self) -> int:
         return self.size
 
-    def read(self, positions: Positions) -> Block:
-        keys = wrap(positions, self.size, self.describe())
+    def keys(self, positions: Positions) -> Keys:
+        return wrap(positions, self.size, self)
+
+    def fetch(self, keys: Keys, positions: Positions) -> Block:
         return Block(Columns(self.tree, keys), positions)
 
     def describe(self) -> str:
@@ -123,11 +130,11 @@ class ColumnsNode(Source):
         return f"source(columns {columns}, length={self.size})".replace("columns ,", "array,")
 
 
-def wrap(positions: Positions, length: int, what: str) -> Keys:
+def wrap(positions: Positions, length: int, node: Source) -> Keys:
     """Maps positions of any epoch to keys."""
     if not length:
-        raise EmptyDatasetError(f"`{what}` is empty: it has no element at any position.")
-    return positions % length
+        raise EmptyDatasetError(f"`{node.label}` is empty: it has no element at any position.")
+    return split_epochs(positions, length)[1]
 
 
 def read_records(

@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bushel.block import Failure, Positions
+from bushel.block import Failure
+from bushel.naming import name_of
 from bushel.node import Drop, Node
-from bushel.transforms.function import collect, name_of
+from bushel.positions import Positions
+from bushel.transforms.function import collect
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """How a user's function is found, shown and called on a block."""
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import is_
 from typing import Any
 
-from bushel.block import Block, Failure, Positions
+from bushel.block import Block, Failure
 from bushel.node import Node, failed
+from bushel.positions import Positions
 
 Results = Callable[[Sequence[Any], Positions], Iterable[Any]]
 
@@ -26,24 +26,6 @@ def function_of(transform: Any, base: type, method: str, operation: str) -> Call
     if not callable(transform):
         raise TypeError(f"`{operation}` cannot call {transform!r}.")
     return transform  # type: ignore[no-any-return]
-
-
-def name_of(transform: Any) -> str:
-    """Names a function as its author would.
-
-    >>> def decode(element): ...
-    >>> name_of(decode), name_of(functools.partial(decode))
-    ('decode', 'decode')
-    """
-    while isinstance(transform, functools.partial):
-        transform = transform.func
-    name = getattr(transform, "__name__", None)
-    if name is None:
-        return type(transform).__name__
-    if name == "<lambda>" and (code := getattr(transform, "__code__", None)):
-        file = code.co_filename.replace("\\", "/").rsplit("/", 1)[-1]
-        return f"<lambda> at {file}:{code.co_firstlineno}"
-    return str(name)
 
 
 def any_none(rows: Sequence[Any]) -> bool:

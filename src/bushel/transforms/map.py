@@ -6,11 +6,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bushel.block import Block, Columns, Positions
+from bushel.block import Block, Columns
 from bushel.errors import BatchError
+from bushel.naming import name_of
 from bushel.node import Each, Node, failed
+from bushel.positions import Positions
 from bushel.stack import stack
-from bushel.transforms.function import any_none, apply_to_rows, name_of
+from bushel.transforms.function import any_none, apply_to_rows
 from bushel.tree import leaves_with_paths, show_path
 
 

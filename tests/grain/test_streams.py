@@ -1,0 +1,141 @@
+"""Streams: the elements that Grain gives, and states that resume exactly."""
+
+import json
+from typing import Any
+
+import bushel
+import grain
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.grain.oracle import Raised, assert_same, blocks_of, events, examples, outcome
+from tests.grain.programs import Step, build, map_programs, stream_programs
+
+
+block_sizes = st.sampled_from([1, 2, 3, 5, 100])
+
+
+def _until_error(happened: list[Any]) -> list[Any]:
+    """What happened up to the first error.
+
+    Behind it Grain may repeat the error for ever, end early or raise another one.
+    """
+    for number, event in enumerate(happened):
+        if isinstance(event, Raised):
+            return happened[: number + 1]
+    return happened
+
+
+def _grain_events(iterator: Any) -> list[Any]:
+    happened: list[Any] = []
+    while not (happened and isinstance(happened[-1], Raised)):
+        try:
+            happened.append(next(iterator))
+        except StopIteration:
+            break
+        except Exception as error:
+            happened.append(Raised(error))
+    return happened
+
+
+def _theirs(program: Step) -> Any:
+    return iter(build(grain, program, threads=0))
+
+
+def _started(iterator: Any, ahead: bool) -> Any:
+    """The iterator, reading ahead on its threads if it has any and is told to."""
+    if ahead:
+        iterator.start_prefetch()
+    return iterator
+
+
+@examples(200)
+@given(stream_programs(), st.booleans(), block_sizes)
+def test_elements(program: Step, ahead: bool, size: int) -> None:
+    expected = _grain_events(_theirs(program))
+    with blocks_of(size):
+        iterator = _started(iter(build(bushel, program)), ahead)
+        assert_same(expected, _until_error(events(iterator)))
+
+
+@examples(150)
+@given(st.data())
+def test_states_resume(data: st.DataObject) -> None:
+    """A state goes to where it was taken: here, elsewhere, as JSON, with other threads."""
+    program = data.draw(stream_programs(failing=True), label="program")
+    ahead = data.draw(st.booleans(), label="ahead")
+    with blocks_of(data.draw(block_sizes, label="first block size")):
+        iterator = _started(iter(build(bushel, program)), ahead)
+        states, happened = [iterator.get_state()], []
+        while True:
+            try:
+                happened.append(next(iterator))
+            except StopIteration:
+                break
+            except Exception as error:
+                happened.append(Raised(error))
+            states.append(iterator.get_state())
+    for _ in range(3):
+        stop = data.draw(st.integers(0, len(happened)), label="stop")
+        kind = data.draw(st.sampled_from(["same", "fresh", "json", "threads"]), label="kind")
+        state = states[stop]
+        if kind == "json":
+            state = json.loads(json.dumps(state))
+        if kind != "same":
+            threads = data.draw(st.integers(0, 2)) if kind == "threads" else None
+            iterator = iter(build(bushel, program, threads))
+        with blocks_of(data.draw(block_sizes, label="block size")):
+            iterator.set_state(state)
+            assert iterator.get_state() == state
+            _started(iterator, ahead)
+            assert_same(happened[stop:], events(iterator), f"{kind} from {stop} ")
+
+
+@examples(100)
+@given(st.data())
+def test_grain_states_restore(data: st.DataObject) -> None:
+    """A state that Grain saved continues in bushel as it would have in Grain."""
+    program = data.draw(stream_programs(), label="program")
+    iterator = _theirs(program)
+    for _ in range(data.draw(st.integers(0, 8), label="stop")):
+        if isinstance(outcome(lambda: next(iterator)), Raised):
+            break
+    state = iterator.get_state()
+    restored = iter(build(bushel, program))
+    restored.set_state(json.loads(json.dumps(state)))
+    expected = _grain_events(iterator)
+    assert_same(expected, _until_error(events(restored)), f"{state} ")
+
+
+@examples(100)
+@given(map_programs(failing=True), st.integers(0, 3), st.booleans(), st.booleans(), block_sizes)
+def test_failures_stand_where_the_element_would(
+    source: Step, threads: int, allow_nones: bool, ahead: bool, size: int
+) -> None:
+    """An element that fails raises in its place, and the stream goes on behind it."""
+    theirs = build(grain, source)
+    assume(len(theirs) <= 40)
+    expected = [outcome(lambda p=position: theirs[p]) for position in range(len(theirs))]
+    if not allow_nones:
+        expected = [event for event in expected if event is not None]
+    program = source.then("to_iter", threads=threads, buffer=5, allow_nones=allow_nones)
+    with blocks_of(size):
+        assert_same(expected, events(_started(iter(build(bushel, program)), ahead)))
+
+
+@examples(100)
+@given(stream_programs(depth=0), st.data())
+def test_next_index(program: Step, data: st.DataObject) -> None:
+    theirs, ours = _theirs(program), iter(build(bushel, program))
+    index = data.draw(st.integers(0, 3))
+    for _ in range(index):
+        if isinstance(outcome(lambda: next(theirs)), Raised):
+            return
+        next(ours)
+    expected = outcome(lambda: grain.experimental.get_next_index(theirs))
+    assert_same(expected, outcome(lambda: bushel.experimental.get_next_index(ours)))
+    target = data.draw(st.integers(0, 4))
+    expected = outcome(lambda: grain.experimental.set_next_index(theirs, target))
+    assert_same(expected, outcome(lambda: bushel.experimental.set_next_index(ours, target)))
+    if not isinstance(expected, Raised):
+        assert_same(_grain_events(theirs), _until_error(events(ours)))
