@@ -283,7 +283,7 @@ def demonstrate(steps, arguments):
             return code
 
         one, other = outcome(whole), outcome(broken)
-        print(f"\n{'':38}  {'uninterrupted':16}  {'resumed':16}")
+        print(f"\n{'':38}  {'uninterrupted':16}  resumed")
         for name, key in (
             (f"every byte of {steps:,} batches, in order", "seen"),
             ("every byte of the trained weights", "weights"),

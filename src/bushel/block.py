@@ -10,11 +10,11 @@ of element n.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from bushel.frozen import plain
 from bushel.positions import Keys, Positions
 from bushel.tree import leaves_with_paths, map_leaves, open_node
 
@@ -74,14 +74,14 @@ class Columns:
         return Columns(self.tree, keys)
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class Failure:
     """An exception of a user's function, standing where the element would have been."""
 
     error: Exception
 
 
-@dataclass(slots=True)
+@plain
 class Block:
     """n elements with their positions; see the module's text."""
 

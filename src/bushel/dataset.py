@@ -4,6 +4,8 @@ Each method builds one node and returns a new dataset; nothing is read or comput
 element is asked for.
 """
 
+from __future__ import annotations
+
 import operator
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -53,13 +55,13 @@ Self = TypeVar("Self", bound="_Dataset[Any]")
 class _Dataset(Generic[T]):
     """What random-access datasets and streams have in common."""
 
-    _parents: "tuple[_Dataset[Any], ...]"
+    _parents: tuple[_Dataset[Any], ...]
 
-    def __init__(self, parents: "_Dataset[Any] | Sequence[_Dataset[Any]]" = ()) -> None:
+    def __init__(self, parents: _Dataset[Any] | Sequence[_Dataset[Any]] = ()) -> None:
         self._parents = (parents,) if isinstance(parents, _Dataset) else tuple(parents)
 
     @property
-    def parents(self) -> "tuple[_Dataset[Any], ...]":
+    def parents(self) -> tuple[_Dataset[Any], ...]:
         """The datasets that this one reads from."""
         return self._parents
 
@@ -123,7 +125,7 @@ class _MapDatasetMeta(ABCMeta):
     `ds.range(5)`, which would forget `ds`, does not exist.
     """
 
-    def source(cls, source: "Sequence[T] | Any") -> "MapDataset[T]":
+    def source(cls, source: Sequence[T] | Any) -> MapDataset[T]:
         """Reads from anything with `__len__` and `__getitem__`, or from columns.
 
         An array, or a dict or tuple of equally long arrays, is read by columns: record i is
@@ -135,7 +137,7 @@ class _MapDatasetMeta(ABCMeta):
         """
         return MapNodeDataset(source_node(source))
 
-    def range(cls, start: int, stop: int | None = None, step: int = 1) -> "MapDataset[int]":
+    def range(cls, start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
         """The integers of a range, with the arguments of the builtin.
 
         >>> list(MapDataset.range(2, 8, 3))
@@ -145,7 +147,7 @@ class _MapDatasetMeta(ABCMeta):
             start, stop = 0, start
         return MapNodeDataset(RangeNode(range(start, stop, step)))
 
-    def concatenate(cls, datasets: "Sequence[MapDataset[T]]") -> "MapDataset[T]":
+    def concatenate(cls, datasets: Sequence[MapDataset[T]]) -> MapDataset[T]:
         """One dataset after the other; an epoch of the whole is an epoch of each.
 
         >>> list(MapDataset.concatenate([MapDataset.range(2), MapDataset.range(3)]))
@@ -161,8 +163,8 @@ class _MapDatasetMeta(ABCMeta):
         return MapNodeDataset(ConcatenateNode(tuple(map(map_node, datasets))), datasets)
 
     def mix(
-        cls, datasets: "Sequence[MapDataset[T]]", weights: Sequence[float] | None = None
-    ) -> "MapDataset[T]":
+        cls, datasets: Sequence[MapDataset[T]], weights: Sequence[float] | None = None
+    ) -> MapDataset[T]:
         """Elements of several datasets in fixed proportions, spread evenly.
 
         >>> evens, odds = MapDataset.range(0, 10, 2), MapDataset.range(1, 10, 2)
@@ -179,8 +181,8 @@ class _MapDatasetMeta(ABCMeta):
         return MapNodeDataset(MixNode(tuple(map(map_node, datasets)), proportions), datasets)
 
     def select_from_datasets(
-        cls, datasets: "Sequence[MapDataset[T]]", selection_map: Any
-    ) -> "MapDataset[T]":
+        cls, datasets: Sequence[MapDataset[T]], selection_map: Any
+    ) -> MapDataset[T]:
         """Elements of several datasets as a map from position to (dataset, position) says."""
         if selection_map is None:
             return cls.mix(datasets)
@@ -208,7 +210,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         """Number of elements in one epoch (dropped ones count)."""
 
     @overload
-    def __getitem__(self, index: slice) -> "MapDataset[T]": ...
+    def __getitem__(self, index: slice) -> MapDataset[T]: ...
     @overload
     def __getitem__(self, index: int) -> T | None: ...
     @abstractmethod
@@ -219,7 +221,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         """Iterates over one epoch, like `to_iter_dataset()`."""
         return self.to_iter_dataset().__iter__()
 
-    def slice(self, sl: slice) -> "MapDataset[T]":
+    def slice(self, sl: slice) -> MapDataset[T]:
         """Keeps the elements of a slice; `ds[a:b:c]` for short.
 
         >>> list(MapDataset.range(10).slice(slice(1, None, 3)))
@@ -229,7 +231,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
             raise PlanError(f"`slice` takes a slice, as in `ds.slice(slice(0, 10))`, not {sl!r}.")
         return self._then(SliceNode(map_node(self), *sl.indices(len(self))))
 
-    def shuffle(self, seed: int | None = None) -> "MapDataset[T]":
+    def shuffle(self, seed: int | None = None) -> MapDataset[T]:
         """Puts all elements in a random order, another one in each epoch.
 
         The order is computed, not stored: any length takes no memory.
@@ -245,7 +247,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
 
     def repeat(
         self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True
-    ) -> "MapDataset[T]":
+    ) -> MapDataset[T]:
         """Repeats the dataset, for ever by default.
 
         Random steps differ from epoch to epoch, unless `reseed_each_epoch=False`.
@@ -265,7 +267,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         *,
         drop_remainder: bool = False,
         batch_fn: Callable[[Sequence[T]], S] | None = None,
-    ) -> "MapDataset[S]":
+    ) -> MapDataset[S]:
         """Groups neighbours, stacking leaves on a new first axis.
 
         The last batch is shorter unless `drop_remainder`. With `batch_fn` that function gets
@@ -284,7 +286,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
                 )
         return self._then(batch_step(parent, batch_size, drop_remainder, batch_fn))
 
-    def filter(self, transform: "transforms.Filter | Callable[[T], bool]") -> "MapDataset[T]":
+    def filter(self, transform: transforms.Filter | Callable[[T], bool]) -> MapDataset[T]:
         """Drops elements for which a function is false: they read as None.
 
         The length stays. As a stream, or in a `for` loop, they are absent.
@@ -295,7 +297,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         """
         return self._then(filter_step(map_node(self), transform))
 
-    def map(self, transform: "transforms.Map | Callable[[T], S]") -> "MapDataset[S]":
+    def map(self, transform: transforms.Map | Callable[[T], S]) -> MapDataset[S]:
         """Applies a function, or a `transforms.Map`, to each element.
 
         >>> MapDataset.range(3).map(lambda x: x + 0.5)[2]
@@ -304,8 +306,8 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         return self._then(map_step(map_node(self), transform))
 
     def map_with_index(
-        self, transform: "transforms.MapWithIndex | Callable[[int, T], S]"
-    ) -> "MapDataset[S]":
+        self, transform: transforms.MapWithIndex | Callable[[int, T], S]
+    ) -> MapDataset[S]:
         """Applies a function to the position and the element.
 
         >>> MapDataset.range(10, 13).map_with_index(lambda i, x: (i, x))[1]
@@ -313,7 +315,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         """
         return self._then(map_with_index_step(map_node(self), transform))
 
-    def map_batches(self, transform: "transforms.MapBatches | Callable[[Any], Any]") -> Any:
+    def map_batches(self, transform: transforms.MapBatches | Callable[[Any], Any]) -> Any:
         """Applies a function to whole blocks of elements at once, given as columns.
 
         The function gets a tree of arrays with a common leading axis and returns one of the
@@ -327,10 +329,10 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
 
     def random_map(
         self,
-        transform: "transforms.RandomMap | Callable[[T, np.random.Generator], S]",
+        transform: transforms.RandomMap | Callable[[T, np.random.Generator], S],
         *,
         seed: int | None = None,
-    ) -> "MapDataset[S]":
+    ) -> MapDataset[S]:
         """Applies a function to each element and a random generator of its own.
 
         The generator depends on the seed and the position alone. It is good during the call
@@ -342,7 +344,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         """
         return self._then(random_map_step(map_node(self), transform, seed))
 
-    def seed(self, seed: int) -> "MapDataset[T]":
+    def seed(self, seed: int) -> MapDataset[T]:
         """Gives random steps downstream a seed; each derives one of its own from it.
 
         >>> MapDataset.range(5).seed(1).shuffle()[0]
@@ -352,7 +354,7 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
 
     def to_iter_dataset(
         self, read_options: ReadOptions | None = None, *, allow_nones: bool = False
-    ) -> "IterDataset[T]":
+    ) -> IterDataset[T]:
         """Makes a stream of the dataset: one epoch, in order, dropped elements left out.
 
         `allow_nones` keeps them as None. See `ReadOptions` for threads.
@@ -360,10 +362,10 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         options = check_read_options(read_options)
         return StreamNodeDataset(ToStreamNode(map_node(self), options, allow_nones), self)
 
-    def _flat_map(self, transform: Any) -> "MapDataset[Any]":
+    def _flat_map(self, transform: Any) -> MapDataset[Any]:
         return self._then(flat_map_step(map_node(self), transform))
 
-    def _then(self, node: Node) -> "MapDataset[Any]":
+    def _then(self, node: Node) -> MapDataset[Any]:
         return MapNodeDataset(node, self)
 
 
@@ -408,9 +410,9 @@ class _IterDatasetMeta(ABCMeta):
 
     def mix(
         cls,
-        datasets: "Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]]",
+        datasets: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
         weights: Sequence[float] | Mapping[str, float] | None = None,
-    ) -> "IterDataset[T]":
+    ) -> IterDataset[T]:
         """Elements of several streams in fixed proportions, until one of them ends.
 
         With mappings, parts are ordered by name, and a state is restored by name: parts that
@@ -454,7 +456,7 @@ class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
         *,
         drop_remainder: bool = False,
         batch_fn: Callable[[Sequence[T]], S] | None = None,
-    ) -> "IterDataset[S]":
+    ) -> IterDataset[S]:
         """Groups neighbours, as `MapDataset.batch` does.
 
         >>> odd = MapDataset.range(7).to_iter_dataset().filter(lambda x: x % 2)
@@ -463,20 +465,20 @@ class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
         """
         return self._then(batch_step(stream_node(self), batch_size, drop_remainder, batch_fn))
 
-    def filter(self, transform: "transforms.Filter | Callable[[T], bool]") -> "IterDataset[T]":
+    def filter(self, transform: transforms.Filter | Callable[[T], bool]) -> IterDataset[T]:
         """Leaves out elements for which a function is false.
 
         Warns, or raises, when nearly all are (see `DatasetOptions`).
         """
         return self._then(filter_step(stream_node(self), transform))
 
-    def map(self, transform: "transforms.Map | Callable[[T], S]") -> "IterDataset[S]":
+    def map(self, transform: transforms.Map | Callable[[T], S]) -> IterDataset[S]:
         """Applies a function, or a `transforms.Map`, to each element."""
         return self._then(map_step(stream_node(self), transform))
 
     def map_with_index(
-        self, transform: "transforms.MapWithIndex | Callable[[int, T], S]"
-    ) -> "IterDataset[S]":
+        self, transform: transforms.MapWithIndex | Callable[[int, T], S]
+    ) -> IterDataset[S]:
         """Applies a function to the running count of elements and the element.
 
         >>> odd = MapDataset.range(4).to_iter_dataset().filter(lambda x: x % 2)
@@ -485,20 +487,20 @@ class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
         """
         return self._then(map_with_index_step(stream_node(self), transform))
 
-    def map_batches(self, transform: "transforms.MapBatches | Callable[[Any], Any]") -> Any:
+    def map_batches(self, transform: transforms.MapBatches | Callable[[Any], Any]) -> Any:
         """Applies a function to whole blocks at once, as `MapDataset.map_batches` does."""
         return self._then(map_batches_step(stream_node(self), transform))
 
     def random_map(
         self,
-        transform: "transforms.RandomMap | Callable[[T, np.random.Generator], S]",
+        transform: transforms.RandomMap | Callable[[T, np.random.Generator], S],
         *,
         seed: int | None = None,
-    ) -> "IterDataset[S]":
+    ) -> IterDataset[S]:
         """Applies a function to each element and a generator from seed and running count."""
         return self._then(random_map_step(stream_node(self), transform, seed))
 
-    def seed(self, seed: int) -> "IterDataset[T]":
+    def seed(self, seed: int) -> IterDataset[T]:
         """Gives random steps downstream a seed; each derives one of its own from it."""
         return self._then(SeedNode(stream_node(self), seed))
 
@@ -507,7 +509,7 @@ class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
         options: MultiprocessingOptions | None = None,
         worker_init_fn: Callable[[int, int], None] | None = None,
         sequential_slice: bool = False,
-    ) -> "IterDataset[T]":
+    ) -> IterDataset[T]:
         """Runs the pipeline so far in worker processes; without workers it does nothing.
 
         This release has no worker processes yet: more than 0 raises.
@@ -520,14 +522,14 @@ class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
             "`to_iter_dataset(ReadOptions(num_threads=16))`."
         )
 
-    def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> "IterDataset[T]":
+    def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
         """The older name of `mp_prefetch`."""
         return self.mp_prefetch(multiprocessing_options)
 
-    def _flat_map(self, transform: Any) -> "IterDataset[Any]":
+    def _flat_map(self, transform: Any) -> IterDataset[Any]:
         return self._then(flat_map_step(stream_node(self), transform))
 
-    def _then(self, node: Node) -> "IterDataset[Any]":
+    def _then(self, node: Node) -> IterDataset[Any]:
         return StreamNodeDataset(node, self)
 
 

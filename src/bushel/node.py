@@ -47,6 +47,9 @@ class Node(ABC):
         """Shows the node in messages; may add what a state need not depend on."""
         return self.describe()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.label})"
+
 
 class Source(Node):
     """Where records come from."""

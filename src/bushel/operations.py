@@ -3,6 +3,8 @@
 The classes in `bushel.transforms` say the same in a simpler way; a loader runs both alike.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

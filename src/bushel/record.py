@@ -1,5 +1,7 @@
 """Records as a loader's older operations see them: data and where it came from."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +18,7 @@ class RecordMetadata:
     record_key: Any = None
     rng: np.random.Generator | None = None
 
-    def remove_record_key(self) -> "RecordMetadata":
+    def remove_record_key(self) -> RecordMetadata:
         """Returns a copy without the key (itself, if it has none).
 
         >>> RecordMetadata(index=1, record_key=7).remove_record_key()

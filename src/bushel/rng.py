@@ -4,6 +4,8 @@ Every record gets a generator of its own. To make one costs ten times what most 
 then do with it, so a few are kept and wound to the place where a fresh one would start.
 """
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Iterable, Iterator
 from functools import lru_cache

@@ -1,16 +1,16 @@
 """Batches: neighbours stacked into one element."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bushel.block import Columns
+from bushel.frozen import frozen
 from bushel.naming import name_of
 from bushel.node import Fold, Node
 from bushel.stack import stack
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchNode(Fold):
     """Joins `batch_size` neighbours: leaves are stacked on a new first axis.
 

@@ -2,17 +2,17 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from bushel.errors import PlanError
+from bushel.frozen import frozen
 from bushel.node import Choice, Node
 from bushel.positions import Keys, Positions, split_epochs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConcatenateNode(Choice):
     """Puts the inputs one after the other; an epoch of the whole is one of each part.
 
@@ -43,7 +43,7 @@ class ConcatenateNode(Choice):
         return f"concatenate({len(self.parts)} parts)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MixNode(Choice):
     """Takes elements from the inputs in fixed proportions, spread as evenly as can be.
 
@@ -105,7 +105,7 @@ class MixNode(Choice):
         return f"mix({len(self.parts)} parts, proportions={list(self.proportions)}{names})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SelectNode(Choice):
     """Takes each element from where a user's selection map says."""
 

@@ -1,15 +1,15 @@
 """Repetition: several epochs in a row."""
 
 import sys
-from dataclasses import dataclass
 
+from bushel.frozen import frozen
 from bushel.node import Node, Order
 from bushel.positions import Positions
 
 INFINITE = sys.maxsize
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RepeatNode(Order):
     """Makes the dataset `num_epochs` times as long, or endless.
 

@@ -1,13 +1,12 @@
 """Shuffles by position: the whole dataset, or windows of it."""
 
-from dataclasses import dataclass
-
+from bushel.frozen import frozen
 from bushel.node import Node, Order
 from bushel.order.permutation import permute
 from bushel.positions import Positions, split_epochs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShuffleNode(Order):
     """Puts all elements of an epoch in a random order, another one each epoch.
 
@@ -33,7 +32,7 @@ class ShuffleNode(Order):
         return f"shuffle(seed={self.seed})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowShuffleNode(Order):
     """Shuffles within consecutive windows of positions.
 

@@ -1,12 +1,11 @@
 """Slices: every step-th element from a start up to a stop."""
 
-from dataclasses import dataclass
-
+from bushel.frozen import frozen
 from bushel.node import Node, Order
 from bushel.positions import Positions, split_epochs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SliceNode(Order):
     """Keeps every `step`-th element from `start` up to `stop`.
 

@@ -1,17 +1,17 @@
 """Window shuffle of a stream: a window is filled, then handed out in a random order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bushel.block import Columns
+from bushel.frozen import frozen
 from bushel.node import Fold, Node
 from bushel.order.permutation import permute
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamWindowShuffleNode(Fold):
     """Shuffles within consecutive windows of a stream; the last one may be shorter."""
 

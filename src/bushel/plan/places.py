@@ -1,16 +1,16 @@
 """Nodes that change no element: seeds, options, prefetching, and the step to a stream."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from bushel.block import Block
+from bushel.frozen import frozen
 from bushel.naming import source_name
 from bushel.node import Node, Place, Source, Zip, failed, refuse_length
 from bushel.options import DatasetOptions, ReadOptions
 from bushel.positions import Keys, Positions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeedNode(Place):
     """Gives random steps downstream a seed to derive their own from."""
 
@@ -25,7 +25,7 @@ class SeedNode(Place):
         return f"seed({self.seed})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OptionsNode(Place):
     """Attaches options to the whole pipeline."""
 
@@ -40,7 +40,7 @@ class OptionsNode(Place):
         return "with_options"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToStreamNode(Place):
     """Reads a random-access dataset from its first position to its last."""
 
@@ -52,7 +52,7 @@ class ToStreamNode(Place):
         return "to_iter_dataset(allow_nones=True)" if self.allow_nones else "to_iter_dataset()"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrefetchNode(Place):
     """Pulls the stream in a thread of its own."""
 
@@ -67,7 +67,7 @@ class PrefetchNode(Place):
         return f"thread_prefetch({self.buffer_size})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ZipNode(Zip):
     """Makes tuples of one element from each input."""
 
@@ -85,7 +85,7 @@ class ZipNode(Zip):
         return f"zip({len(self.parts)} parts)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CustomMapNode(Source):
     """A user's own random-access dataset: asked position by position."""
 
@@ -119,7 +119,7 @@ class CustomMapNode(Source):
         return source_name(self.dataset)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CustomStreamNode(Node):
     """A user's own stream: iterated."""
 

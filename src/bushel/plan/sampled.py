@@ -1,17 +1,17 @@
 """Records in the order of a sampler."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bushel.block import Block
+from bushel.frozen import frozen
 from bushel.node import Each, Node, Order, Source, failed
 from bushel.positions import Keys, Positions
 from bushel.sources.memory import read_records
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SamplerOrder(Order):
     """The keys that one of bushel's samplers gives to this shard's steps, many at a time."""
 
@@ -33,7 +33,7 @@ class SamplerOrder(Order):
         return repr(self.sampler)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GlobalIndexNode(Each):
     """Counts elements over all shards: what a loader calls the index of a record."""
 
@@ -48,7 +48,7 @@ class GlobalIndexNode(Each):
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SampledNode(Source):
     """Records as any sampler says, each with the metadata that the sampler gave."""
 

@@ -1,13 +1,13 @@
 """Streams of several inputs: mixed in proportion, or zipped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bushel.block import Block, Failure
 from bushel.errors import PlanError, StateError
+from bushel.frozen import plain
 from bushel.node import Choice, Zip
 from bushel.positions import Keys
 from bushel.run.stream import Chunk, Cursor, State, Stream, Taken, need, need_int
@@ -34,7 +34,7 @@ class _Merged(Stream):
             cursor.stream.close()
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class _MixMarks:
     stream: "MixStream"
     start: int
@@ -136,7 +136,7 @@ class MixStream(_Merged):
         self._index, self._stopped = index, bool(stopped)
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class _ZipMarks:
     taken: Sequence[Taken]
     # After a failure: how many elements each input had then given.

@@ -68,6 +68,7 @@ class PositionalStream(Stream):
         self._ahead: ReadAhead | None = None
         self._clock = clock
         self._last_delivery: float | None = None
+        self._last_count = 1
 
     def pull(self, want: int) -> Chunk | None:
         start = self._next
@@ -75,6 +76,7 @@ class PositionalStream(Stream):
         if block is None:
             return None
         self._next = start + len(block) + (block.failure is not None)
+        self._last_count = max(1, len(block))
         now = self._clock()
         if self._last_delivery is not None:
             self._choice.learn_cycle(len(block), now - self._last_delivery)
@@ -147,7 +149,12 @@ class PositionalStream(Stream):
 
     def _read_ahead(self) -> None:
         self._ahead = ReadAhead(
-            self._work, self._choice.threads, self._buffer_size, self._next, self._length
+            self._work,
+            self._choice.threads,
+            self._buffer_size,
+            self._last_count,
+            self._next,
+            self._length,
         )
 
     def close(self) -> None:

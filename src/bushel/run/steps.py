@@ -1,12 +1,12 @@
 """The steps of a stream: one class for each kind of node."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bushel.block import Block, Failure
+from bushel.frozen import plain
 from bushel.node import Drop, Each, Expand, Fold, failed
 from bushel.positions import Keys
 from bushel.record import RecordMetadata
@@ -76,7 +76,7 @@ class EachStream(_Elementwise):
         return self._input.index_in(state)
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class _CountedMarks:
     marks: Marks
     start: int
@@ -126,7 +126,7 @@ class CountedStream(_Elementwise):
         return need_int(state, self._name)
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class KeptMarks:
     """Marks of a chunk of which only the elements at `kept` remain.
 
@@ -177,7 +177,7 @@ class DropStream(_Elementwise):
         return Chunk(out, KeptMarks(chunk.marks, kept, end))
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class _ExpandedMarks:
     marks: Marks
     # For each input element, how many elements there are up to its end.
@@ -232,7 +232,7 @@ class ExpandStream(_Elementwise):
         self._skip = skip
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class _GroupMarks:
     """Marks of groups that became one element each: the state is the input's."""
 
@@ -243,7 +243,7 @@ class _GroupMarks:
         return marks.at(before)
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class _WindowMarks:
     """Marks of a group that became several elements: its start, and how far we are."""
 
@@ -283,7 +283,9 @@ class FoldStream(Stream):
         positions: list[int] = []
         metadata: list[Any] | None = None
         while len(rows) < want and failure is None:
-            taken = self._cursor.take(size, ahead=size * (want - len(rows) - 1))
+            # The same for every group, however few are left: what a filter leaves of a chunk
+            # is kept for the next pull, and chunks stay worth their while.
+            taken = self._cursor.take(size, ahead=size * (want - 1))
             group = taken.block
             failure = taken.failure
             if failure is None:

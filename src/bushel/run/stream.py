@@ -8,13 +8,13 @@ however the stream was cut into chunks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from bushel.block import Block, Failure, join
 from bushel.errors import StateError
+from bushel.frozen import plain
 
 State: TypeAlias = dict[str, Any]
 
@@ -26,7 +26,7 @@ class Marks(Protocol):
         """The state after `used` elements; one more than there are: after the failure."""
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class FixedMarks:
     """Marks of which only the start is ever asked."""
 
@@ -36,7 +36,7 @@ class FixedMarks:
         return self.state
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class ShiftedMarks:
     """The marks of the rest of a chunk whose first elements are gone."""
 
@@ -47,7 +47,7 @@ class ShiftedMarks:
         return self.marks.at(self.gone + used)
 
 
-@dataclass(frozen=True, slots=True)
+@plain
 class ComputedMarks:
     """Marks given by a function."""
 
@@ -57,8 +57,7 @@ class ComputedMarks:
         return self.at_used(used)
 
 
-# Not frozen, as everything here that is made for each chunk: that would cost a microsecond.
-@dataclass(slots=True)
+@plain
 class Chunk:
     """Elements pulled from a stream, perhaps none, with the states between them."""
 
@@ -110,7 +109,7 @@ class Stream(ABC):
         """Stops all threads; the stream is not used again."""
 
 
-@dataclass(slots=True)
+@plain
 class Taken:
     """Elements taken from a cursor, with the states between them."""
 

@@ -23,11 +23,17 @@ class ReadAhead:
     """
 
     def __init__(
-        self, evaluate: Evaluate, threads: int, buffer_size: int, start: int, stop: int
+        self,
+        evaluate: Evaluate,
+        threads: int,
+        buffer_size: int,
+        first_size: int,
+        start: int,
+        stop: int,
     ) -> None:
         self._evaluate = evaluate
         self._next, self._stop = start, stop
-        self._block_size = BlockSize(most=max(1, buffer_size // threads))
+        self._block_size = BlockSize(max(1, buffer_size // threads), first_size)
         # Enough that no thread waits for the one who takes the blocks in order.
         self._most_blocks = 2 * threads + 1
         self._buffer_size = max(1, buffer_size)

@@ -23,12 +23,12 @@ _LOOK_AT_BYTES_EVERY = 64
 class BlockSize:
     """The number of elements of the next block, aiming at a few milliseconds of work."""
 
-    def __init__(self, most: int = MOST_ELEMENTS) -> None:
+    def __init__(self, most: int = MOST_ELEMENTS, first: int = 1) -> None:
         self._most = max(1, most)
         self._by_bytes = self._most
         self._seconds_each = 0.0
         self._blocks = 0
-        self.size = 1
+        self.size = min(first, self._most)
 
     def learn(self, count: int, seconds: float) -> None:
         """Takes note of how long a block of `count` elements took."""
@@ -87,6 +87,8 @@ class Mode:
 
 
 _ENOUGH_BLOCKS = 8
+_A_FEW = 4
+_WORTH_A_TRIAL = 0.1
 _ENOUGH_SECONDS = 0.05
 # Threads take a core from the training loop and fight for the interpreter's lock: they must
 # earn it.
@@ -145,20 +147,26 @@ class ThreadChoice:
             if self._since_decision > self._recheck:
                 self._look_again()
             return
-        mode = self._threaded if self.threaded else self._inline
+        mode, other = self._inline, self._threaded
+        if self.threaded:
+            mode, other = other, mode
         mode.cycles.append(seconds / count)
         mode.seconds += seconds
-        if not mode.measured():
-            return
-        other = self._inline if self.threaded else self._threaded
-        if not other.measured():
-            self._switch()
-        else:
-            self._decide()
+        if other.measured():
+            hopeless = len(mode.cycles) >= _A_FEW and mode.typical() > 1.5 * other.typical()
+            if hopeless or mode.measured():
+                self._decide()
+        elif mode.measured():
+            # Threads can at best hide the work, so they are not even tried for little of it.
+            if self.threaded or self._work_seconds > _WORTH_A_TRIAL * mode.seconds:
+                self._switch()
+            else:
+                self._decided, self._since_decision = True, 0.0
 
     def _look_again(self) -> None:
         self._recheck = min(2 * self._recheck, _LAST_RECHECK_SECONDS)
         self._decided = False
+        self._cpu_seconds = self._work_seconds = 0.0
         self._inline.forget()
         self._threaded.forget()
 

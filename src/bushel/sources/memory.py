@@ -1,13 +1,13 @@
 """Sources in memory: ranges, sequences of records, and columns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 import numpy as np
 
 from bushel.block import Block, Columns, Failure
 from bushel.errors import EmptyDatasetError, PlanError, SourceError
+from bushel.frozen import frozen
 from bushel.naming import source_name
 from bushel.node import Source, failed
 from bushel.positions import Keys, Positions, split_epochs
@@ -58,7 +58,7 @@ class IntegerColumn(Columns):
         return IntegerColumn(self.tree.take(indices))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RangeNode(Source):
     """The integers of a range."""
 
@@ -82,7 +82,7 @@ class RangeNode(Source):
         return f"range({numbers.start}, {numbers.stop}, {numbers.step})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SequenceNode(Source):
     """Anything with a length and records by key."""
 
@@ -106,7 +106,7 @@ class SequenceNode(Source):
         return f"source({source_name(self.source)})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ColumnsNode(Source):
     """A tree of equally long arrays; record i is the tree of their i-th entries."""
 

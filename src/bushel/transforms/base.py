@@ -4,6 +4,8 @@ An instance stands wherever a function may: `ds.map(MyMap())`, `ds.apply([...])`
 `operations` of a `DataLoader`.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,17 +1,17 @@
 """Filters: elements that are left out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bushel.block import Failure
+from bushel.frozen import frozen
 from bushel.naming import name_of
 from bushel.node import Drop, Node
 from bushel.positions import Positions
 from bushel.transforms.function import collect
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilterNode(Drop):
     """Keeps the elements for which a function is true.
 
@@ -25,7 +25,12 @@ class FilterNode(Drop):
 
     def keep(self, rows: Sequence[Any], positions: Positions) -> tuple[list[bool], Failure | None]:
         function = self.function
-        return collect(self, lambda rows, _: map(bool, map(function, rows)), rows, positions)
+        answers, failure = collect(self, lambda rows, _: map(function, rows), rows, positions)
+        if set(map(type, answers)) <= {bool}:
+            return answers, failure
+        # Whatever else it answered counts by its truth, which may fail in its turn.
+        truths, not_true = collect(self, lambda rows, _: map(bool, rows), answers, positions)
+        return truths, not_true or failure
 
     def describe(self) -> str:
         return "filter"

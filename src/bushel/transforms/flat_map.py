@@ -1,17 +1,17 @@
 """Flat maps: several elements made of one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bushel.block import Failure
+from bushel.frozen import frozen
 from bushel.naming import name_of
 from bushel.node import Expand, Node
 from bushel.positions import Positions
 from bushel.transforms.function import collect
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlatMapNode(Expand):
     """Replaces each element by all elements of a sequence made of it.
 

@@ -1,13 +1,15 @@
 """Maps: plain, with the position, with random numbers, and of whole blocks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from bushel.block import Block, Columns
 from bushel.errors import BatchError
+from bushel.frozen import frozen
 from bushel.naming import name_of
 from bushel.node import Each, Node, failed
 from bushel.positions import Positions
@@ -16,7 +18,7 @@ from bushel.transforms.function import any_none, apply_to_rows
 from bushel.tree import leaves_with_paths, show_path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapNode(Each):
     """Applies a function to each element."""
 
@@ -38,7 +40,7 @@ class MapNode(Each):
         return f"map({name_of(self.transform)})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapWithIndexNode(Each):
     """Applies a function to the position and the element."""
 
@@ -71,7 +73,7 @@ class Randomness(Protocol):
     def each(self, positions: Iterable[int]) -> Iterable[Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RandomMapNode(Each):
     """Applies a function to the element and a generator that belongs to its position."""
 
@@ -103,7 +105,7 @@ class RandomMapNode(Each):
         return f"random_map({name_of(self.transform)}, seed={self.seed})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapBatchesNode(Each):
     """Applies a function to the columns of a whole block."""
 
