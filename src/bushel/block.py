@@ -43,22 +43,7 @@ class Columns:
 
     def gather(self) -> Any:
         """Returns the values as arrays of their own (without keys: the tree as it is)."""
-        keys = self.keys
-        if keys is None:
-            return self.tree
-        tree = self.tree
-        # The two commonest shapes are spelt out: this runs once for each batch. Keys are in
-        # range by construction; "clip" spares numpy the check and a buffer.
-        if type(tree) is np.ndarray:
-            return tree.take(keys, axis=0, mode="clip")
-        if type(tree) is dict:
-            return {
-                name: leaf.take(keys, axis=0, mode="clip")
-                if type(leaf) is np.ndarray
-                else map_leaves(lambda array: array.take(keys, axis=0, mode="clip"), leaf)
-                for name, leaf in tree.items()
-            }
-        return map_leaves(lambda array: array.take(keys, axis=0, mode="clip"), tree)
+        return self.tree if self.keys is None else _take(self.tree, self.keys)
 
     def rows(self) -> list[Any]:
         return unstack(self.gather(), self.size)
@@ -72,6 +57,19 @@ class Columns:
     def select(self, indices: Keys) -> "Columns":
         keys = indices if self.keys is None else self.keys.take(indices)
         return Columns(self.tree, keys)
+
+
+def _take(tree: Any, keys: Keys) -> Any:
+    # The two commonest shapes are spelt out, in a plain loop: this runs once for each batch.
+    # Keys are in range by construction; "clip" spares numpy the check and a buffer.
+    if type(tree) is np.ndarray:
+        return tree.take(keys, 0, None, "clip")
+    if type(tree) is dict:
+        taken = {}
+        for name, leaf in tree.items():
+            taken[name] = _take(leaf, keys)
+        return taken
+    return map_leaves(lambda array: _take(array, keys), tree)
 
 
 @plain

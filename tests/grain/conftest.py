@@ -6,13 +6,14 @@ It is deterministic, so that a change in bushel is the only thing that can turn 
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "grain",
     derandomize="BUSHEL_EXAMPLES" not in os.environ,
     database=None,
     deadline=None,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -306,7 +306,8 @@ def build(lib: Any, program: Step, threads: int | None = None) -> Any:
     parents = [build(lib, parent, threads) for parent in program.inputs]
     if program.op == "to_iter":
         count = program["threads"] if threads is None else threads
-        options = lib.ReadOptions(num_threads=count, prefetch_buffer_size=program["buffer"])
+        buffer = max(count, program["buffer"])
+        options = lib.ReadOptions(num_threads=count, prefetch_buffer_size=buffer)
         return parents[0].to_iter_dataset(options, allow_nones=program["allow_nones"])
     return _BUILDERS[program.op](lib, parents, program)
 

@@ -144,14 +144,18 @@ def _half_width(max_index: int) -> int:
 
 def _encrypt_by_table(values: Positions, half: int, keys: RoundKeys) -> Positions:
     # All in int64, the type that `take` wants: narrower words would be widened by every call.
-    # The values are in range by construction, so "clip" only spares the check.
+    # One scratch array serves all rounds; fresh memory would cost more than the arithmetic.
+    # The values are in range by construction, so "clip" only spares numpy the check.
     table = _round_table(half)
     left = values >> half
     right = values & ((1 << half) - 1)
+    scratch = np.empty_like(left)
     for i in range(0, len(keys), 2):
-        left ^= table.take(right, mode="clip")
+        table.take(right, None, scratch, "clip")
+        left ^= scratch
         left ^= keys[i]
-        right ^= table.take(left, mode="clip")
+        table.take(left, None, scratch, "clip")
+        right ^= scratch
         right ^= keys[i + 1]
     left <<= half
     left |= right

@@ -178,9 +178,17 @@ class _Group(Evaluator):
             return super().run(start, stop)
         shift = epoch * self._length
         block = self._input.run(first + shift, last + shift)
-        numbers = range(start, stop)
         positions = np.arange(start, stop, dtype=np.int64)
-        return self._folded(block, numbers, [size] * len(numbers), positions)
+        if len(positions) == 1 and block.failure is None:
+            return self._folded_one(block.values, start, positions)
+        return self._folded(block, range(start, stop), [size] * len(positions), positions)
+
+    def _folded_one(self, values: list[Any] | Columns, number: int, positions: Positions) -> Block:
+        # Batches so large that a block is one of them: nothing to cut.
+        try:
+            return Block(list(self._fold(values, number)), positions)
+        except Exception as error:
+            return Block([], positions[:0], failed(error, self._node, number))
 
     def _folded(
         self, block: Block, numbers: Sequence[int], sizes: Sequence[int], positions: Positions
@@ -188,6 +196,7 @@ class _Group(Evaluator):
         values, available = block.values, len(block)
         out: list[Any] = []
         failure: Failure | None = None
+        group: list[Any] | Columns
         stop = 0
         for number, size in zip(numbers, sizes, strict=True):
             start, stop = stop, stop + size
@@ -195,9 +204,7 @@ class _Group(Evaluator):
                 failure = block.failure
                 break
             try:
-                if size == available:
-                    group = values
-                elif isinstance(values, list):
+                if isinstance(values, list):
                     group = values[start:stop]
                 else:
                     group = values.part(start, stop)

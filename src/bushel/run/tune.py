@@ -16,7 +16,7 @@ TARGET_SECONDS = 0.004
 MOST_ELEMENTS = 8192
 # What a block holds should still be in the cache when it is handed out, and the memory of
 # the last one be free again for the next: fresh pages cost more than copying into them.
-MOST_BYTES = 1 << 19
+MOST_BYTES = 1 << 18
 _LOOK_AT_BYTES_EVERY = 64
 
 

@@ -30,6 +30,8 @@ def function_of(transform: Any, base: type, method: str, operation: str) -> Call
 
 def any_none(rows: Sequence[Any]) -> bool:
     """Tells whether an element is None, at the speed of C and without comparing arrays."""
+    if len(rows) == 1:
+        return rows[0] is None
     return any(map(is_, rows, repeat(None)))
 
 

@@ -1,6 +1,5 @@
 """The older spellings of Grain's `grain.python`."""
 
-from bushel import experimental as experimental
 from bushel.config import config
 from bushel.constants import DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD, RECORD_KEY, SEED
 from bushel.dataset import IterDataset, MapDataset
@@ -15,6 +14,7 @@ from bushel.operations import (
     RandomMapOperation,
 )
 from bushel.options import MultiprocessingOptions, ReadOptions
+from bushel.python import experimental as experimental
 from bushel.record import Record, RecordMetadata
 from bushel.samplers import IndexSampler, Sampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardByJaxProcess, ShardOptions

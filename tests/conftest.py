@@ -1,0 +1,37 @@
+"""What every test is held to: nothing that it started may outlive it."""
+
+import gc
+import multiprocessing
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+# Long enough for any block of a test to end, and never waited for unless one hangs.
+_PATIENCE_SECONDS = 10.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fails a test that leaves a thread of bushel's, or a child process, behind.
+
+    What nobody refers to any more is collected first. A thread that has been told to stop may
+    still be at its last block, so it is joined; one that has not been told never ends.
+    """
+    before = set(threading.enumerate())
+    yield
+    gc.collect()
+    for thread in _started_since(before):
+        thread.join(_PATIENCE_SECONDS)
+    threads = _started_since(before)
+    assert not threads, f"threads left behind: {[thread.name for thread in threads]}"
+    children = multiprocessing.active_children()
+    assert not children, f"processes left behind: {children}"
+
+
+def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and thread.name.startswith("bushel")
+    ]

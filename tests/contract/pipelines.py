@@ -1,0 +1,412 @@
+"""The one list of pipelines that every contract test runs.
+
+A new operation joins by one entry here. An entry is named for the operation it is there for,
+`MapDataset.map` or `ZipIterDataset`, and after a colon for what is special about it.
+`test_coverage.py` says which operations are missing.
+
+An entry builds on a `Kit`, which decides what a contract varies: where records come from and
+how they are read. Records are {"id": int64 scalar, "pair": float32 array of two}, and record
+i is the same whatever the kit.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bushel import DatasetIterator, IterDataset, MapDataset, ReadOptions, transforms
+from bushel.experimental import (
+    DatasetOptions,
+    FlatMapIterDataset,
+    FlatMapMapDataset,
+    ThreadPrefetchIterDataset,
+    WindowShuffleIterDataset,
+    WindowShuffleMapDataset,
+    WithOptionsIterDataset,
+    ZipIterDataset,
+    ZipMapDataset,
+)
+
+INLINE = ReadOptions(0, 0)
+
+
+class BrokenRecord(Exception):
+    """What a source raises for a record that it cannot read."""
+
+
+class RowSource:
+    """Records one by one; those in `broken` cannot be read."""
+
+    def __init__(self, size: int, broken: Sequence[int] = ()) -> None:
+        self._size, self._broken = size, frozenset(broken)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, key: int) -> Any:
+        if key in self._broken:
+            raise BrokenRecord(f"record {key}")
+        return record(key)
+
+
+class ManySource(RowSource):
+    """The same, many at a time."""
+
+    def __getitems__(self, keys: Sequence[int]) -> list[Any]:
+        return [self[key] for key in keys]
+
+
+def record(key: int) -> Any:
+    return {"id": np.int64(key), "pair": np.array([key, key / 2], np.float32)}
+
+
+def columns(size: int) -> Any:
+    ids = np.arange(size)
+    return {"id": ids, "pair": np.stack([ids, ids / 2], axis=1).astype(np.float32)}
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What contracts vary: the kind of source, which records are broken, how to read."""
+
+    kind: str = "rows"
+    broken: tuple[int, ...] = ()
+    read: ReadOptions = INLINE
+
+    def source(self, size: int) -> MapDataset[Any]:
+        if self.kind == "columns":
+            return MapDataset.source(columns(size))
+        made = {"rows": RowSource, "many": ManySource}[self.kind](size, self.broken)
+        return MapDataset.source(made)
+
+    def stream(self, size: int) -> IterDataset[Any]:
+        return self.source(size).to_iter_dataset(self.read)
+
+
+def double(element: Any) -> Any:
+    return {"id": element["id"] * 2, "pair": element["pair"] * 2}
+
+
+def is_not_third(element: Any) -> bool:
+    return bool(element["id"] % 3)
+
+
+def is_rare(element: Any) -> bool:
+    return bool(element["id"] % 7 == 5)
+
+
+def ids_of(elements: Sequence[Any]) -> list[int]:
+    return [int(element["id"]) for element in elements]
+
+
+def jitter(element: Any, rng: np.random.Generator) -> Any:
+    return {**element, "noise": rng.random(), "more": rng.integers(9, size=2)}
+
+
+def with_index(index: int, element: Any) -> Any:
+    return (index, element)
+
+
+def double_columns(tree: Any) -> Any:
+    return {"id": tree["id"] * 2, "pair": tree["pair"] * 2}
+
+
+class Copies(transforms.FlatMap):
+    """Makes id % 4 copies of an element: of every fourth none."""
+
+    max_fan_out = 3
+
+    def flat_map(self, element: Any) -> list[Any]:
+        return [{**element, "copy": copy} for copy in range(int(element["id"]) % 4)]
+
+
+class Double(transforms.Map):
+    def map(self, element: Any) -> Any:
+        return double(element)
+
+
+class Jitter(transforms.RandomMap):
+    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+        return jitter(element, rng)
+
+
+class WithIndex(transforms.MapWithIndex):
+    def map_with_index(self, index: int, element: Any) -> Any:
+        return with_index(index, element)
+
+
+class NotThird(transforms.Filter):
+    def filter(self, element: Any) -> bool:
+        return is_not_third(element)
+
+
+class DoubleColumns(transforms.MapBatches):
+    def map_batches(self, columns: Any) -> Any:
+        return double_columns(columns)
+
+
+class Backwards(transforms.DatasetSelectionMap):
+    """Takes the elements of two datasets in turn, the second from its end."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index % 2, 7 - index // 2 if index % 2 else index // 2
+
+
+class Reversed(MapDataset[Any]):
+    """A user's own random-access dataset."""
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.slice(index)
+        epoch, offset = divmod(index, len(self))
+        return self._parent[epoch * len(self) + len(self) - 1 - offset]
+
+
+class Pairs(IterDataset[Any]):
+    """A user's own stream: each element with the one before it."""
+
+    def __iter__(self) -> "PairsIterator":
+        return PairsIterator(self._parent.__iter__())
+
+
+class PairsIterator(DatasetIterator[Any]):
+    def __init__(self, parent: DatasetIterator[Any]) -> None:
+        super().__init__(parent)
+        self._last = -1
+
+    def __next__(self) -> Any:
+        element = next(self._parent)
+        last, self._last = self._last, int(element["id"])
+        return {**element, "last": last}
+
+    def get_state(self) -> dict[str, Any]:
+        return {"parent": self._parent.get_state(), "last": self._last}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._parent.set_state(state["parent"])
+        self._last = state["last"]
+
+
+class Generated(IterDataset[Any]):
+    """A user's own stream whose iterator is a plain generator, without a state."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def __iter__(self) -> Any:
+        return map(record, range(self._size))
+
+
+Build = Callable[[Kit], Any]
+_SKIP_HALF = DatasetOptions(filter_warn_threshold_ratio=None)
+
+PIPELINES: dict[str, Build] = {
+    # Beginnings.
+    "MapDataset.source": lambda kit: kit.source(23),
+    "MapDataset.range": lambda kit: MapDataset.range(3, 40, 2),
+    "MapDataset.range: backwards": lambda kit: MapDataset.range(20, 3, -3),
+    "MapDataset.concatenate": lambda kit: MapDataset.concatenate(
+        [kit.source(5), kit.source(9).map(double), kit.source(4)]
+    ),
+    "MapDataset.concatenate: batches": lambda kit: MapDataset.concatenate(
+        [kit.source(5), kit.source(9)]
+    ).batch(3),
+    "MapDataset.mix": lambda kit: MapDataset.mix([kit.source(12), kit.source(8).shuffle(seed=4)]),
+    "MapDataset.mix: weights": lambda kit: MapDataset.mix(
+        [kit.source(12), kit.source(30), kit.source(7).map(double)], [0.3, 0.5, 0.2]
+    ).batch(4),
+    "MapDataset.select_from_datasets": lambda kit: MapDataset.select_from_datasets(
+        [kit.source(9), kit.source(8).map(double)], Backwards()
+    ),
+    "MapDataset: subclass": lambda kit: Reversed(kit.source(11).shuffle(seed=1)).map(double),
+    # Orders.
+    "MapDataset.slice": lambda kit: kit.source(30).slice(slice(3, 25, 2)),
+    "MapDataset.slice: backwards": lambda kit: kit.source(20)[15:2:-3].batch(2),
+    "MapDataset.slice: a shard": lambda kit: kit.source(23).shuffle(seed=3)[1::3].map(double),
+    "MapDataset.slice: a run": lambda kit: kit.source(20)[5:15].map(double).repeat(2),
+    "MapDataset.shuffle": lambda kit: kit.source(29).shuffle(seed=11),
+    "MapDataset.shuffle: twice": lambda kit: kit.source(21).seed(5).shuffle().shuffle().batch(4),
+    "MapDataset.shuffle: of batches": lambda kit: kit.source(26).batch(3).shuffle(seed=2),
+    "MapDataset.repeat": lambda kit: kit.source(7).shuffle(seed=1).repeat(4),
+    "MapDataset.repeat: the same": lambda kit: kit.source(9)
+    .shuffle(seed=1)
+    .random_map(jitter, seed=2)
+    .repeat(3, reseed_each_epoch=False),
+    "MapDataset.repeat: batches": lambda kit: kit.source(7).batch(3).repeat(4).map(double),
+    "MapDataset.repeat: for ever": lambda kit: kit.source(7).shuffle(seed=1).repeat()[:40],
+    "WindowShuffleMapDataset": lambda kit: WindowShuffleMapDataset(
+        kit.source(26), window_size=5, seed=3
+    ),
+    # Steps by position.
+    "MapDataset.map": lambda kit: kit.source(19).map(double),
+    "MapDataset.map_with_index": lambda kit: kit.source(19).shuffle(seed=2).map_with_index(
+        with_index
+    ),
+    "MapDataset.map_batches": lambda kit: kit.source(19).map_batches(double_columns),
+    "MapDataset.map_batches: after a filter": lambda kit: kit.source(25)
+    .filter(is_not_third)
+    .map_batches(double_columns),
+    "MapDataset.map_batches: between batches": lambda kit: kit.source(25)
+    .batch(2)
+    .map_batches(double_columns)
+    .batch(3, drop_remainder=True),
+    "MapDataset.random_map": lambda kit: kit.source(19).random_map(jitter, seed=3),
+    "MapDataset.seed": lambda kit: kit.source(17).seed(9).shuffle().random_map(jitter).repeat(2),
+    "MapDataset.filter": lambda kit: kit.source(31).filter(is_not_third).map(double),
+    "MapDataset.filter: nearly all": lambda kit: kit.source(60).filter(is_rare),
+    "MapDataset.filter: all": lambda kit: kit.source(12).filter(lambda element: False),
+    "MapDataset.filter: shuffled": lambda kit: kit.source(31)
+    .filter(is_not_third)
+    .shuffle(seed=1)
+    .map_with_index(with_index),
+    "FlatMapMapDataset": lambda kit: FlatMapMapDataset(kit.source(13), Copies()),
+    "FlatMapMapDataset: shuffled": lambda kit: FlatMapMapDataset(kit.source(9), Copies()).shuffle(
+        seed=4
+    ),
+    "MapDataset.batch": lambda kit: kit.source(22).batch(4),
+    "MapDataset.batch: drop_remainder": lambda kit: kit.source(22)
+    .shuffle(seed=1)
+    .batch(4, drop_remainder=True),
+    "MapDataset.batch: batch_fn": lambda kit: kit.source(22).map(double).batch(5, batch_fn=ids_of),
+    "MapDataset.batch: of batches": lambda kit: kit.source(40).batch(2).batch(4),
+    "ZipMapDataset": lambda kit: ZipMapDataset(
+        [kit.source(14), kit.source(14).shuffle(seed=1), MapDataset.range(14)]
+    ),
+    "ZipMapDataset: columns": lambda kit: ZipMapDataset([kit.source(14), kit.source(14)]).batch(4),
+    "MapDataset.apply": lambda kit: kit.source(25).apply(
+        [Double(), WithIndex(), transforms.Batch(3)]
+    ),
+    "MapDataset.apply: each kind": lambda kit: kit.source(25)
+    .seed(1)
+    .apply([DoubleColumns(), Jitter(), NotThird(), Copies()]),
+    "MapDataset.pipe": lambda kit: kit.source(9).pipe(lambda ds, n: ds.repeat(n), 2),
+    # Streams.
+    "MapDataset.to_iter_dataset": lambda kit: kit.stream(27),
+    "MapDataset.to_iter_dataset: allow_nones": lambda kit: kit.source(27)
+    .filter(is_not_third)
+    .to_iter_dataset(kit.read, allow_nones=True),
+    "IterDataset.map": lambda kit: kit.stream(27).map(double),
+    "IterDataset.map_with_index": lambda kit: kit.stream(27)
+    .filter(is_not_third)
+    .map_with_index(with_index),
+    "IterDataset.map_batches": lambda kit: kit.stream(27).map_batches(double_columns),
+    "IterDataset.map_batches: then batch": lambda kit: kit.stream(27)
+    .map_batches(double_columns)
+    .batch(4),
+    "IterDataset.random_map": lambda kit: kit.stream(27).random_map(jitter, seed=3),
+    "IterDataset.random_map: filtered": lambda kit: kit.stream(27)
+    .filter(is_not_third)
+    .random_map(jitter, seed=3)
+    .filter(is_not_third),
+    "IterDataset.seed": lambda kit: kit.stream(21).seed(4).random_map(jitter).random_map(jitter),
+    "IterDataset.filter": lambda kit: kit.stream(40).filter(is_not_third).map(double),
+    "IterDataset.filter: nearly all": lambda kit: kit.stream(60).filter(is_rare),
+    "IterDataset.filter: all": lambda kit: kit.stream(12).filter(lambda element: False),
+    "IterDataset.batch": lambda kit: kit.stream(23).batch(4),
+    "IterDataset.batch: filtered": lambda kit: kit.stream(50)
+    .filter(is_not_third)
+    .batch(4, drop_remainder=True),
+    "IterDataset.batch: batch_fn": lambda kit: kit.stream(50).filter(is_rare).batch(
+        3, batch_fn=ids_of
+    ),
+    "IterDataset.batch: of batches": lambda kit: kit.stream(50)
+    .filter(is_not_third)
+    .batch(2)
+    .map(double)
+    .batch(3),
+    "FlatMapIterDataset": lambda kit: FlatMapIterDataset(kit.stream(17), Copies()),
+    "FlatMapIterDataset: filtered": lambda kit: FlatMapIterDataset(
+        kit.stream(30).filter(is_not_third), Copies()
+    ).map_with_index(with_index),
+    "FlatMapIterDataset: of flat maps": lambda kit: FlatMapIterDataset(
+        FlatMapIterDataset(kit.stream(9), Copies()), Copies()
+    ).batch(5),
+    "WindowShuffleIterDataset": lambda kit: WindowShuffleIterDataset(
+        kit.stream(22), window_size=5, seed=6
+    ),
+    "WindowShuffleIterDataset: filtered": lambda kit: WindowShuffleIterDataset(
+        kit.stream(40).filter(is_not_third), window_size=5, seed=6
+    ).batch(3),
+    "ZipIterDataset": lambda kit: ZipIterDataset([kit.stream(15), kit.stream(15).map(double)]),
+    "ZipIterDataset: not strict": lambda kit: ZipIterDataset(
+        [kit.stream(30).filter(is_not_third), kit.stream(15)], strict=False
+    ).batch(2),
+    "IterDataset.mix": lambda kit: IterDataset.mix([kit.stream(9), kit.stream(20)], [1, 2]),
+    "IterDataset.mix: by name": lambda kit: IterDataset.mix(
+        {"b": kit.stream(14), "a": kit.stream(40).filter(is_not_third)}, {"a": 0.6, "b": 0.4}
+    ),
+    "IterDataset.mix: of mixes": lambda kit: IterDataset.mix(
+        [
+            FlatMapIterDataset(kit.stream(15), Copies()),
+            IterDataset.mix([kit.stream(9).batch(2), kit.stream(20).batch(3)]),
+        ]
+    ),
+    "ThreadPrefetchIterDataset": lambda kit: ThreadPrefetchIterDataset(
+        kit.stream(25).map(double), prefetch_buffer_size=4
+    ),
+    "ThreadPrefetchIterDataset: in between": lambda kit: ThreadPrefetchIterDataset(
+        kit.stream(50).filter(is_not_third), prefetch_buffer_size=7
+    )
+    .batch(3)
+    .map(double),
+    "ThreadPrefetchIterDataset: filtered": lambda kit: ThreadPrefetchIterDataset(
+        kit.stream(50).filter(is_rare), prefetch_buffer_size=100
+    ),
+    "ThreadPrefetchIterDataset: without a buffer": lambda kit: ThreadPrefetchIterDataset(
+        kit.stream(12), prefetch_buffer_size=0
+    ),
+    "WithOptionsIterDataset": lambda kit: WithOptionsIterDataset(
+        kit.stream(40).filter(is_rare), _SKIP_HALF
+    ),
+    "IterDataset.mp_prefetch": lambda kit: kit.stream(9).mp_prefetch(),
+    "IterDataset.prefetch": lambda kit: kit.stream(9).prefetch(None),
+    "IterDataset.apply": lambda kit: kit.stream(25)
+    .seed(1)
+    .apply([DoubleColumns(), Jitter(), NotThird(), Copies(), WithIndex(), transforms.Batch(2)]),
+    "IterDataset.pipe": lambda kit: kit.stream(9).pipe(lambda ds: ds.map(double)),
+    "IterDataset: subclass": lambda kit: Pairs(kit.stream(20)),
+    "IterDataset: subclass in the middle": lambda kit: Pairs(kit.stream(20).map(double))
+    .batch(3)
+    .map(double_columns_with_last),
+    "IterDataset: a long chain": lambda kit: WindowShuffleIterDataset(
+        FlatMapIterDataset(
+            kit.source(20).shuffle(seed=3).repeat(2).to_iter_dataset(kit.read).filter(is_not_third),
+            Copies(),
+        ),
+        window_size=7,
+        seed=1,
+    )
+    .random_map(jitter, seed=5)
+    .batch(4),
+}
+
+
+def double_columns_with_last(tree: Any) -> Any:
+    return {**double_columns(tree), "last": tree["last"]}
+
+
+def is_random_access(name: str) -> bool:
+    """Whether a pipeline can be read by position."""
+    return isinstance(PIPELINES[name](Kit()), MapDataset)
+
+
+RANDOM_ACCESS = [name for name in PIPELINES if is_random_access(name)]
+
+
+def stream_of(name: str, kit: Kit) -> IterDataset[Any]:
+    """The pipeline as a stream, read as the kit says."""
+    ds = PIPELINES[name](kit)
+    return ds.to_iter_dataset(kit.read) if isinstance(ds, MapDataset) else ds
+
+
+def elements_of(ds: IterDataset[Any]) -> Iterator[Any]:
+    with iter(ds) as iterator:
+        yield from iterator
