@@ -177,6 +177,33 @@ def join(blocks: Sequence[Block]) -> Block:
     return Block(rows, positions, blocks[-1].failure, metadata)
 
 
+def merge_columns(size: int, parts: Sequence[tuple[Positions, Block]]) -> Columns | None:
+    """Makes columns of n entries from columns that each fill some of the places.
+
+    Returns None where the parts are not all columns of one structure and type.
+    """
+    columns = [block.values for _, block in parts if isinstance(block.values, Columns)]
+    kinds = {type(part) for part in columns}
+    if len(columns) != len(parts) or len(kinds) != 1:
+        return None
+    trees = [part.gather() for part in columns]
+    outlines = [
+        [(path, leaf.shape[1:], leaf.dtype) for path, leaf in leaves_with_paths(tree)]
+        for tree in trees
+    ]
+    if any(outline != outlines[0] for outline in outlines):
+        return None
+    leaves = [iter([leaf for _, leaf in leaves_with_paths(tree)]) for tree in trees]
+
+    def filled(first: Any) -> Any:
+        column = np.empty((size, *first.shape[1:]), dtype=first.dtype)
+        for (places, _), its_leaves in zip(parts, leaves, strict=True):
+            column[places] = next(its_leaves)
+        return column
+
+    return kinds.pop()(map_leaves(filled, trees[0]), None, size)
+
+
 def _join_columns(values: Sequence[list[Any] | Columns]) -> Columns | None:
     first = values[0]
     if not isinstance(first, Columns) or first.keys is None:

@@ -41,7 +41,7 @@ from bushel.plan.places import (
     ToStreamNode,
 )
 from bushel.plan.seeds import default_seed
-from bushel.positions import Positions
+from bushel.positions import Positions, positions_of
 from bushel.run.build import build_stream
 from bushel.run.inline import compile_node
 from bushel.sources.memory import RangeNode, source_node
@@ -388,10 +388,7 @@ class MapNodeDataset(MapDataset[T]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[T | None]:
         """Elements at many positions, evaluated as one block."""
-        try:
-            positions = np.array(indices, dtype=np.int64)
-        except OverflowError:
-            raise IndexError(f"positions are 64-bit integers, and {indices} is not.") from None
+        positions = positions_of(indices)
         if not self._node.length() and len(positions):
             raise EmptyDatasetError("this dataset is empty: it has no element at any position.")
         if self._evaluate is None:
@@ -400,6 +397,10 @@ class MapNodeDataset(MapDataset[T]):
         if block.failure is not None:
             raise block.failure.error
         return block.rows()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was worked out from the node is worked out again where it is needed.
+        return {**self.__dict__, "_evaluate": None}
 
     def __repr__(self) -> str:
         return f"MapDataset({_show(self._node)})"

@@ -1,5 +1,10 @@
-"""Arrays of positions (in a dataset's order) and of keys (in a source)."""
+"""Arrays of positions (in a dataset's order) and of keys (in a source).
 
+Positions are 64-bit integers. A later epoch of an endless dataset lies beyond those, and such
+positions travel as arrays of Python's integers: slow, rare, and right.
+"""
+
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -7,6 +12,31 @@ import numpy.typing as npt
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 Keys: TypeAlias = npt.NDArray[np.int64]
+
+_LAST = np.iinfo(np.int64).max
+
+
+def positions_of(numbers: Sequence[int]) -> Positions:
+    """Makes an array of any integers.
+
+    >>> positions_of([1, 2**70])
+    array([1, 1180591620717411303424], dtype=object)
+    """
+    try:
+        return np.array(numbers, dtype=np.int64)
+    except OverflowError:
+        return np.array(numbers, dtype=object)
+
+
+def run_of(start: int, stop: int) -> Positions:
+    """Makes the array of the positions from `start` up to `stop`.
+
+    >>> run_of(3, 6)
+    array([3, 4, 5])
+    """
+    if start >= -_LAST and stop <= _LAST:
+        return np.arange(start, stop, dtype=np.int64)
+    return np.array(range(start, stop), dtype=object)
 
 
 def split_epochs(positions: Positions, length: int) -> tuple[Any, Positions]:
@@ -20,9 +50,26 @@ def split_epochs(positions: Positions, length: int) -> tuple[Any, Positions]:
     >>> split_epochs(np.array([9, 10]), 10)
     (array([0, 1]), array([9, 0]))
     """
-    if len(positions):
-        epoch = int(positions.min()) // length
-        if int(positions.max()) // length == epoch:
-            return epoch, positions - epoch * length if epoch else positions
-    epochs, offsets = np.divmod(positions, length)
-    return epochs, offsets
+    if not len(positions):
+        return 0, positions
+    epoch = int(positions.min()) // length
+    if int(positions.max()) // length == epoch:
+        offsets = positions - epoch * length if epoch else positions
+        return epoch, offsets.astype(np.int64, copy=False)
+    return positions // length, (positions % length).astype(np.int64, copy=False)
+
+
+def join_epochs(offsets: Positions, epochs: Any, length: int) -> Positions:
+    """Puts offsets back into their epochs: `offsets + epochs * length`, of any size.
+
+    >>> join_epochs(np.array([0, 1]), 1, 10)
+    array([10, 11])
+    """
+    if isinstance(epochs, int) and not epochs:
+        return offsets
+    furthest = abs(epochs) if isinstance(epochs, int) else int(abs(epochs).max())
+    if (furthest + 1) * length > _LAST:
+        offsets = offsets.astype(object)
+        epochs = epochs if isinstance(epochs, int) else epochs.astype(object)
+    joined: Positions = offsets + epochs * length
+    return joined

@@ -23,6 +23,9 @@ def derived_seed(entropy: list[int]) -> int:
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint32)[0])
 
 
+_END = 2**64
+
+
 class PositionGenerators:
     """Generators over one seed, a stream of numbers of its own for each position.
 
@@ -42,9 +45,9 @@ class PositionGenerators:
         wind, generator = philox.wind_counter, philox.generator
         try:
             for position in positions:
-                if position < 0:
+                if not 0 <= position < _END:
                     raise OverflowError(
-                        f"random operations need positions from 0 on, and got {position}."
+                        f"random operations need positions from 0 to 2**64, and got {position}."
                     )
                 wind(position)
                 yield generator

@@ -10,7 +10,7 @@ i is the same whatever the kit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ class Kit:
 
     kind: str = "rows"
     broken: tuple[int, ...] = ()
-    read: ReadOptions = INLINE
+    read: ReadOptions = field(default_factory=lambda: INLINE)
 
     def source(self, size: int) -> MapDataset[Any]:
         if self.kind == "columns":

@@ -4,11 +4,12 @@ import operator
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from bushel.checkpoint.state import Pipeline, sign, verify
-from bushel.errors import ClosedError
+from bushel.errors import ClosedError, StateError
 from bushel.run.stream import Chunk, FixedMarks, Marks, State, Stream
 from bushel.run.tune import BlockSize
 
@@ -128,8 +129,10 @@ class StreamIterator(DatasetIterator[T]):
             chunk = self._stream.pull(want)
         except BaseException:
             # An interrupt, or an error that belongs to no element. What was pulled and not
-            # handed out is pulled again the next time.
-            self._stream.restore(self._state())
+            # handed out is pulled again the next time (from a user's iterator that has no
+            # state, it cannot be).
+            with suppress(StateError):
+                self._stream.restore(self._state())
             raise
         if chunk is not None:
             self._block_size.learn(max(1, len(chunk.block)), time.perf_counter() - began)

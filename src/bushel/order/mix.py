@@ -36,6 +36,8 @@ class ConcatenateNode(Choice):
         ends = lengths.cumsum()
         epochs, offsets = split_epochs(positions, self.length())
         which: Keys = ends.searchsorted(offsets, side="right")
+        if positions.dtype == object:
+            lengths = lengths.astype(object)
         located = offsets - (ends - lengths).take(which) + epochs * lengths.take(which)
         return which, cast(Positions, located)
 
@@ -77,11 +79,11 @@ class MixNode(Choice):
         rest = sum(self.proportions)
         count = len(positions)
         which = np.zeros(count, dtype=np.int64)
-        where = np.zeros(count, dtype=np.int64)
+        where = np.zeros(count, dtype=positions.dtype)
         # How many of the first k, and of the first k + 1, elements are left for the parts
         # from here on. A part takes position k when its share grows by one there.
         before: Any = positions
-        if count and rest * (int(np.abs(positions).max()) + 1) > np.iinfo(np.int64).max:
+        if count and rest * (int(abs(positions).max()) + 1) > np.iinfo(np.int64).max:
             before = positions.astype(object)
         after = before + 1
         open_places = np.arange(count)

@@ -61,6 +61,7 @@ def permute(
     if max_index == 0:
         return np.zeros(len(positions), dtype=np.int64)
     if not isinstance(seeds, int):
+        seeds = seeds.astype(np.int64, copy=False)
         first = int(seeds[0]) if len(seeds) else 0
         # Neighbouring positions nearly always share an epoch, and so a seed.
         if (seeds == first).all():

@@ -4,7 +4,7 @@ import sys
 
 from bushel.frozen import frozen
 from bushel.node import Node, Order
-from bushel.positions import Positions
+from bushel.positions import Positions, split_epochs
 
 INFINITE = sys.maxsize
 
@@ -33,7 +33,9 @@ class RepeatNode(Order):
         return once * self.num_epochs
 
     def locate(self, positions: Positions) -> Positions:
-        return positions if self.reseed_each_epoch else positions % self.input.length()
+        if self.reseed_each_epoch:
+            return positions
+        return split_epochs(positions, self.input.length())[1]
 
     def locate_run(self, start: int, stop: int) -> tuple[int, int] | None:
         if self.reseed_each_epoch:

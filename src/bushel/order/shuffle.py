@@ -3,7 +3,7 @@
 from bushel.frozen import frozen
 from bushel.node import Node, Order
 from bushel.order.permutation import permute
-from bushel.positions import Positions, split_epochs
+from bushel.positions import Positions, join_epochs, split_epochs
 
 
 @frozen
@@ -25,8 +25,7 @@ class ShuffleNode(Order):
         length = self.input.length()
         epochs, offsets = split_epochs(positions, length)
         images = permute(offsets, length - 1, (self.seed + epochs) & 0xFFFFFFFF)
-        images += epochs * length
-        return images
+        return join_epochs(images, epochs, length)
 
     def describe(self) -> str:
         return f"shuffle(seed={self.seed})"
@@ -48,8 +47,7 @@ class WindowShuffleNode(Order):
     def locate(self, positions: Positions) -> Positions:
         windows, offsets = split_epochs(positions, self.window_size)
         images = permute(offsets, self.window_size - 1, (self.seed + windows) & 0xFFFFFFFF)
-        images += windows * self.window_size
-        return images
+        return join_epochs(images, windows, self.window_size)
 
     def describe(self) -> str:
         return f"window_shuffle(window_size={self.window_size}, seed={self.seed})"

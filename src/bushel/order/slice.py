@@ -2,7 +2,7 @@
 
 from bushel.frozen import frozen
 from bushel.node import Node, Order
-from bushel.positions import Positions, split_epochs
+from bushel.positions import Positions, join_epochs, split_epochs
 
 
 @frozen
@@ -28,8 +28,7 @@ class SliceNode(Order):
 
     def locate(self, positions: Positions) -> Positions:
         epoch, offset = split_epochs(positions, self.length())
-        located: Positions = self.start + offset * self.step + epoch * self.input.length()
-        return located
+        return join_epochs(self.start + offset * self.step, epoch, self.input.length())
 
     def locate_run(self, start: int, stop: int) -> tuple[int, int] | None:
         length = self.length()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Columns, Failure
+from bushel.block import Block, Columns, Failure, join, merge_columns
 from bushel.errors import PlanError
 from bushel.node import (
     Choice,
@@ -26,7 +26,7 @@ from bushel.node import (
     Zip,
     failed,
 )
-from bushel.positions import Positions
+from bushel.positions import Positions, run_of
 from bushel.transforms.function import any_none
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
@@ -50,7 +50,7 @@ class Evaluator(ABC):
 
     def run(self, start: int, stop: int) -> Block:
         """The elements from position `start` up to `stop`, up to the first that fails."""
-        return self.at(np.arange(start, stop, dtype=np.int64))
+        return self.at(run_of(start, stop))
 
 
 def compile_node(node: Node) -> Evaluator:
@@ -116,7 +116,7 @@ class _Locate(Evaluator):
     def run(self, start: int, stop: int) -> Block:
         if not self._node.costly:
             run = self._node.locate_run(start, stop)
-            positions = np.arange(start, stop, dtype=np.int64)
+            positions = run_of(start, stop)
             if run is None:
                 return self.at(positions)
             return _labelled(self._input.run(*run), positions)
@@ -124,7 +124,7 @@ class _Locate(Evaluator):
         if start < first or stop > end:
             first, end, located = self._kept = self._look_ahead(start, stop, end - first)
         located = located[start - first : stop - first]
-        positions = np.arange(start, stop, dtype=np.int64)
+        positions = run_of(start, stop)
         if self._source is not None:
             return self._source.fetch(located, positions)
         return _labelled(self._input.at(located), positions)
@@ -136,7 +136,7 @@ class _Locate(Evaluator):
         length = max(1, self._node.length())
         epoch_end = min(((stop - 1) // length + 1) * length, sys.maxsize)
         end = max(stop, min(start + reach, epoch_end))
-        located = self._node.locate(np.arange(start, end, dtype=np.int64))
+        located = self._node.locate(run_of(start, end))
         if self._source is not None:
             located = self._source.keys(located)
         return start, end, located
@@ -162,7 +162,7 @@ class _Group(Evaluator):
     def at(self, positions: Positions) -> Block:
         numbers = positions.tolist()
         spans = [_span(number, self._size, self._length, self._groups) for number in numbers]
-        runs = [np.arange(*span, dtype=np.int64) for span in spans]
+        runs = [run_of(*span) for span in spans]
         block = self._input.at(np.concatenate(runs) if len(runs) != 1 else runs[0])
         return self._folded(block, numbers, [stop - start for start, stop in spans], positions)
 
@@ -178,7 +178,7 @@ class _Group(Evaluator):
             return super().run(start, stop)
         shift = epoch * self._length
         block = self._input.run(first + shift, last + shift)
-        positions = np.arange(start, stop, dtype=np.int64)
+        positions = run_of(start, stop)
         if len(positions) == 1 and block.failure is None:
             return self._folded_one(block.values, start, positions)
         return self._folded(block, range(start, stop), [size] * len(positions), positions)
@@ -233,7 +233,13 @@ class _Choose(Evaluator):
         self._node, self._inputs = node, inputs
 
     def at(self, positions: Positions) -> Block:
-        which, located = self._node.locate(positions)
+        try:
+            which, located = self._node.locate(positions)
+        except Exception as error:
+            # A selection map of the user's own. One by one, to fail where it failed.
+            if len(positions) == 1:
+                return Block([], positions[:0], failed(error, self._node, int(positions[0])))
+            return self._one_by_one(positions)
         end = len(positions)
         failure: Failure | None = None
         parts: list[tuple[Positions, Block]] = []
@@ -244,6 +250,14 @@ class _Choose(Evaluator):
                 end, failure = int(mine[len(block)]), block.failure
             parts.append((mine, block))
         return Block(_scatter(parts, len(positions), end), positions[:end], failure)
+
+    def _one_by_one(self, positions: Positions) -> Block:
+        blocks: list[Block] = []
+        for index in range(len(positions)):
+            blocks.append(self.at(positions[index : index + 1]))
+            if blocks[-1].failure is not None:
+                break
+        return join(blocks)
 
 
 def _at_or_run(input: Evaluator, positions: Positions) -> Block:
@@ -259,6 +273,8 @@ def _scatter(parts: list[tuple[Positions, Block]], size: int, end: int) -> list[
     if len(parts) == 1:
         values = parts[0][1].values
         return values[:end] if isinstance(values, list) else values.part(0, end)
+    if end == size and (merged := merge_columns(size, parts)) is not None:
+        return merged
     rows: list[Any] = [None] * size
     for places, block in parts:
         for place, row in zip(places.tolist(), block.rows(), strict=False):

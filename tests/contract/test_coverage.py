@@ -1,0 +1,47 @@
+"""Every operation is in the list of pipelines."""
+
+import inspect
+from typing import Any
+
+import pytest
+
+from bushel import IterDataset, MapDataset, named_datasets
+from bushel.dataset import MapNodeDataset, StreamNodeDataset
+from tests.contract.pipelines import PIPELINES
+
+# Public, and no step of a pipeline.
+_NO_STEPS = {"parents", "mro", "register"}
+
+
+def _operations(cls: Any) -> set[str]:
+    names = {name for name in dir(cls) + dir(type(cls)) if not name.startswith("_")}
+    return {f"{cls.__name__}.{name}" for name in names - _NO_STEPS}
+
+
+def _named_classes() -> set[str]:
+    return {
+        name
+        for name, member in inspect.getmembers(named_datasets, inspect.isclass)
+        if member.__module__ == named_datasets.__name__
+    }
+
+
+@pytest.mark.parametrize("cls", [MapDataset, IterDataset])
+def test_every_method_is_in_the_list(cls: Any) -> None:
+    listed = {name.split(":")[0] for name in PIPELINES}
+    assert _operations(cls) - listed == set()
+
+
+def test_every_named_dataset_is_in_the_list() -> None:
+    assert _named_classes() - {name.split(":")[0] for name in PIPELINES} == set()
+
+
+def test_the_list_names_nothing_else() -> None:
+    known = _operations(MapDataset) | _operations(IterDataset) | _named_classes()
+    known |= {"MapDataset", "IterDataset"}
+    assert {name.split(":")[0] for name in PIPELINES} - known == set()
+
+
+def test_named_datasets_are_nodes() -> None:
+    for name in _named_classes():
+        assert issubclass(getattr(named_datasets, name), (MapNodeDataset, StreamNodeDataset))

@@ -1,0 +1,80 @@
+"""A state can be saved anywhere, is JSON, and leads to the same rest."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.contract.events import events_of, freeze_state, run_events
+from tests.contract.pipelines import PIPELINES, Kit, stream_of
+
+KITS = {"rows": Kit(), "columns": Kit("columns"), "broken": Kit("rows", (4, 5, 9))}
+every_pipeline = pytest.mark.parametrize("name", PIPELINES)
+every_kit = pytest.mark.parametrize("kit", KITS.values(), ids=KITS.keys())
+
+
+def _states(ds: Any) -> list[Any]:
+    """The states before everything and behind each element, as they come back from disk."""
+    states = []
+    with iter(ds) as iterator:
+        while True:
+            saved = iterator.get_state()
+            states.append(json.loads(json.dumps(saved)))
+            assert states[-1] == saved, "JSON changes it"
+            try:
+                next(iterator)
+            except StopIteration:
+                return states
+            except Exception:
+                continue
+
+
+@every_kit
+@every_pipeline
+def test_restores_anywhere(name: str, kit: Kit) -> None:
+    ds = stream_of(name, kit)
+    everything = run_events(ds)
+    states = _states(ds)
+    assert len(states) == len(everything) + 1
+    with iter(ds) as used:
+        for start, state in enumerate(states):
+            with iter(stream_of(name, kit)) as fresh:
+                for iterator in (fresh, used):
+                    iterator.set_state(state)
+                    assert iterator.get_state() == state
+                    assert _plain(events_of(iterator)) == _plain(everything[start:])
+        # What is left of the iterator knows where it is, the end included.
+        assert freeze_state(used.get_state()) == freeze_state(states[-1])
+
+
+def _plain(events: Any) -> Any:
+    """Events without the notes: those of batches count from the restore on."""
+    return [(what[:3], state) for what, state in events]
+
+
+@every_pipeline
+def test_saving_does_not_disturb(name: str) -> None:
+    ds = stream_of(name, Kit())
+    with iter(ds) as quiet:
+        elements = [str(element) for element in quiet]
+    assert len(run_events(ds)) == len(elements)
+
+
+@every_pipeline
+def test_two_iterators_do_not_know_of_each_other(name: str) -> None:
+    ds = stream_of(name, Kit())
+    expected = run_events(ds)
+    with iter(ds) as one, iter(ds) as other:
+        next(other, None)
+        assert events_of(one) == expected
+        assert events_of(other) == expected[1:]
+
+
+@every_pipeline
+def test_state_of_a_closed_iterator(name: str) -> None:
+    iterator = iter(stream_of(name, Kit()))
+    next(iterator, None)
+    state = iterator.get_state()
+    iterator.close()
+    iterator.close()
+    assert iterator.get_state() == state

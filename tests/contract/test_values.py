@@ -1,0 +1,51 @@
+"""Pipelines are values: they print as written, and travel to other processes."""
+
+import re
+
+import cloudpickle
+import pytest
+
+from tests.contract.events import run_events
+from tests.contract.pipelines import PIPELINES, Kit, stream_of
+
+every_pipeline = pytest.mark.parametrize("name", PIPELINES)
+
+
+@every_pipeline
+def test_pickles(name: str) -> None:
+    ds = stream_of(name, Kit("columns"))
+    expected = run_events(ds)
+    for again in (cloudpickle.loads(cloudpickle.dumps(ds)), ds):
+        assert run_events(again) == expected
+    made = PIPELINES[name](Kit("columns"))
+    if hasattr(made, "__getitem__"):
+        made[0]  # What evaluation keeps must not be in the way.
+        assert len(cloudpickle.loads(cloudpickle.dumps(made))) == len(made)
+
+
+@every_pipeline
+def test_prints(name: str) -> None:
+    ds = PIPELINES[name](Kit("rows"))
+    text = repr(ds)
+    assert "\n" not in text
+    if ": subclass" not in name:
+        assert re.match(r"(Map|Iter)Dataset\(.*\)$", text)
+        assert " at 0x" not in text
+    if isinstance(ds, type(stream_of(name, Kit()))):
+        iterator = iter(ds)
+        assert " at 0x" not in repr(iterator)
+
+
+def test_prints_as_written() -> None:
+    kit = Kit()
+    ds = kit.source(9).seed(1).shuffle(seed=2)[1:].map(len).batch(4, drop_remainder=True)
+    assert repr(ds) == (
+        "MapDataset(source(RowSource) -> seed(1) -> shuffle(seed=2) -> slice(1, 9, 1) -> map(len)"
+        " -> batch(4, drop_remainder=True))"
+    )
+    assert repr(ds.to_iter_dataset().filter(bool)).endswith(" -> to_iter_dataset() -> filter(bool))")
+    mixed = type(ds).mix([kit.source(3), kit.source(4).repeat(2)], [1, 2])
+    assert repr(mixed) == (
+        "MapDataset([source(RowSource), source(RowSource) -> repeat(2)] -> mix(2 parts, "
+        "proportions=[100, 200]))"
+    )
