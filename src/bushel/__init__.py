@@ -1,77 +1,116 @@
 """bushel feeds machine-learning training with data, a block of records at a time.
 
 Its public names are Grain's: a program written for Grain runs with `import bushel as grain`.
+Each name is loaded when it is first used, so that importing bushel costs next to nothing.
 """
 
-from bushel import constants, experimental, python, samplers, sharding, sources, transforms
-from bushel import multiprocessing as multiprocessing
-from bushel.config import config
-from bushel.dataset import IterDataset, MapDataset
-from bushel.deliver.iterator import DatasetIterator
-from bushel.loader import DataLoader, DataLoaderIterator, load
-from bushel.operations import (
-    BatchOperation,
-    FilterOperation,
-    MapOperation,
-    Operation,
-    RandomMapOperation,
-)
-from bushel.options import MultiprocessingOptions, ReadOptions
-from bushel.record import Record, RecordMetadata
-from bushel.samplers import IndexSampler, Sampler, SequentialSampler
-from bushel.sharding import NoSharding, ShardByJaxProcess, ShardOptions
-from bushel.sources import RandomAccessDataSource, RangeDataSource
-from bushel.transforms import Batch, DatasetSelectionMap, MapBatches
-from bushel.transforms import Batch as BatchTransform
-from bushel.transforms import Filter as FilterTransform
-from bushel.transforms import Map as MapTransform
-from bushel.transforms import MapWithIndex as MapWithIndexTransform
-from bushel.transforms import RandomMap as RandomMapTransform
+# ruff: noqa: F401  (the names that type checkers see are loaded by `__getattr__`)
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
 
-__all__ = [
-    "Batch",
-    "BatchOperation",
-    "BatchTransform",
-    "DataLoader",
-    "DataLoaderIterator",
-    "DatasetIterator",
-    "DatasetSelectionMap",
-    "FilterOperation",
-    "FilterTransform",
-    "IndexSampler",
-    "IterDataset",
-    "MapBatches",
-    "MapDataset",
-    "MapOperation",
-    "MapTransform",
-    "MapWithIndexTransform",
-    "MultiprocessingOptions",
-    "NoSharding",
-    "Operation",
-    "RandomAccessDataSource",
-    "RandomMapOperation",
-    "RandomMapTransform",
-    "RangeDataSource",
-    "ReadOptions",
-    "Record",
-    "RecordMetadata",
-    "Sampler",
-    "SequentialSampler",
-    "ShardByJaxProcess",
-    "ShardOptions",
-    "__version__",
-    "__version_info__",
-    "config",
-    "constants",
-    "experimental",
-    "load",
-    "multiprocessing",
-    "python",
-    "samplers",
-    "sharding",
-    "sources",
-    "transforms",
-]
+if TYPE_CHECKING:
+    from bushel import constants as constants
+    from bushel import experimental as experimental
+    from bushel import multiprocessing as multiprocessing
+    from bushel import python as python
+    from bushel import samplers as samplers
+    from bushel import sharding as sharding
+    from bushel import sources as sources
+    from bushel import transforms as transforms
+    from bushel.dataset import IterDataset as IterDataset
+    from bushel.dataset import MapDataset as MapDataset
+    from bushel.deliver.iterator import DatasetIterator as DatasetIterator
+    from bushel.loader import DataLoader as DataLoader
+    from bushel.loader import DataLoaderIterator as DataLoaderIterator
+    from bushel.loader import load as load
+    from bushel.operations import BatchOperation as BatchOperation
+    from bushel.operations import FilterOperation as FilterOperation
+    from bushel.operations import MapOperation as MapOperation
+    from bushel.operations import Operation as Operation
+    from bushel.operations import RandomMapOperation as RandomMapOperation
+    from bushel.options import MultiprocessingOptions as MultiprocessingOptions
+    from bushel.options import ReadOptions as ReadOptions
+    from bushel.record import Record as Record
+    from bushel.record import RecordMetadata as RecordMetadata
+    from bushel.samplers import IndexSampler as IndexSampler
+    from bushel.samplers import Sampler as Sampler
+    from bushel.samplers import SequentialSampler as SequentialSampler
+    from bushel.settings import config as config
+    from bushel.sharding import NoSharding as NoSharding
+    from bushel.sharding import ShardByJaxProcess as ShardByJaxProcess
+    from bushel.sharding import ShardOptions as ShardOptions
+    from bushel.sources import RandomAccessDataSource as RandomAccessDataSource
+    from bushel.sources import RangeDataSource as RangeDataSource
+    from bushel.transforms import Batch as Batch
+    from bushel.transforms import Batch as BatchTransform
+    from bushel.transforms import DatasetSelectionMap as DatasetSelectionMap
+    from bushel.transforms import Filter as FilterTransform
+    from bushel.transforms import Map as MapTransform
+    from bushel.transforms import MapBatches as MapBatches
+    from bushel.transforms import MapWithIndex as MapWithIndexTransform
+    from bushel.transforms import RandomMap as RandomMapTransform
+
+# Where each name lives; "module" alone is a module of that name.
+_HOMES = {
+    "config": "settings:config",
+    "constants": "constants",
+    "experimental": "experimental",
+    "multiprocessing": "multiprocessing",
+    "python": "python",
+    "samplers": "samplers",
+    "sharding": "sharding",
+    "sources": "sources",
+    "transforms": "transforms",
+    "Batch": "transforms:Batch",
+    "BatchOperation": "operations:BatchOperation",
+    "BatchTransform": "transforms:Batch",
+    "DataLoader": "loader:DataLoader",
+    "DataLoaderIterator": "loader:DataLoaderIterator",
+    "DatasetIterator": "deliver.iterator:DatasetIterator",
+    "DatasetSelectionMap": "transforms:DatasetSelectionMap",
+    "FilterOperation": "operations:FilterOperation",
+    "FilterTransform": "transforms:Filter",
+    "IndexSampler": "samplers:IndexSampler",
+    "IterDataset": "dataset:IterDataset",
+    "MapBatches": "transforms:MapBatches",
+    "MapDataset": "dataset:MapDataset",
+    "MapOperation": "operations:MapOperation",
+    "MapTransform": "transforms:Map",
+    "MapWithIndexTransform": "transforms:MapWithIndex",
+    "MultiprocessingOptions": "options:MultiprocessingOptions",
+    "NoSharding": "sharding:NoSharding",
+    "Operation": "operations:Operation",
+    "RandomAccessDataSource": "sources:RandomAccessDataSource",
+    "RandomMapOperation": "operations:RandomMapOperation",
+    "RandomMapTransform": "transforms:RandomMap",
+    "RangeDataSource": "sources:RangeDataSource",
+    "ReadOptions": "options:ReadOptions",
+    "Record": "record:Record",
+    "RecordMetadata": "record:RecordMetadata",
+    "Sampler": "samplers:Sampler",
+    "SequentialSampler": "samplers:SequentialSampler",
+    "ShardByJaxProcess": "sharding:ShardByJaxProcess",
+    "ShardOptions": "sharding:ShardOptions",
+    "load": "loader:load",
+}
+
+__all__ = [*_HOMES, "__version__", "__version_info__"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'bushel' has no attribute {name!r}")
+    module, _, attribute = home.partition(":")
+    loaded = import_module(f"bushel.{module}")
+    value = getattr(loaded, attribute) if attribute else loaded
+    globals()[name] = value  # Found at once the next time.
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,6 +1,5 @@
 """The older spellings of Grain's `grain.python`."""
 
-from bushel.config import config
 from bushel.constants import DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD, RECORD_KEY, SEED
 from bushel.dataset import IterDataset, MapDataset
 from bushel.deliver.iterator import DatasetIterator
@@ -17,6 +16,7 @@ from bushel.options import MultiprocessingOptions, ReadOptions
 from bushel.python import experimental as experimental
 from bushel.record import Record, RecordMetadata
 from bushel.samplers import IndexSampler, Sampler, SequentialSampler
+from bushel.settings import config
 from bushel.sharding import NoSharding, ShardByJaxProcess, ShardOptions
 from bushel.sources import RandomAccessDataSource, RangeDataSource
 from bushel.transforms import (
