@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from bushel import operations as legacy
 from bushel.batch.batch import BatchNode
 from bushel.checkpoint.state import VERSION, Pipeline
@@ -14,7 +16,7 @@ from bushel.deliver.iterator import StreamIterator
 from bushel.errors import PlanError, SourceError, StateError, StateRangeError
 from bushel.node import Drop, Each, Expand, Fold, Node
 from bushel.options import DatasetOptions, MultiprocessingOptions, ReadOptions
-from bushel.plan.sampled import GlobalIndexNode, SampledNode, SamplerOrder
+from bushel.plan.sampled import ColumnRows, GlobalIndexNode, SampledNode, SamplerOrder
 from bushel.rng import KeyedGenerators
 from bushel.run.operation import OperationStream
 from bushel.run.positional import PositionalStream
@@ -23,7 +25,7 @@ from bushel.run.steps import DropStream, EachStream, ExpandStream, FoldStream
 from bushel.run.stream import State, Stream
 from bushel.samplers import IndexSampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardOptions
-from bushel.sources.memory import source_node
+from bushel.sources.memory import ColumnsNode, source_node
 from bushel.transforms import base as transforms
 from bushel.transforms.filter import FilterNode
 from bushel.transforms.flat_map import FlatMapNode
@@ -91,14 +93,19 @@ class DataLoader(Generic[T]):
         self._operations = tuple(operations)
         self._shard_options = shard_options
         self._read_options = read_options or ReadOptions()
-        self._worker_count = worker_count or 0
-        self._worker_buffer_size = worker_buffer_size
+        if operator.index(worker_buffer_size) < 0:
+            raise PlanError(
+                f"worker_buffer_size must not be negative, and is {worker_buffer_size}."
+            )
+        self._worker_options = MultiprocessingOptions(
+            worker_count or 0, worker_buffer_size, enable_profiling
+        )
         self._check_operations()
 
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:
         """The worker count and buffer that the loader was built with."""
-        return MultiprocessingOptions(self._worker_count, self._worker_buffer_size)
+        return self._worker_options
 
     def __iter__(self) -> "DataLoaderIterator[T]":
         """Starts a pass of its own."""
@@ -108,13 +115,15 @@ class DataLoader(Generic[T]):
         """Refuses what can be known to fail before anything is read."""
         expanded = False
         for operation in self._operations:
-            if isinstance(operation, transforms.FlatMap):
-                expanded = True
-            elif _is_random(operation) and expanded:
-                raise PlanError(
-                    f"{type(operation).__name__} cannot follow a FlatMap in a DataLoader: the new "
-                    "elements have no random generators. Put it first, or use `MapDataset`."
-                )
+            if _is_random(operation):
+                if expanded:
+                    raise PlanError(
+                        f"{type(operation).__name__} cannot follow a FlatMap in a DataLoader: the "
+                        "new elements have no random generators. Put it first, or use "
+                        "`MapDataset`."
+                    )
+            elif isinstance(operation, transforms.FlatMap):
+                expanded = not isinstance(operation, transforms.Map) or expanded
             elif not isinstance(operation, _KNOWN) and not callable(operation):
                 raise TypeError(
                     "operations must be objects of the classes in `bushel.transforms` or "
@@ -127,15 +136,13 @@ class DataLoader(Generic[T]):
         node = self._records()
         # A generator of one record goes on from one random map to the next.
         randomness: Any = KeyedGenerators(self._seed) if self._seed is not None else _Nothing()
-        while operations and isinstance(
-            step := _step(node, operations[0], randomness, self._seed), Each
-        ):
+        while operations and isinstance(step := self._step(node, operations[0], randomness), Each):
             node = step
             operations.pop(0)
         options = DatasetOptions()
         stream: Stream = PositionalStream(node, self._read_options, True, options)
         for operation in operations:
-            step = _step(node, operation, randomness, self._seed)
+            step = self._step(node, operation, randomness)
             if isinstance(step, Each):
                 stream = EachStream(stream, step)
             elif isinstance(step, Drop):
@@ -148,6 +155,17 @@ class DataLoader(Generic[T]):
                 stream = OperationStream(stream, operation)
         return stream
 
+    def _step(self, input: Node, operation: Any, randomness: Any) -> Node | None:
+        # Beside an operation of the user's own, which sees what they do to the metadata, the
+        # older operations run as what they are.
+        if self._has_own_operations and isinstance(operation, _OVER_RECORDS):
+            return None
+        return _step(input, operation, randomness, self._seed)
+
+    @property
+    def _has_own_operations(self) -> bool:
+        return any(map(_is_own, self._operations))
+
     @property
     def _seed(self) -> int | None:
         seed = getattr(self._sampler, "_seed", None)
@@ -156,18 +174,31 @@ class DataLoader(Generic[T]):
     def _records(self) -> Node:
         shards, count = self._shard_options, self._num_steps() // self._shard_options.shard_count
         index, stride = shards.shard_index, shards.shard_count
-        random_steps = sum(map(_is_random, self._operations))
-        own_operations = any(_is_own(operation) for operation in self._operations)
-        by_block = (
-            type(self._sampler) in (IndexSampler, SequentialSampler)
-            and hasattr(self._data_source, "__len__")
-            and random_steps < 2
-            and not own_operations
-        )
-        if not by_block:
-            return SampledNode(self._data_source, self._sampler, index, stride, count)
+        if not self._knows_keys or self._needs_metadata:
+            return SampledNode(self._rows(), self._sampler, index, stride, count)
         order = SamplerOrder(source_node(self._data_source), self._sampler, index, stride, count)
         return GlobalIndexNode(order, index, stride)
+
+    @property
+    def _knows_keys(self) -> bool:
+        """Whether the keys are bushel's own, and positions in the source."""
+        own_sampler = type(self._sampler) in (IndexSampler, SequentialSampler)
+        return own_sampler and hasattr(self._data_source, "__len__")
+
+    @property
+    def _needs_metadata(self) -> bool:
+        return self._has_own_operations or sum(map(_is_random, self._operations)) > 1
+
+    def _rows(self) -> Any:
+        """The source, as something that gives one record for each key."""
+        try:
+            node = source_node(self._data_source)
+        except SourceError:
+            if self._knows_keys:
+                raise
+            # What a sampler's keys mean to the source is between the two.
+            return self._data_source
+        return ColumnRows(node) if isinstance(node, ColumnsNode) else self._data_source
 
     def _num_steps(self) -> int:
         if hasattr(self._sampler, "__len__"):
@@ -235,6 +266,12 @@ class DataLoaderIterator(Generic[T]):
             "sampler": repr(loader._sampler),
             "data_source": _show_source(loader._data_source),
         }
+        if saved.get("worker_count", 0) != 0:
+            # Grain's workers each read every n-th record: there is no one place to go to.
+            raise StateError(
+                f"this state was saved with worker_count={saved['worker_count']!r}, and this "
+                "DataLoader has worker_count=0: it reads in another order."
+            )
         for name, now in current.items():
             if saved.get(name) != now:
                 raise StateError(
@@ -378,6 +415,7 @@ def _step(input: Node, operation: Any, randomness: Any, seed: int | None) -> Nod
     return None
 
 
+_OVER_RECORDS = (legacy.MapOperation, legacy.RandomMapOperation, legacy.FilterOperation)
 _RANDOM = (transforms.RandomMap, transforms.TfRandomMap, legacy.RandomMapOperation)
 _KNOWN = (
     *_RANDOM,
@@ -410,10 +448,10 @@ def _describe(operation: Any) -> str:
 
 def _show_source(source: Any) -> str:
     # Not the contents: a list of a million records would be in every checkpoint.
-    if isinstance(source, (list, tuple)) or type(source).__module__ == "numpy":
+    if isinstance(source, (list, tuple, np.ndarray)):
         return str(type(source))
-    if isinstance(source, dict):
-        return f"dict with keys {sorted(map(str, source))}"
+    if isinstance(source, dict) and all(isinstance(name, str) for name in source):
+        return f"dict with keys {sorted(source)}"
     return repr(source)
 
 

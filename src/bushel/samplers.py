@@ -3,6 +3,7 @@
 import logging
 import operator
 import sys
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -44,6 +45,11 @@ class _Sampler:
         key = int(self.locate(np.array([index], dtype=np.int64))[0])
         rng = None if self._seed is None else generator_for_key(self._seed + index)
         return RecordMetadata(index=index, record_key=key, rng=rng)
+
+    def __iter__(self) -> Iterator[RecordMetadata]:
+        # Not by Python's fallback, which takes any IndexError for the end: an empty shard
+        # raises one too.
+        return map(self.__getitem__, range(len(self)))
 
     def __len__(self) -> int:
         return sys.maxsize if self._max_index is None else self._max_index

@@ -64,8 +64,28 @@ def events(iterator: Iterable[Any], most: int = 1000) -> list[Any]:
     raise AssertionError(f"no end after {most} elements")
 
 
+# Where Grain's error has no use to anybody, bushel may give a value or another error.
+DELIBERATE = (
+    (
+        TypeError,
+        "index_shuffle(): incompatible function arguments",
+        "the seed of a window leaves 32 bits; bushel wraps it around, as `shuffle` does",
+    ),
+)
+
+
+def is_deliberate(expected: Any) -> bool:
+    """Whether bushel is free to do something else than what happened in Grain."""
+    return isinstance(expected, Raised) and any(
+        isinstance(expected.error, kind) and text in str(expected.error)
+        for kind, text, _ in DELIBERATE
+    )
+
+
 def difference(expected: Any, actual: Any, path: str = "") -> str | None:
     """Says where two elements differ: in a value, a type, a dtype, a shape; or None."""
+    if is_deliberate(expected):
+        return None
     if isinstance(expected, Raised) or isinstance(actual, Raised):
         if isinstance(expected, Raised) and isinstance(actual, Raised):
             return wrong_kind(expected.error, actual.error)

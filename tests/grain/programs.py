@@ -379,7 +379,7 @@ def _safe(table: dict[Any, Any], failing: bool) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def _elementwise(draw: st.DrawFn, program: Step, op: str, failing: bool) -> Step:
+def elementwise(draw: st.DrawFn, program: Step, op: str, failing: bool) -> Step:
     """One of the operations that both datasets and streams have."""
     if op == "seed":
         return program.then("seed", value=draw(st.one_of(_seeds, st.integers(0, 2**40))))
@@ -443,7 +443,7 @@ def _chained(draw: st.DrawFn, program: Step, failing: bool) -> Step:
     if op == "repeat":
         epochs = draw(st.one_of(st.integers(1, 3), st.none()))
         return program.then("repeat", epochs=epochs, reseed=draw(st.booleans()))
-    return draw(_elementwise(program, op, failing))
+    return draw(elementwise(program, op, failing))
 
 
 @st.composite
@@ -531,5 +531,5 @@ def stream_programs(
         if op == "prefetch":
             program = program.then("prefetch", buffer=draw(st.integers(0, 5)))
         else:
-            program = draw(_elementwise(program, op, failing))
+            program = draw(elementwise(program, op, failing))
     return program

@@ -9,24 +9,25 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.grain.oracle import Raised, assert_same, blocks_of, events, examples, outcome
-from tests.grain.programs import Step, build, map_programs, stream_programs
+from tests.grain.programs import (
+    Step,
+    build,
+    elementwise,
+    map_programs,
+    sources,
+    stream_programs,
+    uses,
+)
 
 
 block_sizes = st.sampled_from([1, 2, 3, 5, 100])
 
 
-def _until_error(happened: list[Any]) -> list[Any]:
-    """What happened up to the first error.
+def _grain_events(iterator: Any) -> list[Any]:
+    """Elements up to the first error.
 
     Behind it Grain may repeat the error for ever, end early or raise another one.
     """
-    for number, event in enumerate(happened):
-        if isinstance(event, Raised):
-            return happened[: number + 1]
-    return happened
-
-
-def _grain_events(iterator: Any) -> list[Any]:
     happened: list[Any] = []
     while not (happened and isinstance(happened[-1], Raised)):
         try:
@@ -36,6 +37,13 @@ def _grain_events(iterator: Any) -> list[Any]:
         except Exception as error:
             happened.append(Raised(error))
     return happened
+
+
+def _assert_same_until_error(expected: list[Any], iterator: Any, where: str = "") -> None:
+    happened = events(iterator)
+    if expected and isinstance(expected[-1], Raised):
+        happened = happened[: len(expected)]
+    assert_same(expected, happened, where)
 
 
 def _theirs(program: Step) -> Any:
@@ -55,7 +63,7 @@ def test_elements(program: Step, ahead: bool, size: int) -> None:
     expected = _grain_events(_theirs(program))
     with blocks_of(size):
         iterator = _started(iter(build(bushel, program)), ahead)
-        assert_same(expected, _until_error(events(iterator)))
+        _assert_same_until_error(expected, iterator)
 
 
 @examples(150)
@@ -105,7 +113,7 @@ def test_grain_states_restore(data: st.DataObject) -> None:
     restored = iter(build(bushel, program))
     restored.set_state(json.loads(json.dumps(state)))
     expected = _grain_events(iterator)
-    assert_same(expected, _until_error(events(restored)), f"{state} ")
+    _assert_same_until_error(expected, restored, f"{state} ")
 
 
 @examples(100)
@@ -124,6 +132,19 @@ def test_failures_stand_where_the_element_would(
         assert_same(expected, events(_started(iter(build(bushel, program)), ahead)))
 
 
+@examples(60)
+@given(sources(), st.data(), st.booleans(), block_sizes)
+def test_failing_steps(source: Step, data: st.DataObject, ahead: bool, size: int) -> None:
+    """When the function of a step of the stream raises, the same elements are lost."""
+    program = source.then("to_iter", threads=0, buffer=1, allow_nones=False)
+    for _ in range(data.draw(st.integers(1, 3))):
+        op = data.draw(st.sampled_from(["map", "filter", "map_with_index", "random_map", "batch"]))
+        program = data.draw(elementwise(program, op, failing=True))
+    expected = events(_theirs(program))
+    with blocks_of(size):
+        assert_same(expected, events(_started(iter(build(bushel, program)), ahead)))
+
+
 @examples(100)
 @given(stream_programs(depth=0), st.data())
 def test_next_index(program: Step, data: st.DataObject) -> None:
@@ -134,9 +155,14 @@ def test_next_index(program: Step, data: st.DataObject) -> None:
             return
         next(ours)
     expected = outcome(lambda: grain.experimental.get_next_index(theirs))
-    assert_same(expected, outcome(lambda: bushel.experimental.get_next_index(ours)))
+    actual = outcome(lambda: bushel.experimental.get_next_index(ours))
+    if isinstance(actual, Raised) and uses(program, "prefetch"):
+        # Grain's prefetching counts for itself, but cannot go anywhere by that count.
+        assert isinstance(actual.error, NotImplementedError)
+        return
+    assert_same(expected, actual)
     target = data.draw(st.integers(0, 4))
     expected = outcome(lambda: grain.experimental.set_next_index(theirs, target))
     assert_same(expected, outcome(lambda: bushel.experimental.set_next_index(ours, target)))
     if not isinstance(expected, Raised):
-        assert_same(_grain_events(theirs), _until_error(events(ours)))
+        _assert_same_until_error(_grain_events(theirs), ours)

@@ -72,6 +72,16 @@ class DatasetIterator(Iterator[T], Generic[T], ABC):
         self.close()
 
 
+class _NoMarks:
+    """In place of the state of an iterator that has none."""
+
+    def __init__(self, error: StateError) -> None:
+        self._error = error
+
+    def at(self, used: int) -> State:
+        raise self._error
+
+
 class StreamIterator(DatasetIterator[T]):
     """Hands out the elements of a stream."""
 
@@ -123,6 +133,10 @@ class StreamIterator(DatasetIterator[T]):
             return
 
     def _pull(self) -> Chunk | None:
+        if self._fresh:
+            # The place to go back to after an interrupt, and the state until there is an
+            # element: what is dropped before the first one does not change it.
+            self._marks, self._fresh = self._beginning(), False
         want = self._block_size.size if self._stream.eager else 1
         began = time.perf_counter()
         try:
@@ -137,6 +151,12 @@ class StreamIterator(DatasetIterator[T]):
         if chunk is not None:
             self._block_size.learn(max(1, len(chunk.block)), time.perf_counter() - began)
         return chunk
+
+    def _beginning(self) -> Marks:
+        try:
+            return FixedMarks(self._stream.state())
+        except StateError as error:  # A user's iterator that has none.
+            return _NoMarks(error)
 
     def _state(self) -> State:
         if self._fresh:
@@ -170,12 +190,16 @@ class StreamIterator(DatasetIterator[T]):
 
     def close(self) -> None:
         if not self._closed:
-            state = self._state()
+            marks: Marks
+            try:
+                marks = FixedMarks(self._state())
+            except StateError as error:
+                marks = _NoMarks(error)
             self._closed = True
             self._stream.close()
             self._forget()
             # The state can still be asked for.
-            self._marks, self._fresh = FixedMarks(state), False
+            self._marks, self._fresh = marks, False
 
     def _get_next_index(self) -> int:
         return self._stream.index_in(self._state())

@@ -25,6 +25,12 @@ RoundKeys: TypeAlias = "tuple[int, ...] | list[npt.NDArray[np.uint32]]"
 _WIDEST_TABLE = 16
 # Below this many positions Python's integers are faster than numpy's call overhead.
 _SCALAR_LIMIT = 6
+# The domain has at least 2**16 values, so in a small range nearly every image falls outside,
+# and walking back from there takes up to thousands of steps a position. Then the whole
+# permutation is made at once and kept.
+_ALWAYS_WHOLE = 128
+_OFTEN_WHOLE = 4096
+_OFTEN = 64
 
 
 def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
@@ -66,13 +72,17 @@ def permute(
         # Neighbouring positions nearly always share an epoch, and so a seed.
         if (seeds == first).all():
             seeds = first
+    if max_index < _ALWAYS_WHOLE or (max_index < _OFTEN_WHOLE and len(positions) >= _OFTEN):
+        images = _permute_whole(positions, max_index, seeds, rounds)
+        if images is not None:
+            return images
     if len(positions) < _SCALAR_LIMIT:
         each = [seeds] * len(positions) if isinstance(seeds, int) else seeds.tolist()
-        images = [
+        walked = [
             permute_one(index, max_index, seed, rounds)
             for index, seed in zip(positions.tolist(), each, strict=True)
         ]
-        return np.array(images, dtype=np.int64)
+        return np.array(walked, dtype=np.int64)
     half = _half_width(max_index)
     keys: RoundKeys
     if isinstance(seeds, int):
@@ -84,6 +94,32 @@ def permute(
     # On 64 bits an image outside of the range may need the sign bit.
     unsigned = positions.view(np.uint64)
     return _walk(_encrypt_by_arithmetic, unsigned, max_index, half, keys).view(np.int64)
+
+
+def _permute_whole(
+    positions: Positions, max_index: int, seeds: int | Positions, rounds: int
+) -> Positions | None:
+    if isinstance(seeds, int):
+        return _whole_permutation(max_index, seeds, rounds).take(positions)
+    distinct, which = np.unique(seeds, return_inverse=True)
+    if len(distinct) > _SCALAR_LIMIT:
+        return None  # Many short epochs: all of them are walked together.
+    whole = [_whole_permutation(max_index, seed, rounds) for seed in distinct.tolist()]
+    images: Positions = np.stack(whole)[which, positions]
+    return images
+
+
+@lru_cache(maxsize=64)
+def _whole_permutation(max_index: int, seed: int, rounds: int) -> Positions:
+    half = _half_width(max_index)
+    steps = _encrypt_by_table(np.arange(1 << 2 * half), half, _round_keys(seed, rounds, half))
+    images = steps[: max_index + 1].copy()
+    # One step further for whatever is outside; then two, four, ... at a time.
+    steps[: max_index + 1] = np.arange(max_index + 1)
+    while (images > max_index).any():
+        images = steps.take(images)
+        steps = steps.take(steps)
+    return images
 
 
 def _walk(

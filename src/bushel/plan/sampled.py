@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block
+from bushel.block import Block, Columns
 from bushel.frozen import frozen
 from bushel.node import Each, Node, Order, Source, failed
 from bushel.positions import Keys, Positions
-from bushel.sources.memory import read_records
+from bushel.sources.memory import ColumnsNode, read_records
 
 
 @frozen
@@ -46,6 +46,22 @@ class GlobalIndexNode(Each):
 
     def describe(self) -> str:
         return ""
+
+
+class ColumnRows:
+    """Columns as a source of records, for samplers that are asked record by record."""
+
+    def __init__(self, columns: ColumnsNode) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return self._columns.size
+
+    def __getitem__(self, key: int) -> Any:
+        return self.__getitems__([key])[0]
+
+    def __getitems__(self, keys: list[int]) -> list[Any]:
+        return Columns(self._columns.tree, np.array(keys)).rows()
 
 
 @frozen

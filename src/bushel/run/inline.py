@@ -26,7 +26,7 @@ from bushel.node import (
     Zip,
     failed,
 )
-from bushel.positions import Positions, run_of
+from bushel.positions import Positions, positions_of, run_of
 from bushel.transforms.function import any_none
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
@@ -163,7 +163,9 @@ class _Group(Evaluator):
         numbers = positions.tolist()
         spans = [_span(number, self._size, self._length, self._groups) for number in numbers]
         runs = [run_of(*span) for span in spans]
-        block = self._input.at(np.concatenate(runs) if len(runs) != 1 else runs[0])
+        block = self._input.at(
+            runs[0] if len(runs) == 1 else np.concatenate([positions[:0], *runs])
+        )
         return self._folded(block, numbers, [stop - start for start, stop in spans], positions)
 
     def run(self, start: int, stop: int) -> Block:
@@ -345,8 +347,13 @@ class _Flatten(Evaluator):
     def at(self, positions: Positions) -> Block:
         node, fan_out = self._node, self._node.fan_out
         inner, places = np.divmod(positions, fan_out)
-        distinct, which = np.unique(inner, return_inverse=True)
-        block = self._input.at(distinct)
+        # Each element once, in the order in which they are asked for: one that fails must
+        # not stand in the way of those before it.
+        distinct, first_places, which = np.unique(inner, return_index=True, return_inverse=True)
+        order = first_places.argsort()
+        ranks = order.argsort()
+        which = ranks.take(which)
+        block = self._input.at(distinct.take(order))
         rows = block.rows()
         present = [index for index, row in enumerate(rows) if row is not None]
         sequences, failure = node.expand([rows[i] for i in present], block.positions[present])
@@ -354,7 +361,7 @@ class _Flatten(Evaluator):
         end_of_input = len(rows) if failure is None else present[len(sequences)]
         failure = failure or block.failure
         out: list[Any] = []
-        for parent, place in zip(which.tolist(), places.tolist(), strict=True):
+        for parent, place in zip(which, places.tolist(), strict=True):
             if parent >= end_of_input:
                 return Block(out, positions[: len(out)], failure)
             sequence = made.get(parent, ())

@@ -10,7 +10,7 @@ from bushel.errors import PlanError, StateError
 from bushel.frozen import plain
 from bushel.node import Choice, Zip
 from bushel.positions import Keys
-from bushel.run.stream import Chunk, Cursor, State, Stream, Taken, need, need_int
+from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, Taken, need, need_int
 
 
 class _Merged(Stream):
@@ -35,7 +35,7 @@ class _Merged(Stream):
 
 
 @plain
-class _MixMarks:
+class _MixMarks(Marks):
     stream: "MixStream"
     start: int
     which: Keys
@@ -137,7 +137,7 @@ class MixStream(_Merged):
 
 
 @plain
-class _ZipMarks:
+class _ZipMarks(Marks):
     taken: Sequence[Taken]
     # After a failure: how many elements each input had then given.
     after_failure: Sequence[int] = ()

@@ -8,7 +8,7 @@ import numpy as np
 from bushel.block import Block, Failure
 from bushel.errors import PlanError
 from bushel.record import Record, RecordMetadata
-from bushel.run.stream import Chunk, Cursor, FixedMarks, State, Stream
+from bushel.run.stream import Chunk, Cursor, FixedMarks, Marks, State, Stream
 
 
 class OperationStream(Stream):
@@ -75,7 +75,7 @@ class OperationStream(Stream):
         self._cursor.stream.close()
 
 
-class _Ends:
+class _Ends(Marks):
     __slots__ = ("_after", "_before")
 
     def __init__(self, before: State, after: State) -> None:

@@ -13,13 +13,13 @@ from bushel.options import DatasetOptions, ReadOptions
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.steps import KeptMarks
-from bushel.run.stream import Chunk, State, Stream, need_int
+from bushel.run.stream import Chunk, Marks, State, Stream, need_int
 from bushel.run.threads import ReadAhead
 from bushel.run.tune import ThreadChoice
 from bushel.transforms.function import any_none
 
 
-class _IndexMarks:
+class _IndexMarks(Marks):
     __slots__ = ("start",)
 
     def __init__(self, start: int) -> None:

@@ -77,7 +77,7 @@ class EachStream(_Elementwise):
 
 
 @plain
-class _CountedMarks:
+class _CountedMarks(Marks):
     marks: Marks
     start: int
     size: int
@@ -87,6 +87,9 @@ class _CountedMarks:
         # An element that failed is not counted.
         count = self.start + min(used, self.size)
         return {"parent": self.marks.at(used), self.name: count}
+
+    def before(self, index: int) -> State:
+        return {"parent": self.marks.before(index), self.name: self.start + index}
 
 
 class CountedStream(_Elementwise):
@@ -127,7 +130,7 @@ class CountedStream(_Elementwise):
 
 
 @plain
-class KeptMarks:
+class KeptMarks(Marks):
     """Marks of a chunk of which only the elements at `kept` remain.
 
     After an element that is left, the state is right behind it; what was dropped before the
@@ -144,6 +147,9 @@ class KeptMarks:
         if used <= len(self.kept):
             return self.marks.at(int(self.kept[used - 1]) + 1)
         return self.marks.at(self.end)
+
+    def before(self, index: int) -> State:
+        return self.marks.before(int(self.kept[index]))
 
 
 class DropStream(_Elementwise):
@@ -178,18 +184,27 @@ class DropStream(_Elementwise):
 
 
 @plain
-class _ExpandedMarks:
+class _ExpandedMarks(Marks):
     marks: Marks
     # For each input element, how many elements there are up to its end.
     ends: Keys
 
     def at(self, used: int) -> State:
-        element = int(self.ends.searchsorted(used, side="right"))
+        # Right behind the element that made the last one; those that made nothing after it
+        # will make nothing again.
+        element = int(self.ends.searchsorted(used)) if used else 0
+        if used and (element == len(self.ends) or self.ends[element] == used):
+            return {"parent": self.marks.at(element + 1), "next_index_in_buffer": 0}
+        if not used:
+            return {"parent": self.marks.at(0), "next_index_in_buffer": 0}
+        return self._within(element, used)
+
+    def before(self, index: int) -> State:
+        return self._within(int(self.ends.searchsorted(index, side="right")), index)
+
+    def _within(self, element: int, used: int) -> State:
         before = int(self.ends[element - 1]) if element else 0
-        if element == len(self.ends):
-            # All of it, or past the failure: what made nothing at the end is not repeated.
-            return {"parent": self.marks.at(element + used - before), "next_index_in_buffer": 0}
-        return {"parent": self.marks.at(element), "next_index_in_buffer": used - before}
+        return {"parent": self.marks.before(element), "next_index_in_buffer": used - before}
 
 
 class ExpandStream(_Elementwise):
@@ -233,7 +248,7 @@ class ExpandStream(_Elementwise):
 
 
 @plain
-class _GroupMarks:
+class _GroupMarks(Marks):
     """Marks of groups that became one element each: the state is the input's."""
 
     places: Sequence[tuple[Marks, int, int]]
@@ -244,7 +259,7 @@ class _GroupMarks:
 
 
 @plain
-class _WindowMarks:
+class _WindowMarks(Marks):
     """Marks of a group that became several elements: its start, and how far we are."""
 
     place: tuple[Marks, int, int]

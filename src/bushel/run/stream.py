@@ -8,7 +8,7 @@ however the stream was cut into chunks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,15 +19,22 @@ from bushel.frozen import plain
 State: TypeAlias = dict[str, Any]
 
 
-class Marks(Protocol):
+class Marks(ABC):
     """The states within a chunk; small, so that keeping it keeps no elements."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def at(self, used: int) -> State:
         """The state after `used` elements; one more than there are: after the failure."""
 
+    def before(self, index: int) -> State:
+        """The latest state before an element: nothing comes before it again."""
+        return self.at(index)
+
 
 @plain
-class FixedMarks:
+class FixedMarks(Marks):
     """Marks of which only the start is ever asked."""
 
     state: State
@@ -37,7 +44,7 @@ class FixedMarks:
 
 
 @plain
-class ShiftedMarks:
+class ShiftedMarks(Marks):
     """The marks of the rest of a chunk whose first elements are gone."""
 
     marks: Marks
@@ -46,9 +53,12 @@ class ShiftedMarks:
     def at(self, used: int) -> State:
         return self.marks.at(self.gone + used)
 
+    def before(self, index: int) -> State:
+        return self.marks.before(self.gone + index)
+
 
 @plain
-class ComputedMarks:
+class ComputedMarks(Marks):
     """Marks given by a function."""
 
     at_used: Callable[[int], State]

@@ -95,7 +95,7 @@ class SequenceNode(Source):
         return wrap(positions, len(self.source), self)
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
-        rows, failure = read_records(self, self.source, keys.tolist(), positions)
+        rows, failure = read_records(self, self.source, keys.tolist(), keys)
         return Block(rows, positions[: len(rows)], failure)
 
     def describe(self) -> str:
