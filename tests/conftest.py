@@ -9,18 +9,23 @@ import pytest
 
 # Long enough for any block of a test to end, and never waited for unless one hangs.
 _PATIENCE_SECONDS = 10.0
+_A_MOMENT_SECONDS = 0.2
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """Fails a test that leaves a thread of bushel's, or a child process, behind.
 
-    What nobody refers to any more is collected first. A thread that has been told to stop may
-    still be at its last block, so it is joined; one that has not been told never ends.
+    A thread that has been told to stop may still be at its last block, so it is joined. What
+    nobody refers to any more is collected, which tells its threads. One that has not been told
+    never ends.
     """
     before = set(threading.enumerate())
     yield
-    gc.collect()
+    for thread in _started_since(before):
+        thread.join(_A_MOMENT_SECONDS)
+    if _started_since(before):
+        gc.collect()
     for thread in _started_since(before):
         thread.join(_PATIENCE_SECONDS)
     threads = _started_since(before)

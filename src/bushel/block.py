@@ -29,7 +29,7 @@ class Columns:
     [{'x': np.int64(30)}, {'x': np.int64(10)}]
     """
 
-    __slots__ = ("keys", "size", "tree")
+    __slots__ = ("_rows", "keys", "size", "tree")
 
     def __init__(self, tree: Any, keys: Keys | None = None, size: int | None = None) -> None:
         self.tree = tree
@@ -37,6 +37,7 @@ class Columns:
         if size is None:
             size = len(keys) if keys is not None else len(first_leaf(tree))
         self.size = size
+        self._rows: list[Any] | None = None
 
     def __len__(self) -> int:
         return self.size
@@ -46,7 +47,10 @@ class Columns:
         return self.tree if self.keys is None else _take(self.tree, self.keys)
 
     def rows(self) -> list[Any]:
-        return unstack(self.gather(), self.size)
+        """Returns the entries as a list, made once: several filters may look at them."""
+        if self._rows is None:
+            self._rows = unstack(self.gather(), self.size)
+        return self._rows
 
     def part(self, start: int, stop: int) -> "Columns":
         if self.keys is not None:
@@ -56,7 +60,10 @@ class Columns:
 
     def select(self, indices: Keys) -> "Columns":
         keys = indices if self.keys is None else self.keys.take(indices)
-        return Columns(self.tree, keys)
+        selected = Columns(self.tree, keys)
+        if self._rows is not None:
+            selected._rows = [self._rows[index] for index in indices.tolist()]
+        return selected
 
 
 def _take(tree: Any, keys: Keys) -> Any:
@@ -76,7 +83,34 @@ def _take(tree: Any, keys: Keys) -> Any:
 class Failure:
     """An exception of a user's function, standing where the element would have been."""
 
-    error: Exception
+    error: Exception | None
+
+    def release(self) -> Exception:
+        """Hands the exception over, and forgets it.
+
+        The frames through which a block came are kept by the exception's traceback, and some
+        of them refer to this object: without forgetting, that would be a cycle, and iterator
+        and threads would live on until the garbage collector comes by.
+        """
+        error, self.error = self.error, None
+        assert error is not None
+        return error
+
+
+def failure_of(error: Exception) -> Failure:
+    """Makes a failure of an exception, without bushel's own frames around the user's.
+
+    They would tell the user nothing, and their variables would keep iterators (and so
+    threads) alive as long as the exception.
+    """
+    trace = error.__traceback__
+    while (
+        trace is not None
+        and trace.tb_next is not None
+        and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "bushel"
+    ):
+        trace = trace.tb_next
+    return Failure(error.with_traceback(trace))
 
 
 @plain
@@ -123,6 +157,23 @@ class Block:
     def at(self, positions: Positions) -> "Block":
         """Returns the same elements under other positions."""
         return Block(self.values, positions, self.failure, self.metadata)
+
+
+# What numpy reads and stacks to the same type. Strings and objects do not (a stack of strings
+# is as wide as its longest one), so they travel as rows.
+_COLUMN_KINDS = frozenset("biufcmM")
+
+
+def is_stackable(tree: Any) -> bool:
+    """Tells whether columns are the same as the stack of their rows, types included.
+
+    >>> is_stackable({"x": np.zeros(3)}), is_stackable(np.array(["a", "bc"]))
+    (True, False)
+    """
+    return all(
+        type(leaf) is np.ndarray and leaf.dtype.kind in _COLUMN_KINDS and leaf.dtype.isnative
+        for _, leaf in leaves_with_paths(tree)
+    )
 
 
 def first_leaf(tree: Any) -> Any:
@@ -187,11 +238,7 @@ def merge_columns(size: int, parts: Sequence[tuple[Positions, Block]]) -> Column
     if len(columns) != len(parts) or len(kinds) != 1:
         return None
     trees = [part.gather() for part in columns]
-    outlines = [
-        [(path, leaf.shape[1:], leaf.dtype) for path, leaf in leaves_with_paths(tree)]
-        for tree in trees
-    ]
-    if any(outline != outlines[0] for outline in outlines):
+    if any(_outline(tree) != _outline(trees[0]) for tree in trees[1:]):
         return None
     leaves = [iter([leaf for _, leaf in leaves_with_paths(tree)]) for tree in trees]
 
@@ -202,6 +249,14 @@ def merge_columns(size: int, parts: Sequence[tuple[Positions, Block]]) -> Column
         return column
 
     return kinds.pop()(map_leaves(filled, trees[0]), None, size)
+
+
+def _outline(tree: Any) -> Any:
+    opened = open_node(tree)
+    if opened is None:
+        return tree.shape[1:], tree.dtype
+    names, children, _ = opened
+    return type(tree), names, [_outline(child) for child in children]
 
 
 def _join_columns(values: Sequence[list[Any] | Columns]) -> Columns | None:

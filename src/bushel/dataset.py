@@ -395,7 +395,13 @@ class MapNodeDataset(MapDataset[T]):
             self._evaluate = compile_node(self._node).at
         block = self._evaluate(positions)
         if block.failure is not None:
-            raise block.failure.error
+            error = block.failure.release()
+            # A frame on the traceback must not refer to the exception: that would be a cycle.
+            del block
+            try:
+                raise error
+            finally:
+                del error
         return block.rows()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -9,8 +9,8 @@
     ├── StateError         (ValueError)         this state does not belong to this pipeline
     │   └── StateRangeError (IndexError)        it points outside of the dataset
     ├── ClosedError        (ValueError)         the iterator was closed
-    ├── FilterError        (ValueError)         a filter dropped more than was allowed
-    └── MissingExtraError  (ImportError)        an optional dependency is not installed
+    ├── ForkedError        (RuntimeError)       the iterator belongs to the parent process
+    └── FilterError        (ValueError)         a filter dropped more than was allowed
 
 Each one is also the builtin that a program written for Grain would catch. Exceptions of
 user functions keep their own type; bushel only adds a note that names the operation and
@@ -50,12 +50,12 @@ class ClosedError(BushelError, ValueError):
     """An iterator was used after it had been closed."""
 
 
+class ForkedError(BushelError, RuntimeError):
+    """An iterator was used in a process that was forked after it had been made."""
+
+
 class FilterError(BushelError, ValueError):
     """A filter dropped a larger share of the elements than the options allow."""
-
-
-class MissingExtraError(BushelError, ImportError):
-    """A feature needs an optional dependency that is not installed."""
 
 
 def note_where(error: BaseException, operation: str, position: int) -> None:

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bushel.block import Block, Columns, Failure
+from bushel.block import Block, Columns, Failure, failure_of
 from bushel.errors import PlanError, note_where
 from bushel.positions import Keys, Positions
 
@@ -114,6 +114,8 @@ class Each(_Single):
     # Whether the positions of the elements matter. In a stream they are running counts,
     # which the executor keeps.
     uses_positions = False
+    # What a state calls that count.
+    counter = "counter"
 
     @abstractmethod
     def apply(self, block: Block) -> Block:
@@ -198,8 +200,13 @@ def walk(node: Node) -> Iterable[Node]:
 
 def failed(error: Exception, node: Node, position: int) -> Failure:
     """Makes the failure that takes the place of the element at a position."""
+    if isinstance(error, StopIteration):
+        # Handed on as it is, it would end the stream silently.
+        stopped = RuntimeError(f"a function of `{node.label}` raised StopIteration.")
+        stopped.__cause__ = error
+        error = stopped
     note_where(error, node.label, position)
-    return Failure(error)
+    return failure_of(error)
 
 
 def refuse_length(node: Node) -> int:

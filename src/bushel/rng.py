@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ def derived_seed(entropy: list[int]) -> int:
 
 
 _END = 2**64
+# How often a generator is referred to while nobody but this module has it: by its `_Philox`,
+# by the variable, and by the call that counts.
+_UNSHARED = 3
 
 
 class PositionGenerators:
@@ -51,8 +55,13 @@ class PositionGenerators:
                     )
                 wind(position)
                 yield generator
+                if getrefcount(generator) > _UNSHARED:
+                    # Somebody kept it, and may go on drawing from it.
+                    philox = _Philox(np.random.Philox(self._seed))
+                    wind, generator = philox.wind_counter, philox.generator
         finally:
-            self._idle.append(philox)
+            if getrefcount(generator) <= _UNSHARED:
+                self._idle.append(philox)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionGenerators, (self._seed,)
@@ -77,8 +86,12 @@ class KeyedGenerators:
             for index in indices:
                 wind(seed + index)
                 yield generator
+                if getrefcount(generator) > _UNSHARED:
+                    philox = _Philox(np.random.Philox(key=seed))
+                    wind, generator = philox.wind_key, philox.generator
         finally:
-            self._idle.append(philox)
+            if getrefcount(generator) <= _UNSHARED:
+                self._idle.append(philox)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KeyedGenerators, (self._seed,)
@@ -144,8 +157,7 @@ class _Philox:
         """Sets the counter to [0, 0, 0, last] and forgets what was drawn before."""
         if self._state is None:
             counter = self._counter
-            # Words 1 and 2 stay 0: 2**64 draws would be needed to carry into them.
-            counter[0] = 0
+            counter[0] = counter[1] = counter[2] = 0
             counter[3] = last
             self._forget()
         else:
@@ -157,11 +169,13 @@ class _Philox:
         if self._state is None:
             self._key[0] = key
             self._key[1] = key >> 64
-            self._counter[0] = 0
+            counter = self._counter
+            counter[0] = counter[1] = counter[2] = counter[3] = 0
             self._forget()
         else:
             low, high = key & 0xFFFFFFFFFFFFFFFF, key >> 64
             self._state["state"]["key"][:] = (low, high)
+            self._state["state"]["counter"][:] = 0
             self._bits.state = self._state
 
     def _forget(self) -> None:

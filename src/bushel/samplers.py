@@ -89,7 +89,7 @@ class SequentialSampler(_Sampler):
     ) -> None:
         self._num_records = _check_records(num_records)
         self._shard_options = _check_shard_options(shard_options)
-        self._seed = seed
+        self._seed = None if seed is None else operator.index(seed)
         self._max_index = self._num_records
         if shard_options.drop_remainder:
             self._max_index -= self._num_records % shard_options.shard_count

@@ -58,7 +58,7 @@ def stack(rows: Sequence[Any], path: Path = ()) -> Any:
 def _check_same(rows: Sequence[Any], kind: type, path: Path) -> None:
     if set(map(type, rows)) != {kind}:
         raise _different_structure(rows, path)
-    if hasattr(kind, "__len__") and len(set(map(len, rows))) != 1:
+    if issubclass(kind, (dict, list, tuple)) and len(set(map(len, rows))) != 1:
         raise _different_structure(rows, path)
 
 

@@ -236,45 +236,42 @@ PIPELINES: dict[str, Build] = {
     "MapDataset.shuffle: twice": lambda kit: kit.source(21).seed(5).shuffle().shuffle().batch(4),
     "MapDataset.shuffle: of batches": lambda kit: kit.source(26).batch(3).shuffle(seed=2),
     "MapDataset.repeat": lambda kit: kit.source(7).shuffle(seed=1).repeat(4),
-    "MapDataset.repeat: the same": lambda kit: kit.source(9)
-    .shuffle(seed=1)
-    .random_map(jitter, seed=2)
-    .repeat(3, reseed_each_epoch=False),
+    "MapDataset.repeat: the same": lambda kit: (
+        kit.source(9).shuffle(seed=1).random_map(jitter, seed=2).repeat(3, reseed_each_epoch=False)
+    ),
     "MapDataset.repeat: batches": lambda kit: kit.source(7).batch(3).repeat(4).map(double),
     "MapDataset.repeat: for ever": lambda kit: kit.source(7).shuffle(seed=1).repeat()[:40],
     "WindowShuffleMapDataset": lambda kit: WindowShuffleMapDataset(
-        kit.source(26), window_size=5, seed=3
+        kit.source(26), window_size=10, seed=3
     ),
     # Steps by position.
     "MapDataset.map": lambda kit: kit.source(19).map(double),
-    "MapDataset.map_with_index": lambda kit: kit.source(19).shuffle(seed=2).map_with_index(
-        with_index
+    "MapDataset.map_with_index": lambda kit: (
+        kit.source(19).shuffle(seed=2).map_with_index(with_index)
     ),
     "MapDataset.map_batches": lambda kit: kit.source(19).map_batches(double_columns),
-    "MapDataset.map_batches: after a filter": lambda kit: kit.source(25)
-    .filter(is_not_third)
-    .map_batches(double_columns),
-    "MapDataset.map_batches: between batches": lambda kit: kit.source(25)
-    .batch(2)
-    .map_batches(double_columns)
-    .batch(3, drop_remainder=True),
+    "MapDataset.map_batches: after a filter": lambda kit: (
+        kit.source(25).filter(is_not_third).map_batches(double_columns)
+    ),
+    "MapDataset.map_batches: between batches": lambda kit: (
+        kit.source(25).batch(2).map_batches(double_columns).batch(3, drop_remainder=True)
+    ),
     "MapDataset.random_map": lambda kit: kit.source(19).random_map(jitter, seed=3),
     "MapDataset.seed": lambda kit: kit.source(17).seed(9).shuffle().random_map(jitter).repeat(2),
     "MapDataset.filter": lambda kit: kit.source(31).filter(is_not_third).map(double),
     "MapDataset.filter: nearly all": lambda kit: kit.source(60).filter(is_rare),
     "MapDataset.filter: all": lambda kit: kit.source(12).filter(lambda element: False),
-    "MapDataset.filter: shuffled": lambda kit: kit.source(31)
-    .filter(is_not_third)
-    .shuffle(seed=1)
-    .map_with_index(with_index),
+    "MapDataset.filter: shuffled": lambda kit: (
+        kit.source(31).filter(is_not_third).shuffle(seed=1).map_with_index(with_index)
+    ),
     "FlatMapMapDataset": lambda kit: FlatMapMapDataset(kit.source(13), Copies()),
     "FlatMapMapDataset: shuffled": lambda kit: FlatMapMapDataset(kit.source(9), Copies()).shuffle(
         seed=4
     ),
     "MapDataset.batch": lambda kit: kit.source(22).batch(4),
-    "MapDataset.batch: drop_remainder": lambda kit: kit.source(22)
-    .shuffle(seed=1)
-    .batch(4, drop_remainder=True),
+    "MapDataset.batch: drop_remainder": lambda kit: (
+        kit.source(22).shuffle(seed=1).batch(4, drop_remainder=True)
+    ),
     "MapDataset.batch: batch_fn": lambda kit: kit.source(22).map(double).batch(5, batch_fn=ids_of),
     "MapDataset.batch: of batches": lambda kit: kit.source(40).batch(2).batch(4),
     "ZipMapDataset": lambda kit: ZipMapDataset(
@@ -284,44 +281,41 @@ PIPELINES: dict[str, Build] = {
     "MapDataset.apply": lambda kit: kit.source(25).apply(
         [Double(), WithIndex(), transforms.Batch(3)]
     ),
-    "MapDataset.apply: each kind": lambda kit: kit.source(25)
-    .seed(1)
-    .apply([DoubleColumns(), Jitter(), NotThird(), Copies()]),
+    "MapDataset.apply: each kind": lambda kit: (
+        kit.source(25).seed(1).apply([DoubleColumns(), Jitter(), NotThird(), Copies()])
+    ),
     "MapDataset.pipe": lambda kit: kit.source(9).pipe(lambda ds, n: ds.repeat(n), 2),
     # Streams.
     "MapDataset.to_iter_dataset": lambda kit: kit.stream(27),
-    "MapDataset.to_iter_dataset: allow_nones": lambda kit: kit.source(27)
-    .filter(is_not_third)
-    .to_iter_dataset(kit.read, allow_nones=True),
+    "MapDataset.to_iter_dataset: allow_nones": lambda kit: (
+        kit.source(27).filter(is_not_third).to_iter_dataset(kit.read, allow_nones=True)
+    ),
     "IterDataset.map": lambda kit: kit.stream(27).map(double),
-    "IterDataset.map_with_index": lambda kit: kit.stream(27)
-    .filter(is_not_third)
-    .map_with_index(with_index),
+    "IterDataset.map_with_index": lambda kit: (
+        kit.stream(27).filter(is_not_third).map_with_index(with_index)
+    ),
     "IterDataset.map_batches": lambda kit: kit.stream(27).map_batches(double_columns),
-    "IterDataset.map_batches: then batch": lambda kit: kit.stream(27)
-    .map_batches(double_columns)
-    .batch(4),
+    "IterDataset.map_batches: then batch": lambda kit: (
+        kit.stream(27).map_batches(double_columns).batch(4)
+    ),
     "IterDataset.random_map": lambda kit: kit.stream(27).random_map(jitter, seed=3),
-    "IterDataset.random_map: filtered": lambda kit: kit.stream(27)
-    .filter(is_not_third)
-    .random_map(jitter, seed=3)
-    .filter(is_not_third),
+    "IterDataset.random_map: filtered": lambda kit: (
+        kit.stream(27).filter(is_not_third).random_map(jitter, seed=3).filter(is_not_third)
+    ),
     "IterDataset.seed": lambda kit: kit.stream(21).seed(4).random_map(jitter).random_map(jitter),
     "IterDataset.filter": lambda kit: kit.stream(40).filter(is_not_third).map(double),
     "IterDataset.filter: nearly all": lambda kit: kit.stream(60).filter(is_rare),
     "IterDataset.filter: all": lambda kit: kit.stream(12).filter(lambda element: False),
     "IterDataset.batch": lambda kit: kit.stream(23).batch(4),
-    "IterDataset.batch: filtered": lambda kit: kit.stream(50)
-    .filter(is_not_third)
-    .batch(4, drop_remainder=True),
-    "IterDataset.batch: batch_fn": lambda kit: kit.stream(50).filter(is_rare).batch(
-        3, batch_fn=ids_of
+    "IterDataset.batch: filtered": lambda kit: (
+        kit.stream(50).filter(is_not_third).batch(4, drop_remainder=True)
     ),
-    "IterDataset.batch: of batches": lambda kit: kit.stream(50)
-    .filter(is_not_third)
-    .batch(2)
-    .map(double)
-    .batch(3),
+    "IterDataset.batch: batch_fn": lambda kit: (
+        kit.stream(50).filter(is_rare).batch(3, batch_fn=ids_of)
+    ),
+    "IterDataset.batch: of batches": lambda kit: (
+        kit.stream(50).filter(is_not_third).batch(2, drop_remainder=True).map(double).batch(3)
+    ),
     "FlatMapIterDataset": lambda kit: FlatMapIterDataset(kit.stream(17), Copies()),
     "FlatMapIterDataset: filtered": lambda kit: FlatMapIterDataset(
         kit.stream(30).filter(is_not_third), Copies()
@@ -352,11 +346,11 @@ PIPELINES: dict[str, Build] = {
     "ThreadPrefetchIterDataset": lambda kit: ThreadPrefetchIterDataset(
         kit.stream(25).map(double), prefetch_buffer_size=4
     ),
-    "ThreadPrefetchIterDataset: in between": lambda kit: ThreadPrefetchIterDataset(
-        kit.stream(50).filter(is_not_third), prefetch_buffer_size=7
-    )
-    .batch(3)
-    .map(double),
+    "ThreadPrefetchIterDataset: in between": lambda kit: (
+        ThreadPrefetchIterDataset(kit.stream(50).filter(is_not_third), prefetch_buffer_size=7)
+        .batch(3)
+        .map(double)
+    ),
     "ThreadPrefetchIterDataset: filtered": lambda kit: ThreadPrefetchIterDataset(
         kit.stream(50).filter(is_rare), prefetch_buffer_size=100
     ),
@@ -368,24 +362,32 @@ PIPELINES: dict[str, Build] = {
     ),
     "IterDataset.mp_prefetch": lambda kit: kit.stream(9).mp_prefetch(),
     "IterDataset.prefetch": lambda kit: kit.stream(9).prefetch(None),
-    "IterDataset.apply": lambda kit: kit.stream(25)
-    .seed(1)
-    .apply([DoubleColumns(), Jitter(), NotThird(), Copies(), WithIndex(), transforms.Batch(2)]),
+    "IterDataset.apply": lambda kit: (
+        kit.stream(25)
+        .seed(1)
+        .apply([DoubleColumns(), Jitter(), NotThird(), Copies(), WithIndex(), transforms.Batch(2)])
+    ),
     "IterDataset.pipe": lambda kit: kit.stream(9).pipe(lambda ds: ds.map(double)),
-    "IterDataset: subclass": lambda kit: Pairs(kit.stream(20)),
-    "IterDataset: subclass in the middle": lambda kit: Pairs(kit.stream(20).map(double))
-    .batch(3)
-    .map(double_columns_with_last),
-    "IterDataset: a long chain": lambda kit: WindowShuffleIterDataset(
-        FlatMapIterDataset(
-            kit.source(20).shuffle(seed=3).repeat(2).to_iter_dataset(kit.read).filter(is_not_third),
-            Copies(),
-        ),
-        window_size=7,
-        seed=1,
-    )
-    .random_map(jitter, seed=5)
-    .batch(4),
+    "IterDataset: subclass": lambda kit: Pairs(kit.stream(20)).filter(is_not_third),
+    "IterDataset: subclass in the middle": lambda kit: (
+        Pairs(kit.stream(20).map(double)).batch(3).map(double_columns_with_last)
+    ),
+    "IterDataset: a long chain": lambda kit: (
+        WindowShuffleIterDataset(
+            FlatMapIterDataset(
+                kit.source(20)
+                .shuffle(seed=3)
+                .repeat(2)
+                .to_iter_dataset(kit.read)
+                .filter(is_not_third),
+                Copies(),
+            ),
+            window_size=7,
+            seed=1,
+        )
+        .random_map(jitter, seed=5)
+        .batch(4)
+    ),
 }
 
 

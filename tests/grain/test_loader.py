@@ -1,6 +1,5 @@
 """Loaders: the elements that Grain's DataLoader gives without workers, and its states."""
 
-import itertools
 import json
 from typing import Any
 
@@ -8,7 +7,7 @@ import grain
 import grain.python
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import bushel
@@ -19,6 +18,11 @@ block_sizes = st.sampled_from([1, 2, 3, 5, 100])
 reads = st.sampled_from([(0, 0), (0, 0), None, (2, 4)])
 
 
+_END = object()
+# More than any program here gives, and enough of those that fail for ever.
+_MANY = 200
+
+
 def _ours(program: Loader, read: Any, ahead: bool) -> Any:
     iterator = iter(build(bushel, program, read))
     if ahead:
@@ -26,26 +30,28 @@ def _ours(program: Loader, read: Any, ahead: bool) -> Any:
     return iterator
 
 
-def _events(program: Loader, iterator: Any) -> list[Any]:
+def _events(program: Loader, iterator: Any, most: int = _MANY) -> list[Any]:
     """What happens, up to the first error where Grain does not go on behind it.
 
     It does behind a map, a filter or a batch that fails. A generator that fails is finished,
     so that its older operations and those of users end there; its flat map repeats elements;
     and a shard without records fails for ever.
     """
-    ends = program.uses("flat_map", "own") or "legacy" in program.vias()
     happened: list[Any] = []
-    for _ in range(500):
+    while len(happened) < most:
         event = outcome(lambda: next(iterator, _END))
         if event is _END:
             return happened
         happened.append(event)
-        if isinstance(event, Raised) and (ends or isinstance(event.error, ZeroDivisionError)):
+        if isinstance(event, Raised) and _ends_grain(program, event):
             return happened
-    raise AssertionError("no end after 500 elements")
+    assert most < _MANY, f"no end after {most} elements"
+    return happened
 
 
-_END = object()
+def _ends_grain(program: Loader, event: Raised) -> bool:
+    by_generators = program.uses("flat_map", "own") or "legacy" in program.vias()
+    return by_generators or isinstance(event.error, ZeroDivisionError)
 
 
 def _assert_same_events(program: Loader, expected: list[Any], actual: list[Any]) -> None:
@@ -64,3 +70,493 @@ def test_elements(program: Loader, read: Any, ahead: bool, size: int) -> None:
     expected = _events(program, iter(build(grain, program)))
     with blocks_of(size):
         _assert_same_events(program, expected, _events(program, _ours(program, read, ahead)))
+
+
+@examples(40)
+@given(loaders(kinds="map random_map batch", endless=True), reads, st.integers(0, 60))
+def test_endless_epochs(program: Loader, read: Any, count: int) -> None:
+    """Without a last epoch there is no end, wherever one stops."""
+    expected = _events(program, iter(build(grain, program)), count)
+    with iter(build(bushel, program, read)) as ours:
+        _assert_same_events(program, expected, _events(program, ours, count))
+
+
+def _resumable(program: Loader) -> bool:
+    """Whether a state says all: nothing is kept in operations or in a sampler's generators."""
+    own = [step["f"] for step in program.operations if step.op == "own"]
+    sampler = dict(program.sampler.args)
+    kept = sampler.get("form") == "list" and sampler["rng"] is not None
+    return not kept and all(name in MEMORYLESS for name in own)
+
+
+@examples(150)
+@given(st.data())
+def test_states_resume(data: st.DataObject) -> None:
+    """A state goes to where it was taken: here, elsewhere, with other threads."""
+    program = data.draw(loaders().filter(_resumable), label="program")
+    states, happened = [], []
+    with blocks_of(data.draw(block_sizes, label="first block size")):
+        iterator = _ours(program, data.draw(reads, label="read"), data.draw(st.booleans()))
+        while len(happened) < _MANY:
+            states.append(iterator.get_state())
+            event = outcome(lambda: next(iterator, _END))
+            if event is _END:
+                break
+            happened.append(event)
+    for _ in range(3):
+        stop = data.draw(st.integers(0, len(states) - 1), label="stop")
+        if data.draw(st.booleans(), label="elsewhere"):
+            iterator = _ours(program, data.draw(reads, label="read"), data.draw(st.booleans()))
+        with blocks_of(data.draw(block_sizes, label="block size")):
+            iterator.set_state(states[stop])
+            assert iterator.get_state() == states[stop]
+            rest = [outcome(lambda: next(iterator, _END)) for _ in happened[stop:]]
+            assert_same(happened[stop:], rest, f"from {stop} ")
+            if len(happened) < _MANY:
+                assert next(iterator, _END) is _END
+
+
+_PLAIN = "map map random_map random_map filter batch batch own"
+
+
+@examples(150)
+@given(st.data())
+def test_grain_states_restore(data: st.DataObject) -> None:
+    """A state that Grain wrote goes on in bushel where Grain stopped."""
+    program = data.draw(loaders(kinds=_PLAIN).filter(_resumable), label="program")
+    theirs = iter(build(grain, program))
+    for _ in range(data.draw(st.integers(0, 8), label="stop")):
+        event = outcome(lambda: next(theirs, _END))
+        if event is _END:
+            break
+        assume(not (isinstance(event, Raised) and _ends_grain(program, event)))
+    state = theirs.get_state()
+    ours = _ours(program, data.draw(reads, label="read"), data.draw(st.booleans(), label="ahead"))
+    for _ in range(data.draw(st.integers(0, 3), label="elsewhere before")):
+        outcome(lambda: next(ours, _END))
+    ours.set_state(state)
+    with blocks_of(data.draw(block_sizes, label="block size")):
+        _assert_same_events(program, _events(program, theirs), _events(program, ours))
+
+
+@examples(100)
+@given(st.data())
+def test_states_say_what_grain_says(data: st.DataObject) -> None:
+    """And so they restore into Grain, too."""
+    program = data.draw(loaders(kinds=_PLAIN).filter(_resumable), label="program")
+    theirs, ours = iter(build(grain, program)), iter(build(bushel, program))
+    for _ in range(data.draw(st.integers(0, 8), label="stop")):
+        expected, actual = (outcome(lambda i=i: next(i, _END)) for i in (theirs, ours))
+        if expected is _END or isinstance(expected, Raised):
+            # At the end Grain counts what a filter dropped behind the last element.
+            return
+        assert_same(expected, actual)
+    said = json.loads(theirs.get_state())
+    state = ours.get_state()
+    assert said == {name: json.loads(state)[name] for name in said}
+    restored = iter(build(grain, program))
+    restored.set_state(state)
+    _assert_same_events(program, _events(program, theirs), _events(program, restored))
+
+
+# Samplers of the user's own, in the forms that programs are known to have.
+
+
+class _Keys:
+    """A sampler that gives these keys."""
+
+    def __init__(self, lib: Any, keys: Any) -> None:
+        self._lib, self._keys = lib, keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __getitem__(self, step: int) -> Any:
+        return self._lib.RecordMetadata(index=step, record_key=self._keys[step])
+
+
+class _Echo:
+    """A source that shows the key it was asked for."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, key: Any) -> Any:
+        return type(key).__name__, key
+
+    def __repr__(self) -> str:
+        return "Echo"
+
+
+def _whole(lib: Any, source: Any, sampler: Any, **more: Any) -> Any:
+    options = lib.sharding.NoSharding()
+    return lib.DataLoader(data_source=source, sampler=sampler, shard_options=options, **more)
+
+
+def _both(run: Any) -> None:
+    """Runs the same in both libraries and compares what comes of it."""
+    assert_same(outcome(lambda: run(grain)), outcome(lambda: run(bushel)))
+
+
+@pytest.mark.parametrize(
+    ("source", "keys"),
+    [
+        (list("abc"), [0, 3, 4, -1, -3, -4]),
+        (range(3), [0, 3, -1]),
+        (np.arange(6).reshape(3, 2), [0, 4, -1]),
+        ("abc", [5, 1]),
+        (Rows([{"a": 1}, {"a": 2}]), [3, -4]),
+        (_Echo(), [0, 3, -1, 7]),
+        (_Echo(), [np.int64(4), np.int32(1), True, 4.0]),
+        (_Echo(), ["x", None, (1, 2)]),
+        ({"x": 1, "y": 2}, ["x", "y"]),
+        ({7: "a", 8: "b", 1: "c"}, [7]),
+        ({7: "a", 8: "b"}, [7]),
+        (list("abc"), [1.0]),
+        ([], [0]),
+    ],
+    ids=str,
+)
+def test_keys_that_wrap_and_keys_that_are_no_numbers(source: Any, keys: Any) -> None:
+    _both(lambda lib: list(_whole(lib, source, _Keys(lib, keys))))
+
+
+def test_keys_reach_a_dataset_in_its_first_epoch() -> None:
+    def run(lib: Any) -> Any:
+        source = lib.MapDataset.range(9).shuffle(seed=1).filter(lambda x: x != 4)
+        return list(_whole(lib, source, _Keys(lib, range(27))))
+
+    _both(run)
+
+
+class _Strange:
+    """A sampler that fails, or says something else, at one step."""
+
+    def __init__(self, lib: Any, what: Any) -> None:
+        self._lib, self._what = lib, what
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, step: int) -> Any:
+        if step == 2:
+            if isinstance(self._what, Exception):
+                raise self._what
+            return self._what
+        return self._lib.RecordMetadata(index=step, record_key=step)
+
+
+@pytest.mark.parametrize("what", [None, 3, "key", IndexError("early"), KeyError("late")], ids=repr)
+def test_a_sampler_that_fails(what: Any) -> None:
+    def run(lib: Any) -> Any:
+        iterator = iter(_whole(lib, list("abcd"), _Strange(lib, what)))
+        return [outcome(lambda: next(iterator)) for _ in range(3)]
+
+    _both(run)
+
+
+class _Unending:
+    """A sampler without a length that has these many steps."""
+
+    def __init__(self, lib: Any, steps: int, error: type[Exception] = IndexError) -> None:
+        self._lib, self._steps, self._error = lib, steps, error
+
+    def __getitem__(self, step: int) -> Any:
+        if step >= self._steps:
+            raise self._error(step)
+        return self._lib.RecordMetadata(index=step, record_key=step)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 7, 16, 20])
+@pytest.mark.parametrize("shard", [(0, 1), (1, 3)], ids=str)
+def test_a_sampler_without_a_length(steps: int, shard: tuple[int, int]) -> None:
+    def run(lib: Any) -> Any:
+        options = lib.sharding.ShardOptions(*shard)
+        sampler = _Unending(lib, steps)
+        return list(lib.DataLoader(data_source=range(30), sampler=sampler, shard_options=options))
+
+    _both(run)
+
+
+def test_a_sampler_without_a_length_and_without_an_end() -> None:
+    def run(lib: Any) -> Any:
+        iterator = iter(_whole(lib, range(30), _Unending(lib, 10**30)))
+        return [next(iterator) for _ in range(70)]
+
+    _both(run)
+
+
+def test_a_sampler_that_ends_with_another_error() -> None:
+    _both(lambda lib: list(_whole(lib, range(30), _Unending(lib, 7, KeyError))))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        lambda lib: {"sampler": _Unending(lib, 3)},
+        lambda lib: {"sampler": [lib.RecordMetadata(0, 0)]},
+        lambda lib: {"sampler": None},
+        lambda lib: {"sampler": 3, "shard_options": lib.sharding.NoSharding()},
+        lambda lib: {"worker_count": -1},
+        lambda lib: {"worker_buffer_size": -1},
+        lambda lib: {"operations": None},
+        lambda lib: {"operations": 3},
+        lambda lib: {"operations": [3]},
+        lambda lib: {"operations": ["abc"]},
+        lambda lib: {"operations": [None]},
+        lambda lib: {"operations": [[]]},
+        lambda lib: {"operations": [lib.transforms.Batch(0)]},
+        lambda lib: {"operations": [lib.transforms.Batch(-1)]},
+        lambda lib: {"operations": [lib.transforms.Batch(2.5)]},
+        lambda lib: {"operations": [lib.transforms.Batch(None)]},
+        lambda lib: {"operations": [lib.python.BatchOperation(0)]},
+        lambda lib: {"data_source": None},
+        lambda lib: {"data_source": 3},
+        lambda lib: {"data_source": lib.MapDataset.range(6).to_iter_dataset()},
+        lambda lib: {"nonsense": 1},
+    ],
+)
+def test_refused_arguments(arguments: Any) -> None:
+    def run(lib: Any) -> Any:
+        sampler = lib.samplers.IndexSampler(6, num_epochs=1)
+        given = {"data_source": range(6), "sampler": sampler, **arguments(lib)}
+        return list(lib.DataLoader(**given))
+
+    expected = outcome(lambda: run(grain))
+    assert isinstance(expected, Raised)
+    assert_same(expected, outcome(lambda: run(bushel)))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"worker_buffer_size": 0},
+        {"worker_buffer_size": 3, "enable_profiling": True},
+    ],
+    ids=str,
+)
+def test_multiprocessing_options(arguments: dict[str, Any]) -> None:
+    _both(
+        lambda lib: repr(
+            _whole(lib, [1], _Keys(lib, [0]), **arguments).multiprocessing_options
+        )
+    )
+
+
+# Objects that are of several kinds: the first of Map, RandomMap, TfRandomMap, FlatMap, Filter.
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("Map", "Filter"),
+        ("Filter", "Map"),
+        ("RandomMap", "Map"),
+        ("RandomMap", "Filter"),
+        ("TfRandomMap", "RandomMap"),
+        ("TfRandomMap", "Map"),
+        ("MapWithIndex", "Map"),
+        ("FlatMap", "Map"),
+        ("FlatMap", "Filter"),
+        ("FlatMap", "RandomMap"),
+    ],
+    ids="-".join,
+)
+def test_an_operation_of_two_kinds(kinds: tuple[str, ...]) -> None:
+    methods = {
+        "map": lambda self, x: ("map", x),
+        "filter": lambda self, x: x % 2 == 0,
+        "random_map": lambda self, x, rng: ("random_map", x, rng.integers(99)),
+        "np_random_map": lambda self, x, rng: ("np_random_map", x, rng.integers(99)),
+        "map_with_index": lambda self, i, x: ("map_with_index", x),
+        "flat_map": lambda self, x: [("flat_map", x)] * 2,
+        "max_fan_out": 2,
+    }
+
+    def run(lib: Any) -> Any:
+        names = {"FlatMap": lib.experimental.FlatMapTransform}
+        bases = tuple(names.get(kind) or getattr(lib.transforms, kind) for kind in kinds)
+        sampler = lib.samplers.IndexSampler(4, num_epochs=1, seed=1)
+        operations = [type("Both", bases, methods)()]
+        return list(lib.DataLoader(data_source=range(4), sampler=sampler, operations=operations))
+
+    _both(run)
+
+
+# What a function sees, and what it may do.
+
+
+def test_operations_are_read_once() -> None:
+    def run(lib: Any) -> Any:
+        class Add(lib.transforms.Map):
+            def map(self, element: int) -> int:
+                return element + 1
+
+        given = [Add()]
+        sampler = lib.samplers.SequentialSampler(4)
+        loader = lib.DataLoader(data_source=range(4), sampler=sampler, operations=given)
+        given.append(Add())
+        by_iterator = lib.DataLoader(data_source=range(4), sampler=sampler, operations=iter([Add()]))
+        return list(loader), list(loader), list(by_iterator), list(by_iterator)
+
+    _both(run)
+
+
+def test_iterators_are_independent() -> None:
+    def run(lib: Any) -> Any:
+        class Draw(lib.transforms.RandomMap):
+            def random_map(self, element: int, rng: np.random.Generator) -> Any:
+                return element, rng.random()
+
+        sampler = lib.samplers.IndexSampler(9, shuffle=True, num_epochs=2, seed=5)
+        loader = lib.DataLoader(data_source=range(9), sampler=sampler, operations=[Draw(), Draw()])
+        first, second = iter(loader), iter(loader)
+        taken = [next(first), next(first), next(second), next(first), next(second)]
+        return taken, iter(first) is first
+
+    _both(run)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_every_shard_of_a_shuffled_source(shuffle: bool, drop_remainder: bool) -> None:
+    def run(lib: Any) -> Any:
+        every = []
+        for index in range(3):
+            options = lib.sharding.ShardOptions(index, 3, drop_remainder)
+            sampler = lib.samplers.IndexSampler(50, options, shuffle, 2, seed=7)
+            every.append(list(lib.DataLoader(data_source=range(50), sampler=sampler)))
+        return every
+
+    _both(run)
+
+
+def test_the_shards_of_loader_and_sampler_may_differ() -> None:
+    def run(lib: Any) -> Any:
+        shard = lib.sharding.ShardOptions
+        sampler = lib.samplers.IndexSampler(10, shard(0, 3), num_epochs=1)
+        loader = lib.DataLoader(data_source=range(10), sampler=sampler, shard_options=shard(1, 2))
+        return list(loader), json.loads(iter(loader).get_state())["last_seen_indices"]
+
+    _both(run)
+
+
+def test_random_map_behind_flat_map_is_refused_in_words() -> None:
+    """In Grain its generator is None, which fails at the first draw."""
+
+    class Twice(bushel.transforms.FlatMap):
+        max_fan_out = 2
+
+        def flat_map(self, element: int) -> list[int]:
+            return [element, element]
+
+    class Draw(bushel.transforms.RandomMap):
+        def random_map(self, element: int, rng: np.random.Generator) -> float:
+            return rng.random()
+
+    sampler = bushel.samplers.IndexSampler(4, seed=1)
+    with pytest.raises(ValueError, match="Draw cannot follow a FlatMap in a DataLoader"):
+        bushel.DataLoader(data_source=range(4), sampler=sampler, operations=[Twice(), Draw()])
+
+
+def test_an_older_operation_does_not_hide_what_a_function_raises() -> None:
+    """Grain turns it into a ValueError that does not say what went wrong."""
+
+    def fail(element: int) -> int:
+        raise ZeroDivisionError("mine")
+
+    for lib, error in ((grain, ValueError), (bushel, ZeroDivisionError)):
+        operations = [lib.python.MapOperation(fail)]
+        with pytest.raises(error):
+            list(_whole(lib, range(4), _Keys(lib, [0]), operations=operations))
+
+
+# The older operations by themselves, on Records.
+
+
+@pytest.mark.parametrize(
+    "build_operation",
+    [
+        lambda p: p.MapOperation(lambda x: x + 1),
+        lambda p: p.FilterOperation(lambda x: x > 5),
+        lambda p: p.RandomMapOperation(lambda x, rng: (x, rng)),
+        lambda p: p.BatchOperation(2),
+        lambda p: p.BatchOperation(2, drop_remainder=True),
+        lambda p: p.BatchOperation(3, batch_fn=list),
+    ],
+)
+def test_older_operations_on_records(build_operation: Any) -> None:
+    def run(lib: Any) -> Any:
+        metadata = [lib.RecordMetadata(3, 4), lib.RecordMetadata(7, 9), lib.RecordMetadata(8)]
+        records = [lib.Record(m, 5 + i) for i, m in enumerate(metadata)]
+        made = build_operation(lib.python)(iter(records))
+        return [(r.metadata.index, r.metadata.record_key, r.data) for r in made]
+
+    _both(run)
+
+
+# load()
+
+
+@examples(60)
+@given(st.data())
+def test_load(data: st.DataObject) -> None:
+    seed = data.draw(st.none() | st.integers(0, 2**32 - 1), label="seed")
+    count = data.draw(st.integers(7, 25), label="count")
+    shards = data.draw(st.integers(1, 3), label="shards")
+    arguments: dict[str, Any] = {
+        "num_epochs": data.draw(st.sampled_from([None, 1, 2]), label="num_epochs"),
+        "shuffle": seed is not None and data.draw(st.booleans(), label="shuffle"),
+        "seed": seed,
+        "batch_size": data.draw(st.sampled_from([None, 1, 3, 4]), label="batch_size"),
+        "drop_remainder": data.draw(st.booleans(), label="drop_remainder"),
+        "worker_count": 0,
+    }
+    shard = (data.draw(st.integers(0, shards - 1)), shards, data.draw(st.booleans()))
+    mapped = data.draw(st.booleans(), label="mapped")
+
+    def run(lib: Any) -> Any:
+        class Pair(lib.transforms.Map):
+            def map(self, element: int) -> tuple[int, float]:
+                return element, element / 2
+
+        loader = lib.load(
+            range(count),
+            shard_options=lib.sharding.ShardOptions(*shard),
+            transformations=[Pair()] if mapped else (),
+            read_options=lib.ReadOptions(0, 0),
+            **arguments,
+        )
+        iterator = iter(loader)
+        # Some records, whether or not there is an end.
+        return [outcome(lambda: next(iterator)) for _ in range(20)]
+
+    _both(run)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"shuffle": True},
+        {"batch_size": 0},
+        {"batch_size": -1},
+        {"num_epochs": 0},
+        {"seed": -1},
+        {"worker_count": -1},
+        {"transformations": 3},
+        {"nonsense": 3},
+    ],
+    ids=str,
+)
+def test_load_refuses(arguments: dict[str, Any]) -> None:
+    expected = outcome(lambda: grain.load(range(6), **arguments))
+    assert isinstance(expected, Raised)
+    assert_same(expected, outcome(lambda: bushel.load(range(6), **arguments)))
+
+
+@pytest.mark.parametrize("source", [[], 3, None], ids=repr)
+def test_load_refuses_sources(source: Any) -> None:
+    expected = outcome(lambda: grain.load(source))
+    assert isinstance(expected, Raised)
+    assert_same(expected, outcome(lambda: bushel.load(source)))

@@ -1,6 +1,7 @@
 """Iterators: elements one by one, and a state at every one of them."""
 
 import operator
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -8,9 +9,19 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
+from bushel.block import Failure
 from bushel.checkpoint.state import Pipeline, sign, verify
-from bushel.errors import ClosedError, StateError
-from bushel.run.stream import Chunk, FixedMarks, Marks, State, Stream
+from bushel.errors import ClosedError, ForkedError, StateError
+from bushel.run.stream import (
+    Chunk,
+    FixedMarks,
+    Marks,
+    NoMarks,
+    State,
+    Stream,
+    beginning_of,
+    copy_state,
+)
 from bushel.run.tune import BlockSize
 
 T = TypeVar("T")
@@ -72,16 +83,6 @@ class DatasetIterator(Iterator[T], Generic[T], ABC):
         self.close()
 
 
-class _NoMarks:
-    """In place of the state of an iterator that has none."""
-
-    def __init__(self, error: StateError) -> None:
-        self._error = error
-
-    def at(self, used: int) -> State:
-        raise self._error
-
-
 class StreamIterator(DatasetIterator[T]):
     """Hands out the elements of a stream."""
 
@@ -95,48 +96,62 @@ class StreamIterator(DatasetIterator[T]):
         self._marks: Marks = FixedMarks({})
         # Until something was pulled, the state is the stream's own.
         self._fresh = True
-        self._failure: Exception | None = None
+        self._failure: Failure | None = None
         self._past_failure = False
         self._closed = False
+        self._process = os.getpid()
 
     def __next__(self) -> T:
         # A `for` statement takes one element of the list's iterator at the speed of C.
         for row in self._rows:
             return cast(T, row)
-        self._refill()
-        for row in self._rows:
-            return cast(T, row)
+        if self._failure is None:
+            self._refill()
+            for row in self._rows:
+                return cast(T, row)
+        if self._failure is not None:
+            self._raise_failure()
         raise StopIteration
 
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        self._past_failure = True
+        assert failure is not None
+        error = failure.release()
+        try:
+            raise error
+        finally:
+            # This frame is on the traceback: it must not refer to the exception in turn.
+            del error
+
     def _refill(self) -> None:
-        """Gets the next rows; leaves none at the end of the stream."""
+        """Gets the next rows and what failed behind them; nothing at the end of the stream."""
         if self._closed:
             raise ClosedError(
                 "this iterator was closed and cannot go on. Make another one with `iter(dataset)`."
             )
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            self._past_failure = True
-            raise failure
+        if os.getpid() != self._process:
+            raise ForkedError(
+                "this iterator was made before a fork, and its threads stayed in the parent. "
+                "Make another one with `iter(dataset)` in the child."
+            )
         while (chunk := self._pull()) is not None:
             block = chunk.block
             if not len(block) and block.failure is None:
                 continue  # All dropped: the state stays that of the last element.
             rows = block.rows()
-            if rows:
+            if rows and self._block_size.wants_sample():
                 self._block_size.limit_bytes(rows[0])
             self._rows, self._size = iter(rows), len(rows)
-            self._marks, self._fresh, self._past_failure = chunk.marks, False, False
-            self._failure = None if block.failure is None else block.failure.error
-            if not rows:
-                self._refill()
+            self._marks, self._past_failure = chunk.marks, False
+            self._failure = block.failure
             return
 
     def _pull(self) -> Chunk | None:
         if self._fresh:
             # The place to go back to after an interrupt, and the state until there is an
             # element: what is dropped before the first one does not change it.
-            self._marks, self._fresh = self._beginning(), False
+            self._marks, self._fresh = beginning_of(self._stream), False
         want = self._block_size.size if self._stream.eager else 1
         began = time.perf_counter()
         try:
@@ -149,14 +164,9 @@ class StreamIterator(DatasetIterator[T]):
                 self._stream.restore(self._state())
             raise
         if chunk is not None:
-            self._block_size.learn(max(1, len(chunk.block)), time.perf_counter() - began)
+            # By what was asked for: a filter that leaves little of it is no slower for that.
+            self._block_size.learn(max(want, len(chunk.block)), time.perf_counter() - began)
         return chunk
-
-    def _beginning(self) -> Marks:
-        try:
-            return FixedMarks(self._stream.state())
-        except StateError as error:  # A user's iterator that has none.
-            return _NoMarks(error)
 
     def _state(self) -> State:
         if self._fresh:
@@ -165,10 +175,11 @@ class StreamIterator(DatasetIterator[T]):
         return self._marks.at(used + self._past_failure)
 
     def get_state(self) -> dict[str, Any]:
-        return sign(self._state(), self._pipeline)
+        # A copy: what the user does with it is not our state.
+        return sign(copy_state(self._state()), self._pipeline)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._go_to(verify(state, self._pipeline))
+        self._go_to(copy_state(verify(state, self._pipeline)))
 
     def _go_to(self, state: State) -> None:
         before = self._state()
@@ -194,7 +205,7 @@ class StreamIterator(DatasetIterator[T]):
             try:
                 marks = FixedMarks(self._state())
             except StateError as error:
-                marks = _NoMarks(error)
+                marks = NoMarks(error)
             self._closed = True
             self._stream.close()
             self._forget()

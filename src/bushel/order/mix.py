@@ -103,8 +103,9 @@ class MixNode(Choice):
         return which, where
 
     def describe(self) -> str:
-        names = "" if self.names is None else f", names={list(self.names)}"
-        return f"mix({len(self.parts)} parts, proportions={list(self.proportions)}{names})"
+        if self.names is not None:
+            return "mix(parts by name)"  # Which ones, and how many of each, may change.
+        return f"mix({len(self.parts)} parts, proportions={list(self.proportions)})"
 
 
 @frozen

@@ -31,6 +31,7 @@ _SCALAR_LIMIT = 6
 _ALWAYS_WHOLE = 128
 _OFTEN_WHOLE = 4096
 _OFTEN = 64
+_MOST_WHOLE = 32
 
 
 def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
@@ -102,14 +103,14 @@ def _permute_whole(
     if isinstance(seeds, int):
         return _whole_permutation(max_index, seeds, rounds).take(positions)
     distinct, which = np.unique(seeds, return_inverse=True)
-    if len(distinct) > _SCALAR_LIMIT:
+    if len(distinct) > _MOST_WHOLE:
         return None  # Many short epochs: all of them are walked together.
     whole = [_whole_permutation(max_index, seed, rounds) for seed in distinct.tolist()]
     images: Positions = np.stack(whole)[which, positions]
     return images
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4 * _MOST_WHOLE)
 def _whole_permutation(max_index: int, seed: int, rounds: int) -> Positions:
     half = _half_width(max_index)
     steps = _encrypt_by_table(np.arange(1 << 2 * half), half, _round_keys(seed, rounds, half))

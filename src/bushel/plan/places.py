@@ -109,6 +109,9 @@ class CustomMapNode(Source):
         except Exception as error:
             failure = failed(error, self, int(positions[len(rows)]))
             return Block(rows, positions[: len(rows)], failure)
+        if len(rows) < len(positions):  # `map` takes a StopIteration for its own end.
+            failure = failed(StopIteration(), self, int(positions[len(rows)]))
+            return Block(rows, positions[: len(rows)], failure)
         return Block(rows, positions)
 
     def describe(self) -> str:

@@ -1,67 +1,78 @@
 """A stream pulled by a thread of its own, into a bounded buffer."""
 
-import queue
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TypeAlias
 
-from bushel.run.stream import Chunk, FixedMarks, Marks, State, Stream
+from bushel.errors import StateError
+from bushel.run.stream import Chunk, FixedMarks, Marks, State, Stream, beginning_of
 from bushel.run.tune import BlockSize
 
-# What the thread puts at the end of the stream.
-_END = None
+Item: TypeAlias = Chunk | BaseException | None
+
+# One chunk is being handed out and one is being made: each at most half of the buffer.
+_CHUNKS = 2
 
 
 class _Feeder:
-    """The thread, its buffer and its stop sign; knows the stream it pulls, not who listens."""
+    """A thread that pulls a stream; it knows the stream, not who listens.
+
+    Both queues are of the reentrant kind, so that a finalizer may call `stop` wherever it
+    happens to run.
+    """
 
     def __init__(self, stream: Stream, buffer_size: int, clock: Callable[[], float]) -> None:
-        # Two chunks of half the buffer: one being handed out, one being made.
-        self.buffer: queue.Queue[Chunk | BaseException | None] = queue.Queue(2)
-        self.stopped = threading.Event()
-        most = max(1, buffer_size // 2) if stream.eager else 1
-        self.thread = threading.Thread(
+        self._items: SimpleQueue[Item] = SimpleQueue()
+        # One for each chunk that there is room for; None ends the thread.
+        self._permits: SimpleQueue[bool | None] = SimpleQueue()
+        for _ in range(_CHUNKS):
+            self._permits.put(True)
+        most = max(1, buffer_size // _CHUNKS) if stream.eager else 1
+        self._thread = threading.Thread(
             target=_feed,
-            args=(stream, self.buffer, self.stopped, most, clock),
+            args=(stream, self._items, self._permits, BlockSize(most), clock),
             name="bushel-prefetch",
             daemon=True,
         )
-        self.thread.start()
+        self._thread.start()
+
+    def take(self) -> Item:
+        item = self._items.get()
+        self._permits.put(True)
+        return item
 
     def stop(self, wait: bool) -> None:
-        self.stopped.set()
-        while True:  # Room in the buffer wakes a thread that waits for it.
-            try:
-                self.buffer.get_nowait()
-            except queue.Empty:
-                break
-        if wait and self.thread is not threading.current_thread():
-            self.thread.join()
+        self._permits.put(None)
+        if wait and self._thread is not threading.current_thread():
+            self._thread.join()
 
 
 def _feed(
     stream: Stream,
-    buffer: "queue.Queue[Chunk | BaseException | None]",
-    stopped: threading.Event,
-    most: int,
+    items: "SimpleQueue[Item]",
+    permits: "SimpleQueue[bool | None]",
+    size: BlockSize,
     clock: Callable[[], float],
 ) -> None:
-    size = BlockSize(most)
-    item: Chunk | BaseException | None = _END
-    while not stopped.is_set():
+    while permits.get():
         began = clock()
+        item: Item
         try:
             item = stream.pull(size.size)
         except BaseException as error:  # Whatever it is, it belongs to the one who listens.
             item = error
         if isinstance(item, Chunk):
-            size.learn(len(item.block), clock() - began)
-            if len(item.block):
+            size.learn(max(size.size, len(item.block)), clock() - began)
+            if len(item.block) and size.wants_sample():
                 size.limit_bytes(item.block.part(0, 1).rows()[0])
-        buffer.put(item)
+        items.put(item)
         if not isinstance(item, Chunk):
             return
+        del item  # Not while waiting for room.
 
 
 class BackgroundStream(Stream):
@@ -78,7 +89,7 @@ class BackgroundStream(Stream):
         self._clock = clock
         self._feeder: _Feeder | None = None
         self._finalizer: weakref.finalize[..., BackgroundStream] | None = None
-        self._place: tuple[Marks, int] = (FixedMarks(input.state()), 0)
+        self._place: tuple[Marks, int] = (beginning_of(input), 0)
         self._ended = False
 
     def pull(self, want: int) -> Chunk | None:
@@ -88,17 +99,19 @@ class BackgroundStream(Stream):
             return None
         self.start()
         assert self._feeder is not None
-        item = self._feeder.buffer.get()
+        item = self._feeder.take()
         if isinstance(item, Chunk):
-            self._place = (item.marks, len(item.block) + (item.block.failure is not None))
+            count = len(item.block) + (item.block.failure is not None)
+            if count:  # A chunk of which a filter left nothing tells nothing.
+                self._place = (item.marks, count)
             return item
-        state = self.state()
         self._stop(wait=True)
         if item is None:
             self._ended = True
             return None
         # The thread is gone; the next pull starts another one from where this one was.
-        self._input.restore(state)
+        with suppress(StateError):  # A user's iterator may have no state.
+            self._input.restore(self.state())
         raise item
 
     def state(self) -> State:

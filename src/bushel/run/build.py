@@ -18,7 +18,6 @@ from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota
 from bushel.run.steps import CountedStream, DropStream, EachStream, ExpandStream, FoldStream
 from bushel.run.stream import Stream
-from bushel.transforms.map import RandomMapNode
 
 
 def build_stream(node: Node) -> Stream:
@@ -46,8 +45,7 @@ def _build(node: Node, options: DatasetOptions) -> Stream:
     if isinstance(node, Each):
         if not node.uses_positions:
             return EachStream(inputs[0], node)
-        name = "index_for_rng" if isinstance(node, RandomMapNode) else "counter"
-        return CountedStream(inputs[0], node, name)
+        return CountedStream(inputs[0], node)
     if isinstance(node, Drop):
         return DropStream(inputs[0], node, DropQuota(node.label, options))
     if isinstance(node, Expand):

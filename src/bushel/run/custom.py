@@ -1,14 +1,23 @@
 """The stream of a user's own iterator."""
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.block import Block, Failure, failure_of
 from bushel.errors import StateError
-from bushel.run.stream import Chunk, ComputedMarks, FixedMarks, Marks, State, Stream, need, need_int
+from bushel.run.stream import (
+    Chunk,
+    ComputedMarks,
+    FixedMarks,
+    Marks,
+    State,
+    Stream,
+    copy_state,
+    need,
+    need_int,
+)
 
 
 class CustomStream(Stream):
@@ -39,7 +48,7 @@ class CustomStream(Stream):
         except StopIteration:
             pass
         except Exception as error:
-            failure = Failure(error)
+            failure = failure_of(error)
         if not rows and failure is None:
             return None
         positions = np.arange(self._produced, self._produced + len(rows), dtype=np.int64)
@@ -60,7 +69,7 @@ class CustomStream(Stream):
         if get_state is None:
             return ComputedMarks(self._refuse)
         # A copy: the iterator may go on changing what it handed out.
-        return FixedMarks({"iterator": copy.deepcopy(get_state()), "skip": 0})
+        return FixedMarks({"iterator": copy_state(get_state()), "skip": 0})
 
     def _refuse(self, used: int) -> State:
         raise StateError(
@@ -90,7 +99,7 @@ class CustomStream(Stream):
         if set_state is None:
             self._refuse(0)
         else:
-            set_state(copy.deepcopy(inner))
+            set_state(copy_state(inner))
         self._skip, self._marks = skip, None
 
     def start(self) -> None:

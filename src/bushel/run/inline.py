@@ -26,7 +26,7 @@ from bushel.node import (
     Zip,
     failed,
 )
-from bushel.positions import Positions, positions_of, run_of
+from bushel.positions import Positions, run_of
 from bushel.transforms.function import any_none
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
@@ -122,7 +122,8 @@ class _Locate(Evaluator):
             return _labelled(self._input.run(*run), positions)
         first, end, located = self._kept
         if start < first or stop > end:
-            first, end, located = self._kept = self._look_ahead(start, stop, end - first)
+            kept = end - first if start == end else 0
+            first, end, located = self._kept = self._look_ahead(start, stop, kept)
         located = located[start - first : stop - first]
         positions = run_of(start, stop)
         if self._source is not None:
@@ -130,9 +131,10 @@ class _Locate(Evaluator):
         return _labelled(self._input.at(located), positions)
 
     def _look_ahead(self, start: int, stop: int, kept: int) -> tuple[int, int, Positions]:
-        # Twice as far each time, but not into the next epoch: many short epochs would cost
-        # more than they save.
-        reach = min(max(_FIRST_LOOK_AHEAD, 2 * kept), _LAST_LOOK_AHEAD)
+        # Only where the last run goes on; a run on its own is perhaps the only one. Twice as
+        # far each time, but not into the next epoch: many short epochs would cost more than
+        # they save.
+        reach = min(max(_FIRST_LOOK_AHEAD, 2 * kept), _LAST_LOOK_AHEAD) if kept else 0
         length = max(1, self._node.length())
         epoch_end = min(((stop - 1) // length + 1) * length, sys.maxsize)
         end = max(stop, min(start + reach, epoch_end))
@@ -265,7 +267,11 @@ class _Choose(Evaluator):
 def _at_or_run(input: Evaluator, positions: Positions) -> Block:
     """Asks for a run where positions are one: the parts of a mixture nearly always are."""
     first, last = int(positions[0]), int(positions[-1])
-    if last - first == len(positions) - 1 and (np.diff(positions) == 1).all():
+    if (
+        len(positions) > 1
+        and last - first == len(positions) - 1
+        and (np.diff(positions) == 1).all()
+    ):
         return input.run(first, last + 1)
     return input.at(positions)
 

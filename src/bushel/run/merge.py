@@ -60,10 +60,13 @@ class MixStream(_Merged):
         self._names = names
         self._index = 0
         self._stopped = False
+        self._starts = self._states() if names is not None else []
 
     def pull(self, want: int) -> Chunk | None:
         if self._stopped:
             return None
+        if not self.eager:
+            want = 1  # There may be no going back.
         before = self._states() if want > 1 else None
         which, taken, end = self._take(want)
         if end < want and before is not None:
@@ -124,9 +127,8 @@ class MixStream(_Merged):
                 raise StateError(
                     f"this mixture has named parts, and the state has {parents!r:.200}."
                 )
-            for name, cursor in zip(self._names, self._cursors, strict=True):
-                if name in parents:
-                    cursor.restore(parents[name])
+            for name, cursor, start in zip(self._names, self._cursors, self._starts, strict=True):
+                cursor.restore(parents.get(name, start))
         else:
             if not isinstance(parents, list) or len(parents) != len(self._cursors):
                 raise StateError(
@@ -160,7 +162,7 @@ class ZipStream(_Merged):
     def pull(self, want: int) -> Chunk | None:
         if self._stopped:
             return None
-        if want == 1:
+        if want == 1 or not self.eager:  # Then there may be no going back.
             return self._pull_one()
         before = self._states()
         taken = [cursor.take(want) for cursor in self._cursors]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.block import Block, failure_of
 from bushel.errors import PlanError
 from bushel.record import Record, RecordMetadata
 from bushel.run.stream import Chunk, Cursor, FixedMarks, Marks, State, Stream
@@ -37,7 +37,7 @@ class OperationStream(Stream):
             # A generator that raised is finished; the next pull begins another.
             self._records = None
             after = self._cursor.state()
-            block = Block([], np.empty(0, dtype=np.int64), Failure(error))
+            block = Block([], np.empty(0, dtype=np.int64), failure_of(error))
             return Chunk(block, _Ends(before, after))
         if not isinstance(record, Record):
             raise PlanError(
@@ -52,7 +52,7 @@ class OperationStream(Stream):
         while True:
             taken = self._cursor.take(1)
             if taken.failure is not None:
-                raise taken.failure.error
+                raise taken.failure.release()
             if not len(taken.block):
                 return
             block = taken.block

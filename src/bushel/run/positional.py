@@ -8,7 +8,7 @@ import numpy as np
 
 from bushel.block import Block, Failure
 from bushel.errors import StateRangeError
-from bushel.node import Node
+from bushel.node import Drop, Expand, Node, walk
 from bushel.options import DatasetOptions, ReadOptions
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
@@ -59,7 +59,7 @@ class PositionalStream(Stream):
     ) -> None:
         self._length = node.length()
         self._allow_nones = allow_nones
-        self._quota = DropQuota(node.label, options)
+        self._quota = DropQuota(_dropping_step(node).label, options)
         self._next = 0
         self._buffer_size = read_options.prefetch_buffer_size
         threads = min(read_options.num_threads, self._buffer_size)
@@ -132,6 +132,7 @@ class PositionalStream(Stream):
                 f"this state is at element {index}, and the dataset has only {self._length}."
             )
         self._drop_ahead()
+        self._quota.reset()
         self._next = index
 
     def state_for(self, index: int) -> State:
@@ -164,6 +165,11 @@ class PositionalStream(Stream):
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.stop(wait)
+
+
+def _dropping_step(node: Node) -> Node:
+    """The step to name when nearly everything is dropped."""
+    return next((step for step in walk(node) if isinstance(step, (Drop, Expand))), node)
 
 
 def available_cores() -> int:

@@ -23,6 +23,10 @@ class DropQuota:
         self._dropped = 0
         self._warned = False
 
+    def reset(self) -> None:
+        """Forgets what was counted; elements may come again after a restore."""
+        self._seen = self._dropped = 0
+
     def count_kept(self, count: int) -> "tuple[int, FilterError] | None":
         """Takes note of a block of which nothing was dropped."""
         if self._dropped:

@@ -95,10 +95,10 @@ class _CountedMarks(Marks):
 class CountedStream(_Elementwise):
     """Changes elements one by one, with the running count of elements as their position."""
 
-    def __init__(self, input: Stream, node: Each, name: str) -> None:
+    def __init__(self, input: Stream, node: Each) -> None:
         super().__init__(input)
         self._node = node
-        self._name = name
+        self._name = node.counter
         self._count = 0
 
     def pull(self, want: int) -> Chunk | None:
@@ -159,6 +159,10 @@ class DropStream(_Elementwise):
         super().__init__(input)
         self._node = node
         self._quota = quota
+
+    def restore(self, state: State) -> None:
+        super().restore(state)
+        self._quota.reset()
 
     def pull(self, want: int) -> Chunk | None:
         chunk = self._next_chunk(want)
@@ -234,6 +238,8 @@ class ExpandStream(_Elementwise):
                 for place in range(len(sequence))
             ]
         out = Chunk(made, _ExpandedMarks(chunk.marks, ends))
+        if not rows and made.failure is None:
+            return out  # What is to be skipped is still to come.
         skip, self._skip = self._skip, 0
         return out.rest(skip) if skip else out
 
@@ -322,6 +328,10 @@ class FoldStream(Stream):
         return Chunk(block, _GroupMarks(places))
 
     def _pull_window(self) -> Chunk | None:
+        if self._skip >= self._node.group_size:
+            # A window that was used up to its end, as Grain writes it: pass over it.
+            self._cursor.take(self._node.group_size)
+            self._skip = 0
         place = self._cursor.mark()
         taken = self._cursor.take(self._node.group_size)
         failure = taken.failure

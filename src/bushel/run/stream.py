@@ -6,6 +6,7 @@ So buffers, prefetching threads and windows never show in a state, and states ar
 however the stream was cut into chunks.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -81,6 +82,12 @@ class Chunk:
         return Chunk(block, ShiftedMarks(self.marks, start))
 
 
+_NO_INDEX = (
+    "this pipeline cannot tell elements by index without producing them: it filters, mixes, "
+    "zips, flattens or shuffles windows, or has an iterator of your own."
+)
+
+
 class Stream(ABC):
     """A sequence that is pulled in chunks and can go back to a state."""
 
@@ -102,21 +109,35 @@ class Stream(ABC):
 
     def state_for(self, index: int) -> State:
         """The state before element `index`, where that is plain arithmetic."""
-        raise NotImplementedError(
-            f"{type(self).__name__} cannot tell elements by index without producing them."
-        )
+        raise NotImplementedError(_NO_INDEX)
 
     def index_in(self, state: State) -> int:
         """The index of the element that follows a state, where that is plain arithmetic."""
-        raise NotImplementedError(
-            f"{type(self).__name__} does not know how many elements came before a state."
-        )
+        raise NotImplementedError(_NO_INDEX)
 
     def start(self) -> None:  # noqa: B027
         """Begins work ahead of time, where there is such."""
 
     def close(self) -> None:  # noqa: B027
         """Stops all threads; the stream is not used again."""
+
+
+@plain
+class NoMarks(Marks):
+    """In place of the states of a stream that has none."""
+
+    error: StateError
+
+    def at(self, used: int) -> State:
+        raise self.error
+
+
+def beginning_of(stream: Stream) -> Marks:
+    """The state that the next pull starts from; a user's iterator may have none."""
+    try:
+        return FixedMarks(stream.state())
+    except StateError as error:
+        return NoMarks(error)
 
 
 @plain
@@ -185,7 +206,7 @@ class Cursor:
     def mark(self) -> tuple[Marks, int, int]:
         """Remembers the place, to be asked for its state later (see `Taken`)."""
         if self._chunk is None:
-            return FixedMarks(self.stream.state()), 0, 0
+            return beginning_of(self.stream), 0, 0
         return self._chunk.marks, self._used + self._failed, 0
 
     def state(self) -> State:
@@ -219,6 +240,17 @@ def _join_or_empty(parts: list[Block]) -> Block:
     if parts:
         return join(parts)
     return Block([], np.empty(0, dtype=np.int64))
+
+
+def copy_state(value: Any) -> Any:
+    """Copies the plain values that states are made of, and anything else as `deepcopy` does."""
+    if value is None or isinstance(value, (int, str, float)):
+        return value
+    if type(value) is dict:
+        return {name: copy_state(item) for name, item in value.items()}
+    if type(value) is list:
+        return [copy_state(item) for item in value]
+    return copy.deepcopy(value)
 
 
 def need(state: Any, *names: str) -> list[Any]:

@@ -1,18 +1,86 @@
 """Blocks evaluated ahead on threads, delivered in order."""
 
+import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from queue import SimpleQueue
 
 from bushel.block import Block
 from bushel.run.tune import BlockSize
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
-
 Evaluate = Callable[[int, int], Block]
+
+
+class _Task:
+    """A block to be evaluated, and the promise of its result."""
+
+    __slots__ = ("_done", "block", "count", "error", "seconds", "start")
+
+    def __init__(self, start: int, count: int) -> None:
+        self.start = start
+        self.count = count
+        self.block: Block | None = None
+        self.error: BaseException | None = None
+        self.seconds = 0.0
+        # A lock that is held until the result is there: the lightest way to wait for it.
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    def run(self, evaluate: Evaluate) -> None:
+        began = time.perf_counter()
+        try:
+            self.block = evaluate(self.start, self.count)
+        except BaseException as error:  # It belongs to the one who takes the block.
+            self.error = error
+        self.seconds = time.perf_counter() - began
+        self._done.release()
+
+    def wait(self) -> Block:
+        self._done.acquire()
+        self._done.release()
+        if self.error is not None:
+            raise self.error
+        assert self.block is not None
+        return self.block
+
+
+class _Pool:
+    """Threads that evaluate tasks until they are told to stop.
+
+    They are daemons: an interpreter that exits does not wait for a read that hangs. What they
+    share with the outside is this object and nothing that refers to an iterator.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._tasks: SimpleQueue[tuple[Evaluate, _Task] | None] = SimpleQueue()
+        self._stopped = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"bushel-read-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, evaluate: Evaluate, task: _Task) -> None:
+        self._tasks.put((evaluate, task))
+
+    def stop(self, wait: bool = False) -> None:
+        """Lets each thread end after the block it is at; may be called by a finalizer."""
+        self._stopped = True
+        for _ in self._threads:
+            self._tasks.put(None)  # Safe within a finalizer: SimpleQueue is reentrant.
+        if wait:
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join()
+
+    def _work(self) -> None:
+        while (item := self._tasks.get()) is not None and not self._stopped:
+            evaluate, task = item
+            task.run(evaluate)
+            del item, evaluate, task  # Not while waiting for the next one.
 
 
 class ReadAhead:
@@ -37,14 +105,12 @@ class ReadAhead:
         # Enough that no thread waits for the one who takes the blocks in order.
         self._most_blocks = 2 * threads + 1
         self._buffer_size = max(1, buffer_size)
-        # Imported here: most pipelines never use threads, and it takes as long as numpy's half.
-        from concurrent.futures import ThreadPoolExecutor
-
-        self._in_flight: deque[tuple[int, Future[tuple[Block, float]]]] = deque()
+        self._in_flight: deque[_Task] = deque()
         self._elements = 0
         self._finishing = False
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bushel-read")
-        self._finalizer = weakref.finalize(self, _shut_down, self._pool)
+        self._pool = _Pool(threads)
+        self._finalizer = weakref.finalize(self, self._pool.stop)
+        self._finalizer.atexit = False
         self._fill()
 
     def take(self) -> Block | None:
@@ -52,15 +118,14 @@ class ReadAhead:
         self._fill()
         if not self._in_flight:
             return None
-        count, future = self._in_flight[0]
-        block, seconds = future.result()
+        task = self._in_flight[0]
+        block = task.wait()
         # Only now: an interrupt while waiting must not lose the block.
         self._in_flight.popleft()
-        self._elements -= count
-        self._block_size.learn(count, seconds)
-        if len(block):
-            sample = block.part(0, 1).rows()[0]
-            self._block_size.limit_bytes(sample)
+        self._elements -= task.count
+        self._block_size.learn(task.count, task.seconds)
+        if len(block) and self._block_size.wants_sample():
+            self._block_size.limit_bytes(block.part(0, 1).rows()[0])
         self._fill()
         return block
 
@@ -72,7 +137,7 @@ class ReadAhead:
         """Stops the threads after the block they are at; `wait` for that or not."""
         self._in_flight.clear()
         self._finalizer.detach()
-        self._pool.shutdown(wait=wait, cancel_futures=True)
+        self._pool.stop(wait)
 
     def _fill(self) -> None:
         while not self._finishing and self._next < self._stop:
@@ -82,17 +147,8 @@ class ReadAhead:
                 or self._elements + count > self._buffer_size
             ):
                 return
-            future = self._pool.submit(_timed, self._evaluate, self._next, count)
-            self._in_flight.append((count, future))
+            task = _Task(self._next, count)
+            self._pool.submit(self._evaluate, task)
+            self._in_flight.append(task)
             self._elements += count
             self._next += count
-
-
-def _timed(evaluate: Evaluate, start: int, count: int) -> tuple[Block, float]:
-    began = time.perf_counter()
-    block = evaluate(start, count)
-    return block, time.perf_counter() - began
-
-
-def _shut_down(pool: "ThreadPoolExecutor") -> None:
-    pool.shutdown(wait=False, cancel_futures=True)

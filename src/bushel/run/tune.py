@@ -7,8 +7,6 @@ import math
 from collections import deque
 from typing import Any
 
-import numpy as np
-
 from bushel.tree import leaves_with_paths
 
 # A block should be worth its overhead (tens of microseconds) and still arrive soon.
@@ -40,11 +38,13 @@ class BlockSize:
         ideal = TARGET_SECONDS / max(self._seconds_each, 1e-9)
         self.size = int(max(1, min(ideal, self.size * 4, self._by_bytes, self._most)))
 
-    def limit_bytes(self, element: Any) -> None:
-        """Takes note of how large elements are: of the first ones, then now and then."""
+    def wants_sample(self) -> bool:
+        """Whether to look at an element's size: at the first ones', then now and then."""
         self._blocks += 1
-        if self._blocks > 4 and self._blocks % _LOOK_AT_BYTES_EVERY:
-            return
+        return self._blocks <= 4 or not self._blocks % _LOOK_AT_BYTES_EVERY
+
+    def limit_bytes(self, element: Any) -> None:
+        """Takes note of how large elements are."""
         self._by_bytes = max(1, MOST_BYTES // max(1, approximate_bytes(element)))
         self.size = min(self.size, self._by_bytes)
 
@@ -52,17 +52,16 @@ class BlockSize:
 def approximate_bytes(element: Any) -> int:
     """How much memory an element holds, roughly.
 
+    >>> import numpy as np
     >>> approximate_bytes({"image": np.zeros((2, 3), np.float32), "label": 1})
     56
     """
     total = 0
     for _, leaf in leaves_with_paths(element):
-        if isinstance(leaf, np.ndarray):
-            total += leaf.nbytes
-        elif isinstance(leaf, (bytes, bytearray, str)):
+        if isinstance(leaf, (bytes, bytearray, str)):
             total += len(leaf)
         else:
-            total += 32
+            total += getattr(leaf, "nbytes", 32)
     return total
 
 

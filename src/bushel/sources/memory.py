@@ -5,7 +5,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from bushel.block import Block, Columns, Failure
+from bushel.block import Block, Columns, Failure, is_stackable
 from bushel.errors import EmptyDatasetError, PlanError, SourceError
 from bushel.frozen import frozen
 from bushel.naming import source_name
@@ -71,11 +71,11 @@ class RangeNode(Source):
         return wrap(positions, len(self.numbers), self)
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
-        if self.numbers.step != 1:
-            keys = keys * self.numbers.step
-        if self.numbers.start:
-            keys = keys + self.numbers.start
-        return Block(IntegerColumn(keys), positions)
+        numbers = self.numbers
+        if numbers and not -(2**62) < min(numbers[0], numbers[-1]) <= max(numbers) < 2**62:
+            return Block([numbers[key] for key in keys.tolist()], positions)
+        # An array of its own, whatever the range: elements belong to the user.
+        return Block(IntegerColumn(keys * numbers.step + numbers.start), positions)
 
     def describe(self) -> str:
         numbers = self.numbers
@@ -112,6 +112,9 @@ class ColumnsNode(Source):
 
     tree: Any
     size: int
+    # Whether batches are cut from the columns. With strings or objects among them records
+    # are read one by one, so that a batch does not depend on what was read along with it.
+    stay_columns: bool = True
 
     def length(self) -> int:
         return self.size
@@ -120,7 +123,8 @@ class ColumnsNode(Source):
         return wrap(positions, self.size, self)
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
-        return Block(Columns(self.tree, keys), positions)
+        columns = Columns(self.tree, keys)
+        return Block(columns if self.stay_columns else columns.rows(), positions)
 
     def describe(self) -> str:
         names = [
@@ -155,14 +159,14 @@ def read_records(
             )
         except Exception as error:
             whole_block_error = error
-        # Record by record only to find the one that fails.
+        # Record by record, to find the one that fails (or none, if the trouble has passed).
         rows = []
     try:
         rows.extend(map(source.__getitem__, keys))
     except Exception as error:
         error.add_note(f"bushel: the source {source_name(source)} failed on key {keys[len(rows)]}.")
         return rows, failed(error, node, int(positions[len(rows)]))
-    if whole_block_error is not None:
+    if isinstance(whole_block_error, SourceError):
         return [], failed(whole_block_error, node, int(positions[0]))
     if len(rows) < len(keys):
         stopped = RuntimeError(f"{source_name(source)}.__getitem__ raised StopIteration.")
@@ -186,15 +190,13 @@ def source_node(source: Any) -> Source:
     return SequenceNode(source)
 
 
-# What numpy reads and stacks to the same type. Strings and objects do not (a stack of
-# strings is as wide as its longest one), so they are read record by record.
-_COLUMN_KINDS = frozenset("biufcmM")
+def _stacks_to_itself(array: Any) -> bool:
+    return type(array) in (np.ndarray, np.memmap) and is_stackable(np.asarray(array))
 
 
 def _columns_of(source: Any) -> ColumnsNode | None:
     if isinstance(source, np.ndarray):
-        plain = type(source) in (np.ndarray, np.memmap) and source.dtype.isnative
-        if plain and source.ndim and source.dtype.kind in _COLUMN_KINDS:
+        if source.ndim and _stacks_to_itself(source):
             return ColumnsNode(np.asarray(source), len(source))
         return None
     is_table = (
@@ -206,6 +208,7 @@ def _columns_of(source: Any) -> ColumnsNode | None:
     if not leaves or not all(isinstance(leaf, np.ndarray) for _, leaf in leaves):
         _refuse_half_columns(source, leaves)
         return None
+    arrays = [leaf for _, leaf in leaves]
     lengths = {show_path(path): len(leaf) if leaf.ndim else None for path, leaf in leaves}
     if len(set(lengths.values())) > 1 or None in lengths.values():
         shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
@@ -214,7 +217,7 @@ def _columns_of(source: Any) -> ColumnsNode | None:
             "a sequence of arrays, one a record, give a list.)"
         )
     size = len(leaves[0][1])
-    return ColumnsNode(map_leaves(np.asarray, source), size)
+    return ColumnsNode(map_leaves(np.asarray, source), size, all(map(_stacks_to_itself, arrays)))
 
 
 def _refuse_half_columns(source: Any, leaves: Sequence[tuple[Any, Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bushel.block import Block, Columns
+from bushel.block import Block, Columns, is_stackable, join
 from bushel.errors import BatchError
 from bushel.frozen import frozen
 from bushel.naming import name_of
@@ -15,7 +15,7 @@ from bushel.node import Each, Node, failed
 from bushel.positions import Positions
 from bushel.stack import stack
 from bushel.transforms.function import any_none, apply_to_rows
-from bushel.tree import leaves_with_paths, show_path
+from bushel.tree import leaves_with_paths, map_leaves, show_path
 
 
 @frozen
@@ -84,6 +84,7 @@ class RandomMapNode(Each):
     seed: int | None
     skips_none: bool = True
     uses_positions = True
+    counter = "index_for_rng"
 
     def apply(self, block: Block) -> Block:
         function, randomness, metadata = self.function, self.randomness, block.metadata
@@ -115,34 +116,42 @@ class MapBatchesNode(Each):
 
     def apply(self, block: Block) -> Block:
         values = block.values
-        if isinstance(values, Columns):
-            columns = values.gather()
-        else:
-            if not values:
-                return block
-            if any_none(values):
-                return self._apply_around_nones(block)
-            columns = stack(values)
+        if not len(block):
+            return block
+        if isinstance(values, list) and any_none(values):
+            return self._apply_around_nones(block)
         try:
-            changed = self.function(columns)
-            _check_length(changed, len(block), self)
+            columns = stack(values) if isinstance(values, list) else values.gather()
+            changed = _owned(self.function(columns), len(block), self)
         except Exception as error:
-            # Which element is to blame is not known: the block ends before its first one.
-            position = int(block.positions[0]) if len(block) else 0
-            return Block([], block.positions[:0], failed(error, self, position))
-        return Block(Columns(changed, None, len(block)), block.positions, block.failure,
-                     block.metadata)  # fmt: skip
+            if len(block) == 1:
+                return Block([], block.positions[:0], failed(error, self, int(block.positions[0])))
+            return self._apply_by_halves(block)
+        made = Columns(changed, None, len(block))
+        values = made if is_stackable(changed) else made.rows()
+        return Block(values, block.positions, block.failure, block.metadata)
+
+    def _apply_by_halves(self, block: Block) -> Block:
+        """Finds the element that fails; the function is element-wise, so it may be cut."""
+        middle = len(block) // 2
+        first = self.apply(block.part(0, middle))
+        if first.failure is not None:
+            return first
+        rest = block.part(middle, len(block))
+        rest.failure = block.failure
+        return join([first, self.apply(rest)])
 
     def _apply_around_nones(self, block: Block) -> Block:
         rows = block.rows()
         present = np.array([i for i, row in enumerate(rows) if row is not None], dtype=np.int64)
         changed = self.apply(Block([rows[i] for i in present.tolist()], block.positions[present]))
-        if changed.failure is not None or not len(present):
-            return changed if changed.failure is not None else block
-        out: list[Any] = [None] * len(rows)
-        for index, row in zip(present.tolist(), changed.rows(), strict=True):
+        failure = changed.failure
+        end = len(rows) if failure is None else int(present[len(changed)])
+        out: list[Any] = [None] * end
+        for index, row in zip(present.tolist(), changed.rows(), strict=False):
             out[index] = row
-        return Block(out, block.positions, block.failure, block.metadata)
+        metadata = None if block.metadata is None else block.metadata[:end]
+        return Block(out, block.positions[:end], failure or block.failure, metadata)
 
     def describe(self) -> str:
         return "map_batches"
@@ -152,10 +161,17 @@ class MapBatchesNode(Each):
         return f"map_batches({name_of(self.transform)})"
 
 
-def _check_length(columns: Any, size: int, node: Node) -> None:
-    found = False
-    for path, leaf in leaves_with_paths(columns):
-        found = True
+def _owned(columns: Any, size: int, node: Node) -> Any:
+    """Checks what a function made of columns, and copies what it does not own.
+
+    A view of something else, or one array in two places, would let a user who changes a
+    batch change more than that.
+    """
+    seen: set[int] = set()
+    leaves = list(leaves_with_paths(columns))
+    if not leaves:
+        raise BatchError(f"the function of `{node.label}` returned {columns!r}: no columns.")
+    for path, leaf in leaves:
         shape = getattr(leaf, "shape", None)
         if not shape or shape[0] != size:
             what = f"shape {shape}" if shape is not None else f"a {type(leaf).__name__}"
@@ -164,5 +180,12 @@ def _check_length(columns: Any, size: int, node: Node) -> None:
                 f"{what} at {show_path(path)}. It must return arrays with the same leading "
                 "axis: one row for each row it got."
             )
-    if not found:
-        raise BatchError(f"the function of `{node.label}` returned {columns!r}: no columns.")
+
+    def own(leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        if array.base is not None or array is not leaf or id(array) in seen:
+            array = array.copy()
+        seen.add(id(array))
+        return array
+
+    return map_leaves(own, columns)
