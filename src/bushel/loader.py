@@ -205,6 +205,9 @@ class DataLoader(Generic[T]):
             return len(self._sampler)
         return _count_steps(self._sampler)
 
+    def _describe_shard(self) -> str:
+        return f"{self._shard_options.shard_index} of {self._shard_options.shard_count}"
+
     def _describe_operations(self) -> Pipeline:
         return [_describe(operation) for operation in self._operations]
 
@@ -243,6 +246,7 @@ class DataLoaderIterator(Generic[T]):
                 "data_source": _show_source(loader._data_source),
                 "bushel": {
                     "version": VERSION,
+                    "shard": loader._describe_shard(),
                     "operations": loader._describe_operations(),
                     "state": state,
                 },
@@ -274,17 +278,27 @@ class DataLoaderIterator(Generic[T]):
             )
         for name, now in current.items():
             if saved.get(name) != now:
+                hint = ""
+                if " at 0x" in now:
+                    hint = f"\nGive the {name}'s class a `__repr__` that is the same in every run."
                 raise StateError(
                     f"this state belongs to another {name}.\nIn the state: {saved.get(name)}\n"
-                    f"In this DataLoader: {now}"
+                    f"In this DataLoader: {now}{hint}"
                 )
-        signature = saved.get("bushel")
-        if not isinstance(signature, dict):
+        if "bushel" not in saved:
             return
+        signature = saved["bushel"]
+        if not isinstance(signature, dict):
+            raise StateError(f"the 'bushel' entry of this state is damaged: {signature!r:.200}.")
         if signature.get("version") != VERSION:
             raise StateError(
                 f"this state has version {signature.get('version')!r}; this release of bushel "
                 f"reads version {VERSION}."
+            )
+        if signature.get("shard") != loader._describe_shard():
+            raise StateError(
+                f"this state belongs to shard {signature.get('shard')}, and this DataLoader reads "
+                f"shard {loader._describe_shard()}."
             )
         operations = loader._describe_operations()
         if signature.get("operations") != operations:

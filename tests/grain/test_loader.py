@@ -295,7 +295,7 @@ def test_a_sampler_that_ends_with_another_error() -> None:
     [
         lambda lib: {"sampler": _Unending(lib, 3)},
         lambda lib: {"sampler": [lib.RecordMetadata(0, 0)]},
-        lambda lib: {"sampler": None},
+        lambda lib: {"sampler": None, "shard_options": lib.sharding.NoSharding()},
         lambda lib: {"sampler": 3, "shard_options": lib.sharding.NoSharding()},
         lambda lib: {"worker_count": -1},
         lambda lib: {"worker_buffer_size": -1},

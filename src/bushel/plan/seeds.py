@@ -1,9 +1,18 @@
 """Seeds that random steps derive from `ds.seed(...)` upstream."""
 
+import operator
+from typing import Any
+
 from bushel.errors import PlanError
 from bushel.node import Node
 from bushel.plan.places import SeedNode
 from bushel.rng import derived_seed
+
+
+def _check(seed: Any) -> int:
+    if isinstance(seed, str) or operator.index(seed) < 0:
+        raise PlanError(f"`ds.seed` takes an integer that is not negative, and got {seed!r}.")
+    return operator.index(seed)
 
 
 def default_seed(inputs: tuple[Node, ...], operation: str) -> int:
@@ -18,8 +27,8 @@ def default_seed(inputs: tuple[Node, ...], operation: str) -> int:
     while level:
         above: list[Node] = []
         for node in level:
-            if isinstance(node, SeedNode):
-                entropy += [node.seed, depth]
+            if isinstance(node, SeedNode) and node.seed is not None:
+                entropy += [_check(node.seed), depth]
             else:
                 above.extend(node.inputs)
         level = above

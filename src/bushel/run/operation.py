@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block, failure_of
-from bushel.errors import PlanError
+from bushel.errors import PlanError, note_where
+from bushel.naming import name_of
 from bushel.record import Record, RecordMetadata
 from bushel.run.stream import Chunk, Cursor, FixedMarks, Marks, State, Stream
 
@@ -24,6 +25,8 @@ class OperationStream(Stream):
         self._cursor = Cursor(input)
         self._operation = operation
         self._records: Iterator[Any] | None = None
+        # The index of the last Record that the function took, for messages.
+        self._last_index = 0
 
     def pull(self, want: int) -> Chunk | None:
         before = self._cursor.state()
@@ -37,6 +40,7 @@ class OperationStream(Stream):
             # A generator that raised is finished; the next pull begins another.
             self._records = None
             after = self._cursor.state()
+            note_where(error, name_of(self._operation), self._last_index)
             block = Block([], np.empty(0, dtype=np.int64), failure_of(error))
             return Chunk(block, _Ends(before, after))
         if not isinstance(record, Record):
@@ -59,6 +63,7 @@ class OperationStream(Stream):
             metadata = (
                 block.metadata[0] if block.metadata else RecordMetadata(int(block.positions[0]))
             )
+            self._last_index = metadata.index
             yield Record(metadata, block.rows()[0])
 
     def state(self) -> State:

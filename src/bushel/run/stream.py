@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bushel.block import Block, Failure, join
-from bushel.errors import StateError
+from bushel.errors import StateError, StateRangeError
 from bushel.frozen import plain
 
 State: TypeAlias = dict[str, Any]
@@ -278,5 +278,5 @@ def need_int(state: Any, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise StateError(f"{name!r} in a state must be a whole number, and is {value!r}.")
     if value < 0:
-        raise StateError(f"{name!r} in a state must not be negative, and is {value}.")
+        raise StateRangeError(f"{name!r} in a state must not be negative, and is {value}.")
     return value

@@ -1,0 +1,147 @@
+"""A thread that pulls a stream ahead of the one who listens."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bushel.block import Block
+from bushel.run.background import BackgroundStream
+from bushel.run.stream import Chunk, ComputedMarks, State, Stream
+
+_PATIENCE_SECONDS = 30.0
+
+
+class Count(Stream):
+    """Counts to `size`; calls a hook before each pull."""
+
+    def __init__(self, size: int, hook: Any = None) -> None:
+        self._size, self._hook = size, hook
+        self._next = 0
+        self.closed = False
+
+    def pull(self, want: int) -> Chunk | None:
+        if self._hook is not None:
+            self._hook(self._next)
+        start = self._next
+        stop = min(self._size, start + want)
+        if start == stop:
+            return None
+        self._next = stop
+        positions = np.arange(start, stop)
+        marks = ComputedMarks(lambda used: {"next": start + used})
+        return Chunk(Block(positions.tolist(), positions), marks)
+
+    def state(self) -> State:
+        return {"next": self._next}
+
+    def restore(self, state: State) -> None:
+        self._next = state["next"]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _take_all(stream: Stream) -> list[int]:
+    taken: list[int] = []
+    while (chunk := stream.pull(1)) is not None:
+        taken += chunk.block.rows()
+    return taken
+
+
+@pytest.mark.parametrize("buffer_size", [0, 1, 2, 9, 1000])
+def test_the_same_elements(buffer_size: int) -> None:
+    stream = BackgroundStream(Count(300), buffer_size)
+    assert _take_all(stream) == list(range(300))
+    assert stream.pull(1) is None
+    assert stream.state() == {"next": 300}
+    stream.close()
+
+
+def test_the_state_is_that_of_what_was_handed_out() -> None:
+    stream = BackgroundStream(Count(300), 50)
+    assert stream.state() == {"next": 0}
+    stream.start()
+    assert stream.state() == {"next": 0}
+    taken = 0
+    for _ in range(5):
+        chunk = stream.pull(1)
+        assert chunk is not None
+        taken += len(chunk.block)
+        assert stream.state() == {"next": taken}
+    stream.close()
+
+
+def test_never_further_ahead_than_the_buffer() -> None:
+    furthest = [0]
+    stream = BackgroundStream(Count(3000, lambda at: furthest.append(at)), 10)
+    taken = 0
+    while (chunk := stream.pull(1)) is not None:
+        taken += len(chunk.block)
+        # One chunk of half the buffer may be in the making.
+        assert max(furthest) <= taken + 10
+    stream.close()
+
+
+def test_restore_goes_anywhere() -> None:
+    stream = BackgroundStream(Count(100), 10)
+    stream.pull(1)
+    stream.restore({"next": 97})
+    assert stream.state() == {"next": 97}
+    assert _take_all(stream) == [97, 98, 99]
+    stream.restore({"next": 98})
+    assert _take_all(stream) == [98, 99]
+    stream.close()
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_error_reaches_the_listener_and_the_stream_goes_on(error: type[BaseException]) -> None:
+    raised = []
+
+    def once(at: int) -> None:
+        if at >= 20 and not raised:
+            raised.append(at)
+            raise error("once")
+
+    stream = BackgroundStream(Count(100, once), 8)
+    taken: list[int] = []
+    with pytest.raises(error, match="once"):
+        while (chunk := stream.pull(1)) is not None:
+            taken += chunk.block.rows()
+    assert raised == [len(taken)]
+    assert taken + _take_all(stream) == list(range(100))
+    stream.close()
+
+
+def test_close_stops_the_thread_and_closes_the_input() -> None:
+    count = Count(10**9)
+    stream = BackgroundStream(count, 100)
+    stream.pull(1)
+    stream.close()
+    assert count.closed
+    assert not _feeders()
+    stream.close()
+
+
+def test_forgotten_it_stops_its_thread() -> None:
+    stream = BackgroundStream(Count(10**9), 100)
+    stream.pull(1)
+    (thread,) = _feeders()
+    del stream
+    thread.join(_PATIENCE_SECONDS)
+    assert not thread.is_alive()
+
+
+def test_start_begins_before_the_first_pull() -> None:
+    began = threading.Event()
+    stream = BackgroundStream(Count(10, lambda at: began.set()), 4)
+    stream.start()
+    assert began.wait(_PATIENCE_SECONDS)
+    stream.start()
+    assert len(_feeders()) <= 1
+    stream.close()
+
+
+def _feeders() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "bushel-prefetch"]
