@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -47,8 +47,16 @@ from bushel.run.inline import compile_node
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
 
-T = TypeVar("T")
-S = TypeVar("S")
+if TYPE_CHECKING:
+    # Elements of which nothing is known are Any: those of `batch(8)`, say. Type checkers
+    # would ask the user for an annotation otherwise. They know this module without it.
+    import typing_extensions
+
+    T = typing_extensions.TypeVar("T", default=Any)
+    S = typing_extensions.TypeVar("S", default=Any)
+else:
+    T = TypeVar("T")
+    S = TypeVar("S")
 Self = TypeVar("Self", bound="_Dataset[Any]")
 
 

@@ -5,7 +5,7 @@ import operator
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -31,7 +31,13 @@ from bushel.transforms.filter import FilterNode
 from bushel.transforms.flat_map import FlatMapNode
 from bushel.transforms.map import MapBatchesNode, MapNode, MapWithIndexNode, RandomMapNode
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    # Nothing in the arguments of a loader says what its elements are (see dataset.py).
+    import typing_extensions
+
+    T = typing_extensions.TypeVar("T", default=Any)
+else:
+    T = TypeVar("T")
 
 
 class DataLoader(Generic[T]):

@@ -1,5 +1,7 @@
 """Block sizes and the choice of threads learn from times; these tests hand them in."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,7 @@ def test_blocks_take_a_few_milliseconds(seconds_each: float) -> None:
 def test_starts_small_and_grows_fourfold_at_most() -> None:
     sizes = _settle(BlockSize(), 1e-7)
     assert sizes[0] == 1
-    assert all(after <= 4 * before for before, after in zip(sizes, sizes[1:], strict=False))
+    assert all(after <= 4 * before for before, after in pairwise(sizes))
     assert sizes[-1] == MOST_ELEMENTS
 
 

@@ -15,7 +15,7 @@ from bushel.run.quota import DropQuota
 from bushel.run.steps import KeptMarks
 from bushel.run.stream import Chunk, Marks, State, Stream, need_int
 from bushel.run.threads import ReadAhead
-from bushel.run.tune import ThreadChoice
+from bushel.run.tune import BlockSize, ThreadChoice
 from bushel.transforms.function import any_none
 
 
@@ -32,17 +32,16 @@ class _IndexMarks(Marks):
 class _Work:
     """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
 
-    def __init__(self, node: Node, choice: ThreadChoice, clock: Callable[[], float]) -> None:
+    def __init__(self, node: Node, choice: ThreadChoice) -> None:
         self._choice = choice
-        self._clock = clock
         self._run = compile_node(node).run
 
     def __call__(self, start: int, count: int) -> Block:
         if not self._choice.undecided:
             return self._run(start, start + count)
-        began, cpu_began = self._clock(), time.thread_time()
+        began, cpu_began = time.perf_counter(), time.thread_time()
         block = self._run(start, start + count)
-        self._choice.learn_work(self._clock() - began, time.thread_time() - cpu_began)
+        self._choice.learn_work(time.perf_counter() - began, time.thread_time() - cpu_began)
         return block
 
 
@@ -64,11 +63,13 @@ class PositionalStream(Stream):
         self._buffer_size = read_options.prefetch_buffer_size
         threads = min(read_options.num_threads, self._buffer_size)
         self._choice = ThreadChoice(threads, available_cores())
-        self._work = _Work(node, self._choice, clock)
+        self._work = _Work(node, self._choice)
+        # What is asked for may be far more than should be evaluated at a time: threads that
+        # read ahead make pulls look cheap.
+        self._block_size = BlockSize()
         self._ahead: ReadAhead | None = None
         self._clock = clock
         self._last_delivery: float | None = None
-        self._last_count = 1
 
     def pull(self, want: int) -> Chunk | None:
         start = self._next
@@ -76,7 +77,6 @@ class PositionalStream(Stream):
         if block is None:
             return None
         self._next = start + len(block) + (block.failure is not None)
-        self._last_count = max(1, len(block))
         now = self._clock()
         if self._last_delivery is not None:
             self._choice.learn_cycle(len(block), now - self._last_delivery)
@@ -92,14 +92,19 @@ class PositionalStream(Stream):
         if self._ahead is not None:
             if not self._choice.threaded:
                 self._ahead.finish()
-            block = self._ahead.take()
+            block = self._ahead.take(self._block_size)
             if block is None or block.failure is not None:
                 # After a failure reading goes on behind it, which the blocks ahead do not.
                 self._drop_ahead()
             if block is not None:
                 return block
-        count = min(want, self._length - self._next)
-        return self._work(self._next, count) if count > 0 else None
+        count = min(want, self._block_size.size, self._length - self._next)
+        if count <= 0:
+            return None
+        began = self._clock()
+        block = self._work(self._next, count)
+        self._block_size.learn(count, self._clock() - began)
+        return block
 
     def _without_nones(self, block: Block, marks: _IndexMarks) -> Chunk:
         values = block.values
@@ -153,7 +158,7 @@ class PositionalStream(Stream):
             self._work,
             self._choice.threads,
             self._buffer_size,
-            self._last_count,
+            self._block_size.size,
             self._next,
             self._length,
         )

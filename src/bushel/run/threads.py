@@ -113,8 +113,11 @@ class ReadAhead:
         self._finalizer.atexit = False
         self._fill()
 
-    def take(self) -> Block | None:
-        """Returns the next block, or None when there are no more (or `finish` was called)."""
+    def take(self, learner: BlockSize | None = None) -> Block | None:
+        """Returns the next block, or None when there are no more (or `finish` was called).
+
+        `learner` is told how long the block took, for the time after the threads.
+        """
         self._fill()
         if not self._in_flight:
             return None
@@ -124,6 +127,8 @@ class ReadAhead:
         self._in_flight.popleft()
         self._elements -= task.count
         self._block_size.learn(task.count, task.seconds)
+        if learner is not None:
+            learner.learn(task.count, task.seconds)
         if len(block) and self._block_size.wants_sample():
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
         self._fill()

@@ -65,6 +65,15 @@ def approximate_bytes(element: Any) -> int:
     return total
 
 
+_ENOUGH_BLOCKS = 8
+_A_FEW = 4
+_ENOUGH_SECONDS = 0.05
+# To try threads costs a few of the interpreter's switches, 5 ms each. Before work that keeps
+# a core busy is disturbed like that, it should have run a while.
+_PATIENCE_SECONDS = 0.5
+_WORTH_A_TRIAL = 0.1
+
+
 class Mode:
     """One way to run, and how long an element took with it."""
 
@@ -72,8 +81,8 @@ class Mode:
         self.cycles: deque[float] = deque(maxlen=64)
         self.seconds = 0.0
 
-    def measured(self) -> bool:
-        return len(self.cycles) >= _ENOUGH_BLOCKS and self.seconds >= _ENOUGH_SECONDS
+    def measured(self, patience: float = _ENOUGH_SECONDS) -> bool:
+        return len(self.cycles) >= _ENOUGH_BLOCKS and self.seconds >= patience
 
     def typical(self) -> float:
         # The median: a compilation or a checkpoint in the user's loop is no reason.
@@ -85,10 +94,6 @@ class Mode:
         self.seconds = 0.0
 
 
-_ENOUGH_BLOCKS = 8
-_A_FEW = 4
-_WORTH_A_TRIAL = 0.1
-_ENOUGH_SECONDS = 0.05
 # Threads take a core from the training loop and fight for the interpreter's lock: they must
 # earn it.
 _WORTH_IT = 0.9
@@ -132,6 +137,11 @@ class ThreadChoice:
         busy = min(1.0, max(share, 1e-3))
         return max(1, min(self._most_threads, math.ceil(self._cores / busy)))
 
+    @property
+    def _waits(self) -> bool:
+        """Whether records wait rather than compute: then threads are tried at once."""
+        return self._cpu_seconds < 0.5 * self._work_seconds
+
     def learn_work(self, seconds: float, cpu_seconds: float) -> None:
         """Takes note of the evaluation of a block: how long, and how much of it on a core."""
         self._work_seconds += seconds
@@ -155,7 +165,7 @@ class ThreadChoice:
             hopeless = len(mode.cycles) >= _A_FEW and mode.typical() > 1.5 * other.typical()
             if hopeless or mode.measured():
                 self._decide()
-        elif mode.measured():
+        elif mode.measured(_ENOUGH_SECONDS if self._waits else _PATIENCE_SECONDS):
             # Threads can at best hide the work, so they are not even tried for little of it.
             if self.threaded or self._work_seconds > _WORTH_A_TRIAL * mode.seconds:
                 self._switch()

@@ -72,7 +72,7 @@ class RangeNode(Source):
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
         numbers = self.numbers
-        if numbers and not -(2**62) < min(numbers[0], numbers[-1]) <= max(numbers) < 2**62:
+        if numbers and max(abs(numbers[0]), abs(numbers[-1])) >= 2**62:
             return Block([numbers[key] for key in keys.tolist()], positions)
         # An array of its own, whatever the range: elements belong to the user.
         return Block(IntegerColumn(keys * numbers.step + numbers.start), positions)

@@ -1,0 +1,114 @@
+"""What importing bushel costs: numpy, cloudpickle, and nothing else."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Optional, or not bushel's business at all. Each takes longer to import than bushel.
+HEAVY = (
+    "absl",
+    "array_record",
+    "grain",
+    "jax",
+    "jaxlib",
+    "numpy.testing",
+    "optree",
+    "orbax",
+    "pandas",
+    "pyarrow",
+    "ray",
+    "scipy",
+    "sklearn",
+    "tensorflow",
+    "tensorflow_datasets",
+    "torch",
+)
+
+_ALL_OF_IT = """
+import bushel, bushel.python, bushel.testing
+from bushel import checkpoint, experimental, multiprocessing, sources, transforms
+"""
+
+_USE_OF_IT = """
+import numpy as np
+import bushel as grain
+
+class Draw(grain.transforms.RandomMap):
+    def random_map(self, element, rng):
+        return {**element, "noise": rng.random()}
+
+columns = {"x": np.arange(20), "y": np.zeros((20, 3))}
+ds = grain.MapDataset.source(columns).seed(1).shuffle().random_map(Draw()).repeat(2).batch(4)
+stream = iter(ds.to_iter_dataset().filter(lambda batch: batch["x"].sum() > 5))
+next(stream)
+stream.set_state(stream.get_state())
+list(stream)
+loader = grain.load(columns, shuffle=True, seed=1, num_epochs=2, transformations=[Draw()], batch_size=4)
+list(loader)
+"""
+
+
+def _imported(program: str) -> set[str]:
+    """The modules that are there after a program has run in an interpreter of its own."""
+    shown = f"import sys\n{program}\nprint(*sorted(sys.modules), sep='\\n')"
+    # Isolated from what the environment adds (site hooks of test tools, say), not from the path.
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{shown}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def bare() -> set[str]:
+    """What an interpreter has anyway, with what numpy brings."""
+    return _imported("import numpy")
+
+
+@pytest.mark.parametrize("program", [_ALL_OF_IT, _USE_OF_IT], ids=["import", "use"])
+def test_nothing_heavy_is_imported(program: str, bare: set[str]) -> None:
+    imported = _imported(program)
+    assert "bushel.loader" in imported
+    found = {
+        name for name in imported - bare if any(name == h or name.startswith(h + ".") for h in HEAVY)
+    }
+    assert found == set()
+
+
+def test_third_parties_are_numpy_and_cloudpickle(bare: set[str]) -> None:
+    """Whatever it is called: all else that is imported comes with Python."""
+    added = {name.partition(".")[0] for name in _imported(_ALL_OF_IT) - bare}
+    foreign = {name for name in added if name not in sys.stdlib_module_names}
+    assert foreign - {"bushel"} <= {"cloudpickle", "numpy"}
+
+
+def _names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in requirements}
+
+
+def _project() -> dict[str, object]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return tomllib.load(file)["project"]  # type: ignore[no-any-return]
+
+
+def test_installing_needs_numpy_and_cloudpickle() -> None:
+    assert _names(_project()["dependencies"]) == {"numpy", "cloudpickle"}  # type: ignore[arg-type]
+
+
+def test_the_extra_for_everything_leaves_out_torch() -> None:
+    extras = _project()["optional-dependencies"]
+    assert isinstance(extras, dict)
+    (everything,) = extras["all"]
+    named = set(everything.removeprefix("bushel[").removesuffix("]").split(","))
+    users = {"jax", "orbax", "arrayrecord", "parquet", "tfds"}
+    assert named == users
+    assert users <= set(extras)
