@@ -228,9 +228,10 @@ def test_a_source_that_prints_its_address_is_told_what_to_do() -> None:
         def __getitem__(self, key: int) -> int:
             return key
 
-    state = iter(make(source=Bare())).get_state()
+    one, another = Bare(), Bare()
+    state = iter(make(source=one)).get_state()
     with pytest.raises(StateError, match="Give the data_source's class a `__repr__`"):
-        iter(make(source=Bare())).set_state(state)
+        iter(make(source=another)).set_state(state)
 
 
 def test_an_iterator_can_be_made_of_a_state() -> None:
@@ -326,7 +327,7 @@ def test_an_operation_that_gives_no_records() -> None:
     def bare(records: Iterator[Any]) -> Iterator[Any]:
         return (record.data for record in records)
 
-    with pytest.raises(PlanError, match="must yield Records, and .*bare.* yielded a int"):
+    with pytest.raises(PlanError, match=r"must yield Records, and .*bare.* yielded a int"):
         list(make(bare))
 
 
@@ -516,8 +517,8 @@ COLUMN_SOURCES: dict[str, tuple[Any, list[Any]]] = {
     "an array of numbers": (X, list(X)),
     "a dict": ({"x": X, "y": Y}, [{"x": X[i], "y": Y[i]} for i in range(12)]),
     "a tuple": ((X, Y), [(X[i], Y[i]) for i in range(12)]),
-    "a nested dict": ({"a": {"x": X}, "b": (Y,)}, [{"a": {"x": X[i]}, "b": (Y[i],)} for i in range(12)]),
-}  # fmt: skip
+    "nested": ({"a": {"x": X}, "b": (Y,)}, [{"a": {"x": X[i]}, "b": (Y[i],)} for i in range(12)]),
+}
 
 
 @pytest.mark.parametrize("name", COLUMN_SOURCES)
@@ -553,9 +554,7 @@ def test_columns_under_a_sampler_of_the_users_own(name: str) -> None:
 
     def elements(source: Any) -> list[Any]:
         options = NoSharding()
-        return list(
-            bushel.DataLoader(data_source=source, sampler=sampler, shard_options=options)
-        )
+        return list(bushel.DataLoader(data_source=source, sampler=sampler, shard_options=options))
 
     np.testing.assert_equal(elements(columns), [rows[3], rows[2], rows[11]])
 

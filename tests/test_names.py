@@ -273,4 +273,4 @@ def test_all_names_exist_and_are_listed() -> None:
         module = _module("bushel", path)
         assert sorted(set(module.__all__)) == sorted(module.__all__)
         assert [name for name in module.__all__ if not hasattr(module, name)] == []
-    assert bushel.__version_info__ == tuple(map(int, bushel.__version__.split(".")))
+    assert bushel.__version__ == ".".join(map(str, bushel.__version_info__))

@@ -181,15 +181,19 @@ class DataLoader(Generic[T]):
         shards, count = self._shard_options, self._num_steps() // self._shard_options.shard_count
         index, stride = shards.shard_index, shards.shard_count
         if not self._knows_keys or self._needs_metadata:
-            return SampledNode(self._rows(), self._sampler, index, stride, count)
+            by_block = self._has_known_sampler
+            return SampledNode(self._rows(), self._sampler, index, stride, count, by_block)
         order = SamplerOrder(source_node(self._data_source), self._sampler, index, stride, count)
         return GlobalIndexNode(order, index, stride)
 
     @property
     def _knows_keys(self) -> bool:
         """Whether the keys are bushel's own, and positions in the source."""
-        own_sampler = type(self._sampler) in (IndexSampler, SequentialSampler)
-        return own_sampler and hasattr(self._data_source, "__len__")
+        return self._has_known_sampler and hasattr(self._data_source, "__len__")
+
+    @property
+    def _has_known_sampler(self) -> bool:
+        return type(self._sampler) in (IndexSampler, SequentialSampler)
 
     @property
     def _needs_metadata(self) -> bool:

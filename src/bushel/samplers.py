@@ -42,9 +42,15 @@ class _Sampler:
             raise IndexError(
                 f"a sampler's index must be in [0, {self._max_index}), and is {index}."
             )
-        key = int(self.locate(np.array([index], dtype=np.int64))[0])
-        rng = None if self._seed is None else generator_for_key(self._seed + index)
-        return RecordMetadata(index=index, record_key=key, rng=rng)
+        return self.metadata(np.array([index], dtype=np.int64))[0]
+
+    def metadata(self, indices: Positions) -> list[RecordMetadata]:
+        """The records at many steps, which are in range."""
+        seed = self._seed
+        return [
+            RecordMetadata(index, key, None if seed is None else generator_for_key(seed + index))
+            for index, key in zip(indices.tolist(), self.locate(indices).tolist(), strict=True)
+        ]
 
     def __iter__(self) -> Iterator[RecordMetadata]:
         # Not by Python's fallback, which takes any IndexError for the end: an empty shard

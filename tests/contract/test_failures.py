@@ -134,7 +134,9 @@ CASES = {
         "map(boom)",
         position=FAILING_ID - 10,
     ),
-    "MapDataset subclass": Case(lambda kit: BoomDataset(kit.source(30))[1:], "BoomDataset"),
+    "MapDataset subclass": Case(
+        lambda kit: BoomDataset(kit.source(30)).slice(slice(1, None)), "BoomDataset"
+    ),
     "source": Case(
         lambda kit: Kit("rows", (FAILING_ID,), kit.read).source(30), "source(RowSource)"
     ),

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bushel.run.tune import BlockSize
 from hypothesis import settings
+
+from bushel.run.tune import BlockSize
 
 
 def examples(count: int) -> settings:

@@ -319,7 +319,8 @@ def length(program: Step) -> int:
         case "numpy":
             return int(program["shape"][0])
         case "slice":
-            return len(range(*slice(program["start"], program["stop"], program["step"]).indices(parents[0])))
+            bounds = slice(program["start"], program["stop"], program["step"])
+            return len(range(*bounds.indices(parents[0])))
         case "repeat":
             if program["epochs"] is None:
                 return INFINITE if parents[0] else 0

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import bushel
 import grain
 import numpy as np
 import pytest
 
+import bushel
 from tests.grain.oracle import Raised, builtin_kind, outcome
 
 # Each takes the library, and returns what should fail by the time one element was read.
@@ -112,14 +112,12 @@ SAME: dict[str, Case] = {
     "batch after filter, shuffle": lambda lib: (
         _range(lib, 5).filter(bool).shuffle(seed=1).map(str).batch(2)
     ),
-    "batch after a filter in a mixture": lambda lib: (
-        lib.MapDataset.mix([_range(lib, 5), _range(lib, 5).filter(bool)]).batch(2)
-    ),
-    "batch after flat map": lambda lib: (
-        lib.experimental.FlatMapMapDataset(
-            _range(lib, 5), _fan(lib, lambda x: [x], max_fan_out=2)
-        ).batch(2)
-    ),
+    "batch after a filter in a mixture": lambda lib: lib.MapDataset.mix(
+        [_range(lib, 5), _range(lib, 5).filter(bool)]
+    ).batch(2),
+    "batch after flat map": lambda lib: lib.experimental.FlatMapMapDataset(
+        _range(lib, 5), _fan(lib, lambda x: [x], max_fan_out=2)
+    ).batch(2),
     "batch of shapes": lambda lib: lib.MapDataset.source([_rows(2), _rows(3)]).batch(2),
     "batch of trees": lambda lib: lib.MapDataset.source([{"a": 1}, {"b": 1}]).batch(2),
     "batch of kinds": lambda lib: lib.MapDataset.source([{"a": 1}, 5]).batch(2),
@@ -147,49 +145,47 @@ SAME: dict[str, Case] = {
     "mix weight None": lambda lib: _mix(lib, [None, 1]),
     "mix weight nan": lambda lib: _mix(lib, [float("nan"), 1]),
     "mix weights by name": lambda lib: _mix(lib, {"a": 1, "b": 1}),
-    "select beyond the parts": lambda lib: (
-        lib.MapDataset.select_from_datasets([_range(lib, 5)], [(2, 0)])
+    "select beyond the parts": lambda lib: lib.MapDataset.select_from_datasets(
+        [_range(lib, 5)], [(2, 0)]
     ),
-    "select beyond the list": lambda lib: (
-        lib.MapDataset.select_from_datasets([_range(lib, 5)], [(0, 0)])[1]
-    ),
+    "select beyond the list": lambda lib: lib.MapDataset.select_from_datasets(
+        [_range(lib, 5)], [(0, 0)]
+    )[1],
     "select nothing": lambda lib: lib.MapDataset.select_from_datasets([_range(lib, 5)], [])[0],
     "zip([])": lambda lib: lib.experimental.ZipMapDataset([]),
     "zip of lengths": lambda lib: lib.experimental.ZipMapDataset([_range(lib, 2), _range(lib, 3)]),
-    "zip with infinite": lambda lib: (
-        lib.experimental.ZipMapDataset([_range(lib, 2), _range(lib, 2).repeat()])
+    "zip with infinite": lambda lib: lib.experimental.ZipMapDataset(
+        [_range(lib, 2), _range(lib, 2).repeat()]
     ),
     "zip streams []": lambda lib: lib.experimental.ZipIterDataset([]),
-    "zip streams of lengths": lambda lib: (
-        lib.experimental.ZipIterDataset([_stream(lib, 0), _stream(lib, 3)])
+    "zip streams of lengths": lambda lib: lib.experimental.ZipIterDataset(
+        [_stream(lib, 0), _stream(lib, 3)]
     ),
     "zip streams, False": lambda lib: lib.experimental.ZipIterDataset([_stream(lib)], False),
-    "window shuffle without a seed": lambda lib: (
-        lib.experimental.WindowShuffleMapDataset(_range(lib, 5), window_size=3)
+    "window shuffle without a seed": lambda lib: lib.experimental.WindowShuffleMapDataset(
+        _range(lib, 5), window_size=3
     ),
-    "window shuffle seed None": lambda lib: (
-        lib.experimental.WindowShuffleMapDataset(_range(lib, 5), window_size=3, seed=None)
+    "window shuffle seed None": lambda lib: lib.experimental.WindowShuffleMapDataset(
+        _range(lib, 5), window_size=3, seed=None
     ),
-    "window shuffle seed 'a'": lambda lib: (
-        lib.experimental.WindowShuffleIterDataset(_stream(lib), window_size=3, seed="a")
+    "window shuffle seed 'a'": lambda lib: lib.experimental.WindowShuffleIterDataset(
+        _stream(lib), window_size=3, seed="a"
     ),
-    "window shuffle size -2": lambda lib: (
-        lib.experimental.WindowShuffleMapDataset(_range(lib, 5), window_size=-2, seed=1)
+    "window shuffle size -2": lambda lib: lib.experimental.WindowShuffleMapDataset(
+        _range(lib, 5), window_size=-2, seed=1
     ),
-    "flat map beyond max_fan_out": lambda lib: (
-        lib.experimental.FlatMapMapDataset(
-            _range(lib, 5), _fan(lib, lambda x: [x] * 3, max_fan_out=2)
-        )
+    "flat map beyond max_fan_out": lambda lib: lib.experimental.FlatMapMapDataset(
+        _range(lib, 5), _fan(lib, lambda x: [x] * 3, max_fan_out=2)
     ),
-    "flat map without max_fan_out": lambda lib: (
-        lib.experimental.FlatMapMapDataset(_range(lib, 5), _fan(lib, lambda x: [x]))
+    "flat map without max_fan_out": lambda lib: lib.experimental.FlatMapMapDataset(
+        _range(lib, 5), _fan(lib, lambda x: [x])
     ),
     "mix streams []": lambda lib: lib.IterDataset.mix([]),
     "mix streams {}": lambda lib: lib.IterDataset.mix({}),
     "mix streams weight 0": lambda lib: _mix_streams(lib, [0, 1]),
     "mix streams weight 'a'": lambda lib: _mix_streams(lib, ["a", 1]),
-    "prefetch -1": lambda lib: (
-        lib.experimental.ThreadPrefetchIterDataset(_stream(lib), prefetch_buffer_size=-1)
+    "prefetch -1": lambda lib: lib.experimental.ThreadPrefetchIterDataset(
+        _stream(lib), prefetch_buffer_size=-1
     ),
     "prefetch without a size": lambda lib: lib.experimental.ThreadPrefetchIterDataset(_stream(lib)),
     "ReadOptions(-1)": lambda lib: lib.ReadOptions(num_threads=-1),
@@ -205,8 +201,8 @@ SAME: dict[str, Case] = {
     "closed": _closed,
     "set_next_index beyond": lambda lib: lib.experimental.set_next_index(iter(_stream(lib)), 50),
     "set_next_index before": lambda lib: lib.experimental.set_next_index(iter(_stream(lib)), -1),
-    "get_next_index after a filter": lambda lib: (
-        lib.experimental.get_next_index(iter(_stream(lib).filter(bool)))
+    "get_next_index after a filter": lambda lib: lib.experimental.get_next_index(
+        iter(_stream(lib).filter(bool))
     ),
 }
 
@@ -221,9 +217,7 @@ OTHER: dict[str, tuple[Case, type[Exception], str]] = {
     "mix weight inf": (lambda lib: _mix(lib, [float("inf"), 1]), ValueError, _WEIGHTS),
     "mix streams weights [1]": (lambda lib: _mix_streams(lib, [1]), ValueError, "as above"),
     "window shuffle size 0": (
-        lambda lib: lib.experimental.WindowShuffleMapDataset(
-            _range(lib, 5), window_size=0, seed=1
-        ),
+        lambda lib: lib.experimental.WindowShuffleMapDataset(_range(lib, 5), window_size=0, seed=1),
         ValueError,
         "a wrong argument, not a division",
     ),

@@ -1,13 +1,13 @@
 """The permutation behind every shuffle is Grain's, bit for bit."""
 
-import bushel
 import grain
 import numpy as np
 import pytest
-from bushel.order.permutation import permute, permute_one
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import bushel
+from bushel.order.permutation import permute, permute_one
 from tests.grain.oracle import assert_same, examples, outcome
 
 seeds = st.integers(0, 2**32 - 1)

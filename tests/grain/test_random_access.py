@@ -1,17 +1,20 @@
 """Random access: every position of every epoch gives what Grain gives."""
 
-import bushel
 import grain
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bushel
 from tests.grain.oracle import Raised, assert_same, difference, examples, outcome
 from tests.grain.programs import build, length, map_programs
+
+# Epochs far away, also beyond 64 bits, where Grain counts in Python's integers.
+_FAR = st.sampled_from([10**6, 2**32 + 1, 2**40 + 3, 2**63 - 1, 2**63 + 5, 2**70, -(2**40)])
 
 
 def _positions(count: int) -> st.SearchStrategy[list[int]]:
     near = st.integers(-2 * count - 3, 4 * count + 3)
-    return st.lists(near, min_size=3, max_size=8)
+    return st.lists(st.one_of(near, near, near, _FAR), min_size=3, max_size=8)
 
 
 @examples(300)

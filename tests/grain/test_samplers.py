@@ -194,7 +194,8 @@ def test_numpy_integers_are_integers() -> None:
         np.int64(6), shuffle=True, num_epochs=np.int32(2), seed=np.uint32(3)
     )
     assert repr(numpy) == repr(plain)
-    assert_same([_seen(plain[i]) for i in range(12)], [_seen(numpy[np.int64(i)]) for i in range(12)])
+    for step in range(12):
+        assert_same(_seen(plain[step]), _seen(numpy[np.int64(step)]))
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 from itertools import islice
 from typing import Any
 
-import bushel
 import grain
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bushel
 from tests.grain.oracle import Raised, assert_same, examples, outcome
 from tests.grain.programs import Step, build, merge
 

@@ -133,6 +133,25 @@ def test_forgotten_it_stops_its_thread() -> None:
     assert not thread.is_alive()
 
 
+def test_a_stopped_thread_pulls_nothing_further() -> None:
+    entered, released = threading.Event(), threading.Event()
+    pulls: list[int] = []
+
+    def hook(at: int) -> None:
+        pulls.append(at)
+        entered.set()
+        assert released.wait(_PATIENCE_SECONDS)
+
+    stream = BackgroundStream(Count(100, hook), 100)
+    stream.start()
+    (thread,) = _feeders()
+    assert entered.wait(_PATIENCE_SECONDS)
+    del stream
+    released.set()
+    thread.join(_PATIENCE_SECONDS)
+    assert pulls == [0]
+
+
 def test_start_begins_before_the_first_pull() -> None:
     began = threading.Event()
     stream = BackgroundStream(Count(10, lambda at: began.set()), 4)

@@ -1,6 +1,6 @@
 """Ctrl-C, wherever it strikes, loses nothing and disturbs nothing."""
 
-import _thread
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -115,7 +115,7 @@ def test_waiting_for_a_thread_is_interrupted() -> None:
     def slow(element: int) -> int:
         if element == 5 and not interrupted.is_set():
             assert about_to_wait.wait(_PATIENCE_SECONDS)
-            _thread.interrupt_main()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             assert interrupted.wait(_PATIENCE_SECONDS)
         return element
 

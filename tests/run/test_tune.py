@@ -57,6 +57,17 @@ def test_large_elements_make_small_blocks() -> None:
     assert size.size == 1
 
 
+def test_elements_may_be_anything() -> None:
+    class Odd:
+        def nbytes(self) -> int:
+            return 3
+
+    for element in (Odd(), np.int64, None, {}, "text", object()):
+        size = BlockSize()
+        size.limit_bytes(element)
+        assert size.size == 1
+
+
 def test_a_block_of_nothing_teaches_nothing() -> None:
     size = BlockSize()
     size.learn(0, 100.0)

@@ -30,7 +30,7 @@ def random_access(ds: grain.MapDataset[int]) -> None:
     reveal_type(ds.filter(lambda element: element > 2))  # MapDataset[int]
     reveal_type(ds.map(as_text))  # MapDataset[str]
     reveal_type(ds.map(lambda element: element / 2))  # MapDataset[float]
-    reveal_type(ds.map_with_index(lambda index, element: (index, str(element))))  # MapDataset[tuple[int, str]]
+    reveal_type(ds.map_with_index(lambda i, x: (i, str(x))))  # MapDataset[tuple[int, str]]
     reveal_type(ds.random_map(jitter, seed=1))  # MapDataset[float]
     reveal_type(ds.batch(2))  # MapDataset[Any]
     reveal_type(ds.map(as_text).batch(2, batch_fn=longest))  # MapDataset[str]

@@ -7,11 +7,11 @@ def wrong_arguments(ds: grain.MapDataset[int]) -> None:
     ds.shuffle("seed")  # error: arg-type
     ds.batch("two")  # error: arg-type
     ds.map(3)  # error: arg-type
-    ds.repeat(2, False)  # error: misc
+    ds.repeat(2, False)  # error: call-arg
     grain.samplers.IndexSampler("ten")  # error: arg-type
     grain.samplers.IndexSampler(10, shard_options=(0, 2))  # error: arg-type
     grain.sharding.ShardOptions(0)  # error: call-arg
-    grain.DataLoader([1], grain.samplers.IndexSampler(1))  # error: misc
+    grain.DataLoader([1], grain.samplers.IndexSampler(1))  # error: call-arg
     grain.load([1], batchsize=2)  # error: call-arg
     grain.ReadOptions(threads=2)  # error: call-arg
 

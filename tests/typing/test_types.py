@@ -24,9 +24,7 @@ def _stated(path: Path) -> dict[int, str]:
     """What the comments of a file say, by line."""
     stated = {}
     for number, line in enumerate(path.read_text().splitlines(), start=1):
-        if match := re.search(r"reveal_type\(.*\)  # (.+)$", line):
-            stated[number] = match[1]
-        elif match := re.search(r"  # (error: [\w-]+)$", line):
+        if match := re.search(r"(?:reveal_type\(.*\)  # |  # (?=error: ))(.+)$", line):
             stated[number] = match[1]
     return stated
 

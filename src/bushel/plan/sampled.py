@@ -73,6 +73,8 @@ class SampledNode(Source):
     shard_index: int
     shard_count: int
     count: int
+    # Whether the sampler is one of bushel's, which say many steps in one call.
+    by_block: bool
 
     def length(self) -> int:
         return self.count
@@ -87,8 +89,12 @@ class SampledNode(Source):
         record_keys: list[Any] = []
         failure = None
         try:
-            for step in steps:
-                record = self.sampler[step]
+            records = (
+                self.sampler.metadata(keys)
+                if self.by_block
+                else (self.sampler[step] for step in steps)
+            )
+            for record in records:
                 record_keys.append(self._wrap(record.record_key))
                 metadata.append(record)
         except Exception as error:

@@ -31,10 +31,12 @@ class _Feeder:
         self._permits: SimpleQueue[bool | None] = SimpleQueue()
         for _ in range(_CHUNKS):
             self._permits.put(True)
+        # Not empty when the permits that are left are void.
+        self._stopped: list[bool] = []
         most = max(1, buffer_size // _CHUNKS) if stream.eager else 1
         self._thread = threading.Thread(
             target=_feed,
-            args=(stream, self._items, self._permits, BlockSize(most), clock),
+            args=(stream, self._items, self._permits, self._stopped, BlockSize(most), clock),
             name="bushel-prefetch",
             daemon=True,
         )
@@ -46,6 +48,7 @@ class _Feeder:
         return item
 
     def stop(self, wait: bool) -> None:
+        self._stopped.append(True)
         self._permits.put(None)
         if wait and self._thread is not threading.current_thread():
             self._thread.join()
@@ -55,10 +58,11 @@ def _feed(
     stream: Stream,
     items: "SimpleQueue[Item]",
     permits: "SimpleQueue[bool | None]",
+    stopped: list[bool],
     size: BlockSize,
     clock: Callable[[], float],
 ) -> None:
-    while permits.get():
+    while permits.get() and not stopped:
         began = clock()
         item: Item
         try:

@@ -352,7 +352,8 @@ class _Flatten(Evaluator):
 
     def at(self, positions: Positions) -> Block:
         node, fan_out = self._node, self._node.fan_out
-        inner, places = np.divmod(positions, fan_out)
+        # Not `np.divmod`, which knows no positions beyond 64 bits.
+        inner, places = positions // fan_out, positions % fan_out
         # Each element once, in the order in which they are asked for: one that fails must
         # not stand in the way of those before it.
         distinct, first_places, which = np.unique(inner, return_index=True, return_inverse=True)

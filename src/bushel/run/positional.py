@@ -15,7 +15,7 @@ from bushel.run.quota import DropQuota
 from bushel.run.steps import KeptMarks
 from bushel.run.stream import Chunk, Marks, State, Stream, need_int
 from bushel.run.threads import ReadAhead
-from bushel.run.tune import BlockSize, ThreadChoice
+from bushel.run.tune import LONG_SECONDS, BlockSize, ThreadChoice
 from bushel.transforms.function import any_none
 
 
@@ -103,7 +103,10 @@ class PositionalStream(Stream):
             return None
         began = self._clock()
         block = self._work(self._next, count)
-        self._block_size.learn(count, self._clock() - began)
+        seconds = self._clock() - began
+        self._block_size.learn(count, seconds)
+        if seconds > LONG_SECONDS and not self._choice.threaded:
+            self._choice.look_again()
         return block
 
     def _without_nones(self, block: Block, marks: _IndexMarks) -> Chunk:

@@ -61,7 +61,9 @@ def approximate_bytes(element: Any) -> int:
         if isinstance(leaf, (bytes, bytearray, str)):
             total += len(leaf)
         else:
-            total += getattr(leaf, "nbytes", 32)
+            size = getattr(leaf, "nbytes", 32)
+            # Elements may be anything, and some call a method so.
+            total += size if isinstance(size, int) else 32
     return total
 
 
@@ -72,6 +74,8 @@ _ENOUGH_SECONDS = 0.05
 # a core busy is disturbed like that, it should have run a while.
 _PATIENCE_SECONDS = 0.5
 _WORTH_A_TRIAL = 0.1
+# A block is meant to take a few milliseconds. One that takes this long is worth a thought.
+LONG_SECONDS = 0.03
 
 
 class Mode:
@@ -146,6 +150,9 @@ class ThreadChoice:
         """Takes note of the evaluation of a block: how long, and how much of it on a core."""
         self._work_seconds += seconds
         self._cpu_seconds += cpu_seconds
+        if not self.threaded and seconds > LONG_SECONDS and cpu_seconds < 0.5 * seconds:
+            # Records that wait this long need no comparison: waiting side by side is shorter.
+            self.threaded, self._decided, self._since_decision = True, True, 0.0
 
     def learn_cycle(self, count: int, seconds: float) -> None:
         """Takes note of a delivery; may change `threaded`."""
@@ -154,7 +161,8 @@ class ThreadChoice:
         if self._decided:
             self._since_decision += seconds
             if self._since_decision > self._recheck:
-                self._look_again()
+                self._recheck = min(2 * self._recheck, _LAST_RECHECK_SECONDS)
+                self.look_again()
             return
         mode, other = self._inline, self._threaded
         if self.threaded:
@@ -172,8 +180,8 @@ class ThreadChoice:
             else:
                 self._decided, self._since_decision = True, 0.0
 
-    def _look_again(self) -> None:
-        self._recheck = min(2 * self._recheck, _LAST_RECHECK_SECONDS)
+    def look_again(self) -> None:
+        """Takes nothing for decided any more: the work has changed."""
         self._decided = False
         self._cpu_seconds = self._work_seconds = 0.0
         self._inline.forget()

@@ -1,0 +1,67 @@
+"""Orders that are promised for ever, and positions at the edges of what there is."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from bushel import MapDataset
+from bushel.experimental import WindowShuffleMapDataset, index_shuffle
+
+
+def test_the_order_of_a_shuffle_never_changes() -> None:
+    # Checkpoints hold positions, so these numbers are a promise.
+    assert list(MapDataset.range(10).shuffle(seed=0)) == [0, 4, 6, 7, 8, 3, 1, 9, 5, 2]
+    assert [index_shuffle(i, 10**6, 42, 4) for i in range(4)] == [
+        int(number) for number in MapDataset.range(10**6 + 1).shuffle(seed=42)[:4]
+    ]
+
+
+def test_each_epoch_has_an_order_of_its_own() -> None:
+    ds = MapDataset.range(50).shuffle(seed=3).repeat(3)
+    epochs = [list(ds[start : start + 50]) for start in (0, 50, 100)]
+    assert all(sorted(epoch) == list(range(50)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
+    same = MapDataset.range(50).shuffle(seed=3).repeat(3, reseed_each_epoch=False)
+    assert list(same) == epochs[0] * 3
+
+
+@pytest.mark.parametrize("length", [10**9, 10**12, 2**62])
+def test_any_length_takes_no_memory(length: int) -> None:
+    ds = MapDataset.range(length).shuffle(seed=1)
+    places = [0, 1, length // 2, length - 1]
+    images = [ds[place] for place in places]
+    assert len(set(images)) == len(images)
+    assert all(image is not None and 0 <= image < length for image in images)
+    assert next(iter(ds)) == images[0]
+
+
+def test_endless_datasets_have_no_last_position() -> None:
+    ds = MapDataset.range(7).shuffle(seed=1).repeat()
+    assert len(ds) == sys.maxsize
+    assert ds[10**15] in range(7)
+    assert list(ds[10**15 : 10**15 + 3]) == [ds[10**15 + place] for place in range(3)]
+    batch = ds.batch(4)[10**14]
+    assert batch is not None and batch.shape == (4,)
+
+
+def test_positions_beyond_64_bits() -> None:
+    ds = MapDataset.range(10)
+    assert ds[2**70] == 2**70 % 10
+    assert ds[1:].shuffle(seed=1)[2**70] in range(1, 10)
+    assert MapDataset.mix([ds, ds.map(lambda x: -x)])[2**66] in range(-10, 10)
+
+
+def test_window_shuffles_end_where_the_data_ends() -> None:
+    shuffled = list(WindowShuffleMapDataset(MapDataset.range(8), window_size=4, seed=1))
+    assert sorted(shuffled[:4]) == [0, 1, 2, 3]
+    assert sorted(shuffled[4:]) == [4, 5, 6, 7]
+
+
+def test_mix_in_proportion() -> None:
+    ones, tens = MapDataset.range(6), MapDataset.range(10, 40)
+    mixed = MapDataset.mix([ones, tens], [1, 3])
+    assert len(mixed) == 24
+    assert sum(number < 10 for number in mixed) == 6
+    # The next epoch goes on where this one ended.
+    assert np.array([mixed[24 + place] for place in range(24)]).max() == 39

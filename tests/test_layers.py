@@ -1,0 +1,118 @@
+"""Who imports whom: files import from the rows below them and from their own package."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bushel
+
+PACKAGE = Path(bushel.__file__).parent
+
+ROWS = (
+    ("__init__",),
+    ("python", "multiprocessing"),
+    ("experimental",),
+    ("loader", "spec", "named_datasets", "testing"),
+    ("dataset",),
+    ("deliver",),
+    ("run",),
+    ("plan", "transport", "checkpoint", "samplers", "operations"),
+    ("sources", "order", "read", "transforms", "batch"),
+    ("node",),
+    ("block", "stack", "options", "sharding"),
+    ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants", "settings"),
+)
+ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}
+
+# What the package needs; everything else is optional.
+CORE = {"numpy", "cloudpickle"}
+# The one file that may import an optional dependency.
+OPTIONAL = {"jax": "deliver/device.py"}
+# Imports within functions, with what they are for.
+LAZY = {
+    ("deliver/device.py", "jax"): "an optional dependency",
+    ("sharding.py", "bushel.deliver.device"): "the way to jax, asked only when it is wanted",
+}
+
+FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+every_file = pytest.mark.parametrize("file", FILES)
+
+
+def _imports(file: str) -> Iterator[tuple[str, ast.stmt]]:
+    """Every module that a file imports, wherever it does."""
+    for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{file}: relative import"
+            assert node.module is not None
+            if node.module == "bushel":
+                yield from ((f"bushel.{alias.name}", node) for alias in node.names)
+            else:
+                yield node.module, node
+
+
+def _only_for_types(tree: ast.Module) -> set[ast.stmt]:
+    """The statements below `if TYPE_CHECKING`."""
+    return {
+        inner
+        for block in tree.body
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for statement in block.body
+        for inner in ast.walk(statement)
+        if isinstance(inner, ast.stmt)
+    }
+
+
+def _unit(file: str) -> str:
+    return file.split("/")[0].removesuffix(".py")
+
+
+@every_file
+def test_every_file_has_a_row(file: str) -> None:
+    assert _unit(file) in ROW_OF
+
+
+@every_file
+def test_imports_point_down(file: str) -> None:
+    unit = _unit(file)
+    for module, node in _imports(file):
+        if not module.startswith("bushel.") or (file, module) in LAZY:
+            continue
+        imported = module.split(".")[1]
+        assert imported in ROW_OF, f"{file}:{node.lineno} imports the unknown {module}"
+        below = ROW_OF[imported] > ROW_OF[unit]
+        assert below or imported == unit, f"{file}:{node.lineno} imports {module}, not below it"
+
+
+# Public names are loaded when they are first used.
+@pytest.mark.parametrize("file", [file for file in FILES if file != "__init__.py"])
+def test_imports_are_at_the_top(file: str) -> None:
+    tree = ast.parse((PACKAGE / file).read_text())
+    lines = {statement.lineno for statement in tree.body}
+    lines |= {statement.lineno for statement in _only_for_types(tree)}
+    for module, node in _imports(file):
+        if node.lineno not in lines:
+            assert (file, module) in LAZY, f"{file}:{node.lineno} imports {module} in a function"
+
+
+@every_file
+def test_optional_dependencies_have_one_door_each(file: str) -> None:
+    tree = ast.parse((PACKAGE / file).read_text())
+    for_types = {statement.lineno for statement in _only_for_types(tree)}
+    for module, node in _imports(file):
+        name = module.split(".")[0]
+        if name == "bushel" or name in CORE or name in sys.stdlib_module_names:
+            continue
+        if node.lineno not in for_types:
+            assert OPTIONAL.get(name) == file, f"{file}:{node.lineno} imports {name}"
+            assert node not in tree.body
+
+
+def test_the_exceptions_are_still_needed() -> None:
+    found = {(file, module) for file in FILES for module, _ in _imports(file)}
+    assert set(LAZY) <= found
+    assert {(door, name) for name, door in OPTIONAL.items()} <= found
