@@ -36,7 +36,7 @@ def _one_too_many(max_index: int) -> bool:
     comes twice and one never. bushel leaves the last one in its place: a permutation, equal
     to Grain's everywhere else.
     """
-    return max_index in {4**k for k in range(8, 31)}
+    return max_index in {4**k for k in range(8, 32)}
 
 
 def _positions(length: int, count: int, data: st.DataObject) -> list[int]:

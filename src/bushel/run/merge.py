@@ -144,10 +144,19 @@ class _ZipMarks(Marks):
     # After a failure: how many elements each input had then given.
     after_failure: Sequence[int] = ()
     size: int = 0
+    # Whether that failure was that the inputs did not end together: then nothing follows.
+    stopped: bool = False
 
     def at(self, used: int) -> State:
-        counts = self.after_failure if used > self.size else [used] * len(self.taken)
-        return {"parents": [part.at(count) for part, count in zip(self.taken, counts, strict=True)]}
+        failed = used > self.size
+        counts = self.after_failure if failed else [used] * len(self.taken)
+        states = [part.at(count) for part, count in zip(self.taken, counts, strict=True)]
+        return _zip_state(states, failed and self.stopped)
+
+
+def _zip_state(states: Sequence[State], stopped: bool) -> State:
+    state: State = {"parents": list(states)}
+    return {**state, "stop": True} if stopped else state
 
 
 class ZipStream(_Merged):
@@ -158,6 +167,7 @@ class ZipStream(_Merged):
         self._node = node
         self._strict = strict
         self._stopped = False
+        self._mismatched = False
 
     def pull(self, want: int) -> Chunk | None:
         if self._stopped:
@@ -209,7 +219,8 @@ class ZipStream(_Merged):
         while len(taken) < len(self._cursors):
             taken.append(self._cursors[len(taken)].take(0))
             counts.append(0)
-        return Chunk(block, _ZipMarks(taken, counts, 0))
+        self._mismatched = ended is not None
+        return Chunk(block, _ZipMarks(taken, counts, 0, self._mismatched))
 
     def _unequal(self, number: int, how: str) -> Failure | None:
         if not self._strict:
@@ -222,7 +233,7 @@ class ZipStream(_Merged):
         )
 
     def state(self) -> State:
-        return {"parents": self._states()}
+        return _zip_state(self._states(), self._mismatched)
 
     def restore(self, state: State) -> None:
         (parents,) = need(state, "parents")
@@ -231,4 +242,4 @@ class ZipStream(_Merged):
                 f"this zip has {len(self._cursors)} inputs, and the state has {parents!r:.200}."
             )
         self._go_back(parents)
-        self._stopped = False
+        self._stopped = self._mismatched = state.get("stop") is True
