@@ -132,6 +132,8 @@ def _walk(
 ) -> Words:
     """Encrypts, and encrypts again whatever is still out of range."""
     out = encrypt(values, half, keys)
+    if max_index >> 2 * half:  # 4**k + 1 positions: the last has no place in the cipher.
+        out[values == max_index] = max_index
     outside = (out > max_index).nonzero()[0]
     walking = out.take(outside)
     keys = _take_keys(keys, outside)
@@ -153,6 +155,8 @@ def permute_one(index: int, max_index: int, seed: int, rounds: int = 4) -> int:
     if max_index == 0:
         return 0
     half = _half_width(max_index)
+    if index >> 2 * half:  # 4**k + 1 positions: the last has no place in the cipher.
+        return index
     keys = _round_keys(seed, rounds, half)
     mask = (1 << half) - 1
 

@@ -204,7 +204,7 @@ class ZipStream(_Merged):
                     ended = number
                 if number and ended == number:
                     break
-            elif ended == 0:
+            elif ended == 0 and failure is None:
                 failure = self._unequal(number, "longer")
         if ended is not None:
             self._stopped = True
