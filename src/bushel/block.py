@@ -171,9 +171,14 @@ def is_stackable(tree: Any) -> bool:
     (True, False)
     """
     return all(
-        type(leaf) is np.ndarray and leaf.dtype.kind in _COLUMN_KINDS and leaf.dtype.isnative
-        for _, leaf in leaves_with_paths(tree)
+        type(leaf) is np.ndarray and is_stackable_array(leaf) for _, leaf in leaves_with_paths(tree)
     )
+
+
+def is_stackable_array(array: "np.ndarray[Any, Any]") -> bool:
+    """Tells whether an array is the same as the stack of its rows, type included."""
+    dtype = array.dtype
+    return dtype.kind in _COLUMN_KINDS and dtype.isnative
 
 
 def first_leaf(tree: Any) -> Any:

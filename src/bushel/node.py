@@ -60,6 +60,11 @@ class Source(Node):
     def inputs(self) -> tuple[Node, ...]:
         return ()
 
+    @property
+    def reads_later(self) -> bool:
+        """Whether `fetch` only notes the keys, and values are read when somebody needs them."""
+        return False
+
     @abstractmethod
     def keys(self, positions: Positions) -> Keys:
         """Maps positions of any epoch to keys."""
@@ -120,6 +125,28 @@ class Each(_Single):
     @abstractmethod
     def apply(self, block: Block) -> Block:
         """Changes the elements of a block; as many out as in, unless one fails."""
+
+
+class OneByOne(Each):
+    """An Each that is a function of one element and its position."""
+
+    __slots__ = ()
+    # Datasets pass None by: it stands for a dropped element. Loaders treat it as a value.
+    skips_none = True
+
+    @abstractmethod
+    def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
+        """Gives what becomes of each element."""
+
+
+class Columnwise(Each):
+    """An Each that is a function of columns, and element-wise."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def change(self, columns: Any, size: int) -> Columns | list[Any]:
+        """Makes as many new elements of a tree of arrays with this leading axis."""
 
 
 class Drop(_Single):

@@ -7,7 +7,8 @@ then do with it, so a few are kept and wound to the place where a fresh one woul
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from sys import getrefcount
 from typing import Any
@@ -24,7 +25,7 @@ def derived_seed(entropy: list[int]) -> int:
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint32)[0])
 
 
-_END = 2**64
+_LOW = 2**64 - 1
 # How often a generator is referred to while nobody but this module has it: by its `_Philox`,
 # by the variable, and by the call that counts.
 _UNSHARED = 3
@@ -41,27 +42,32 @@ class PositionGenerators:
         self._seed = seed
         self._idle: list[_Philox] = []
 
-    def each(self, positions: Iterable[int]) -> Iterator[np.random.Generator]:
+    def each(self, positions: Sequence[int]) -> Iterator[np.random.Generator]:
         """Yields a generator for each position; it is good until the next one is taken."""
         # A list's pop and append are atomic, so threads may share this object. A function
         # that reads from the same dataset again simply gets another generator.
-        philox = self._idle.pop() if self._idle else _Philox(np.random.Philox(self._seed))
-        wind, generator = philox.wind_counter, philox.generator
+        philox = self._idle.pop() if self._idle else self._another()
+        wind, words, generator = philox.wind, philox.words, philox.generator
+        low, high = philox.low_key, philox.high_key
         try:
             for position in positions:
-                if not 0 <= position < _END:
+                try:
+                    wind(words, _BUFFER_POS, 4, low, high, position)
+                except struct.error as wrong:
                     raise OverflowError(
                         f"random operations need positions from 0 to 2**64, and got {position}."
-                    )
-                wind(position)
+                    ) from wrong
                 yield generator
                 if getrefcount(generator) > _UNSHARED:
                     # Somebody kept it, and may go on drawing from it.
-                    philox = _Philox(np.random.Philox(self._seed))
-                    wind, generator = philox.wind_counter, philox.generator
+                    philox = self._another()
+                    wind, words, generator = philox.wind, philox.words, philox.generator
         finally:
             if getrefcount(generator) <= _UNSHARED:
                 self._idle.append(philox)
+
+    def _another(self) -> _Philox:
+        return _Philox(np.random.Philox(self._seed))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionGenerators, (self._seed,)
@@ -78,20 +84,25 @@ class KeyedGenerators:
         self._seed = seed
         self._idle: list[_Philox] = []
 
-    def each(self, indices: Iterable[int]) -> Iterator[np.random.Generator]:
+    def each(self, indices: Sequence[int]) -> Iterator[np.random.Generator]:
         """Yields a generator for each index; it is good until the next one is taken."""
-        philox = self._idle.pop() if self._idle else _Philox(np.random.Philox(key=self._seed))
-        wind, generator, seed = philox.wind_key, philox.generator, self._seed
+        philox = self._idle.pop() if self._idle else self._another()
+        wind, words, generator = philox.wind, philox.words, philox.generator
+        seed = self._seed
         try:
             for index in indices:
-                wind(seed + index)
+                key = seed + index
+                wind(words, _BUFFER_POS, 4, key & _LOW, key >> 64, 0)
                 yield generator
                 if getrefcount(generator) > _UNSHARED:
-                    philox = _Philox(np.random.Philox(key=seed))
-                    wind, generator = philox.wind_key, philox.generator
+                    philox = self._another()
+                    wind, words, generator = philox.wind, philox.words, philox.generator
         finally:
             if getrefcount(generator) <= _UNSHARED:
                 self._idle.append(philox)
+
+    def _another(self) -> _Philox:
+        return _Philox(np.random.Philox(key=self._seed))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KeyedGenerators, (self._seed,)
@@ -133,91 +144,80 @@ def generator_for_key(key: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key))
 
 
+# What lies behind the address that numpy publishes, in bytes: two pointers (to counter and
+# key), the place in the buffer, the buffer of four words, whether half a word is left and
+# which, the key and the counter.
+_BUFFER_POS, _KEY, _COUNTER, _STATE_BYTES = 16, 64, 80, 112
+# From the place in the buffer to the end. What is skipped is set to zero: an empty buffer,
+# nothing left over, and the three words of the counter that are always zero.
+_wind_words = struct.Struct("=i44xQQ24xQ").pack_into
+
+
 class _Philox:
-    """A Philox generator that can be wound to a counter or a key.
+    """A Philox generator that can be wound to a key and a counter.
 
     numpy's way to do it, assigning a dict to `state`, takes over a microsecond. Writing the
-    few words that change into numpy's state takes a tenth of that, through the address that
-    numpy publishes for such uses. The layout behind that address is checked once by
-    `_layout_is_known`; where it is not as expected, numpy's own way is taken.
+    words into numpy's state takes a tenth of that. The layout of that state is checked once
+    by `_layout_is_known`; where it is not as expected, numpy's own way is taken.
     """
 
-    __slots__ = ("_bits", "_counter", "_flags", "_key", "_state", "generator")
+    __slots__ = ("generator", "high_key", "low_key", "wind", "words")
 
     def __init__(self, bits: np.random.Philox) -> None:
-        self._bits = bits
         self.generator = np.random.Generator(bits)
-        self._state: Any = None
+        state: Any = bits.state
+        self.low_key, self.high_key = map(int, state["state"]["key"])
+        # `wind(words, _BUFFER_POS, 4, low_key, high_key, last_word_of_counter)`
+        self.wind: Callable[..., None]
+        self.words: Any
         if _layout_is_known():
-            self._flags, self._counter, self._key = _words(bits)
+            self.wind, self.words = _wind_words, _bytes_of(bits)
         else:
-            self._state = bits.state
-
-    def wind_counter(self, last: int) -> None:
-        """Sets the counter to [0, 0, 0, last] and forgets what was drawn before."""
-        if self._state is None:
-            counter = self._counter
-            counter[0] = counter[1] = counter[2] = 0
-            counter[3] = last
-            self._forget()
-        else:
-            self._state["state"]["counter"][:] = (0, 0, 0, last)
-            self._bits.state = self._state
-
-    def wind_key(self, key: int) -> None:
-        """Sets the key to [key, 0], the counter to 0, and forgets what was drawn before."""
-        if self._state is None:
-            self._key[0] = key
-            self._key[1] = key >> 64
-            counter = self._counter
-            counter[0] = counter[1] = counter[2] = counter[3] = 0
-            self._forget()
-        else:
-            low, high = key & 0xFFFFFFFFFFFFFFFF, key >> 64
-            self._state["state"]["key"][:] = (low, high)
-            self._state["state"]["counter"][:] = 0
-            self._bits.state = self._state
-
-    def _forget(self) -> None:
-        flags = self._flags
-        flags[_BUFFER_POS] = 4
-        flags[_HAS_UINT32] = 0
-        flags[_UINTEGER] = 0
+            self.wind, self.words = _wind_by_state, bits
 
 
-# numpy's philox_state: two pointers (counter, key), an int, padding, four 64-bit words of
-# buffer, an int and an unsigned int; here as 32-bit words.
-_BUFFER_POS, _HAS_UINT32, _UINTEGER, _STATE_WORDS = 4, 14, 15, 16
+def _wind_by_state(
+    bits: np.random.Philox, _offset: int, buffer_pos: int, low: int, high: int, last: int
+) -> None:
+    if not 0 <= last < 2**64 or not 0 <= low < 2**64 or not 0 <= high < 2**64:
+        raise struct.error("a word of Philox has 64 bits")
+    state: Any = bits.state
+    state["state"]["key"][:] = (low, high)
+    state["state"]["counter"][:] = (0, 0, 0, last)
+    state.update(buffer_pos=buffer_pos, has_uint32=0, uinteger=0)
+    bits.state = state
 
 
-def _words(bits: np.random.Philox) -> tuple[Any, Any, Any]:
+def _bytes_of(bits: np.random.Philox) -> Any:
+    """The bytes of a generator's state, as a buffer to write to."""
     address = bits.ctypes.state_address
-    flags = (ctypes.c_uint32 * _STATE_WORDS).from_address(address)
     counter_at, key_at = (ctypes.c_uint64 * 2).from_address(address)
     # Both lie in the same object, right behind; anything else is no pointer of ours.
-    for pointer in (counter_at, key_at):
-        if not 64 <= pointer - address <= 256 or pointer % 8:
-            raise ValueError("an unknown layout of numpy's Philox state")
-    counter = (ctypes.c_uint64 * 4).from_address(counter_at)
-    key = (ctypes.c_uint64 * 2).from_address(key_at)
-    return flags, counter, key
+    if (counter_at - address, key_at - address) != (_COUNTER, _KEY):
+        raise ValueError("an unknown layout of numpy's Philox state")
+    return (ctypes.c_ubyte * _STATE_BYTES).from_address(address)
 
 
 @lru_cache(maxsize=1)
 def _layout_is_known() -> bool:
-    bits = np.random.Philox(key=[0x1122334455667788, 77], counter=[3, 0, 0, 9])
-    drawn = np.random.Generator(bits)
-    drawn.random()
-    drawn.integers(0, 2**32, dtype=np.uint32)
+    """Winds one generator both ways, and tells whether the two came to the same place."""
+    low, high, last = 0x1122334455667788, 77, 2**63 + 9
+    known, tried = (np.random.Philox(key=[5, 6], counter=[1, 2, 3, 4]) for _ in range(2))
+    for bits in (known, tried):
+        # So that there is something in the buffer, and half a word left over.
+        np.random.Generator(bits).random()
+        np.random.Generator(bits).integers(0, 2**32, dtype=np.uint32)
     try:
-        flags, counter, key = _words(bits)
-    except ValueError:
+        words = _bytes_of(tried)
+        # Read before anything is written: is everything where it should be?
+        at = struct.unpack_from("=i36xiIQQ4Q", words, _BUFFER_POS)
+        state: Any = known.state
+        here = (state["buffer_pos"], state["has_uint32"], state["uinteger"])
+        if at != (*here, *map(int, state["state"]["key"]), *map(int, state["state"]["counter"])):
+            return False
+        _wind_words(words, _BUFFER_POS, 4, low, high, last)
+    except (ValueError, struct.error):
         return False
-    state: Any = bits.state
-    return bool(
-        list(counter) == state["state"]["counter"].tolist()
-        and list(key) == state["state"]["key"].tolist()
-        and flags[_BUFFER_POS] == state["buffer_pos"] == 2
-        and flags[_HAS_UINT32] == state["has_uint32"] == 1
-        and flags[_UINTEGER] == state["uinteger"] != 0
-    )
+    _wind_by_state(known, _BUFFER_POS, 4, low, high, last)
+    one, other = (np.random.Generator(bits).integers(0, 2**63, 9) for bits in (known, tried))
+    return bool((one == other).all())

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
-from bushel.block import Failure
+from bushel.block import Failure, failure_of
 from bushel.checkpoint.state import Pipeline, sign, verify
 from bushel.errors import ClosedError, ForkedError, StateError
 from bushel.run.stream import (
@@ -92,6 +92,8 @@ class StreamIterator(DatasetIterator[T]):
         self._pipeline = pipeline
         self._block_size = BlockSize()
         self._rows: Iterator[Any] = iter(())
+        # What tells how many are to come: the same, unless elements are made when taken.
+        self._left: Iterator[Any] = self._rows
         self._size = 0
         self._marks: Marks = FixedMarks({})
         # Until something was pulled, the state is the stream's own.
@@ -102,16 +104,34 @@ class StreamIterator(DatasetIterator[T]):
         self._process = os.getpid()
 
     def __next__(self) -> T:
-        # A `for` statement takes one element of the list's iterator at the speed of C.
-        for row in self._rows:
-            return cast(T, row)
-        if self._failure is None:
-            self._refill()
+        try:
+            # A `for` statement takes one element of the list's iterator at the speed of C.
             for row in self._rows:
                 return cast(T, row)
+            if self._failure is None:
+                self._refill()
+                for row in self._rows:
+                    return cast(T, row)
+        except BaseException as error:
+            self._stumble(error)
         if self._failure is not None:
             self._raise_failure()
         raise StopIteration
+
+    def _stumble(self, error: BaseException) -> None:
+        """Goes on behind an element that failed while it was made, or before an interrupt."""
+        if self._left is self._rows:
+            raise  # Not from an element that was being made.
+        used = self._size - operator.length_hint(self._left)
+        if not isinstance(error, Exception):
+            self._stream.restore(self._marks.at(max(0, used - 1)))
+            self._forget()
+            raise
+        here = self._marks.at(used)
+        self._stream.restore(here)
+        self._forget()
+        self._marks, self._fresh = FixedMarks(here), False
+        self._failure = failure_of(error)
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
@@ -135,6 +155,11 @@ class StreamIterator(DatasetIterator[T]):
                 "this iterator was made before a fork, and its threads stayed in the parent. "
                 "Make another one with `iter(dataset)` in the child."
             )
+        trickle = None if self._fresh else self._stream.trickle()
+        if trickle is not None:
+            self._rows, self._left, self._marks = trickle.rows, trickle.left, trickle.marks
+            self._size, self._past_failure = operator.length_hint(trickle.left), False
+            return
         while (chunk := self._pull()) is not None:
             block = chunk.block
             if not len(block) and block.failure is None:
@@ -142,7 +167,8 @@ class StreamIterator(DatasetIterator[T]):
             rows = block.rows()
             if rows and self._block_size.wants_sample():
                 self._block_size.limit_bytes(rows[0])
-            self._rows, self._size = iter(rows), len(rows)
+            self._rows = self._left = iter(rows)
+            self._size = len(rows)
             self._marks, self._past_failure = chunk.marks, False
             self._failure = block.failure
             return
@@ -171,7 +197,7 @@ class StreamIterator(DatasetIterator[T]):
     def _state(self) -> State:
         if self._fresh:
             return self._stream.state()
-        used = self._size - operator.length_hint(self._rows)
+        used = self._size - operator.length_hint(self._left)
         return self._marks.at(used + self._past_failure)
 
     def get_state(self) -> dict[str, Any]:
@@ -192,7 +218,8 @@ class StreamIterator(DatasetIterator[T]):
         self._forget()
 
     def _forget(self) -> None:
-        self._rows, self._size, self._fresh = iter(()), 0, True
+        self._rows = self._left = iter(())
+        self._size, self._fresh = 0, True
         self._failure, self._past_failure = None, False
 
     def start_prefetch(self) -> None:

@@ -19,12 +19,16 @@ from bushel.positions import Positions
 Words = TypeVar("Words", npt.NDArray[np.int64], npt.NDArray[np.uint64])
 # One key a round: a number for all positions, or an array with one for each.
 RoundKeys: TypeAlias = "tuple[int, ...] | list[npt.NDArray[np.uint32]]"
+_Table: TypeAlias = npt.NDArray[np.int64]
 
 # Up to this half width the round function is a table (2**16 entries of two bytes, which
 # stay in cache); one look-up then replaces thirteen arithmetic operations.
 _WIDEST_TABLE = 16
+# Up to this one there is a table for each round, with the round's key in it.
+_WIDEST_KEYED_TABLE = 12
+_AT_A_TIME = 8192
 # Below this many positions Python's integers are faster than numpy's call overhead.
-_SCALAR_LIMIT = 6
+_SCALAR_LIMIT = 8
 # The domain has at least 2**16 values, so in a small range nearly every image falls outside,
 # and walking back from there takes up to thousands of steps a position. Then the whole
 # permutation is made at once and kept.
@@ -138,6 +142,9 @@ def _walk(
     walking = out.take(outside)
     keys = _take_keys(keys, outside)
     while len(outside):
+        if len(outside) < _SCALAR_LIMIT and isinstance(keys, tuple):
+            out[outside] = [_walk_one(value, max_index, half, keys) for value in walking.tolist()]
+            break
         walking = encrypt(walking, half, keys)
         out[outside] = walking
         still_out = (walking > max_index).nonzero()[0]
@@ -157,19 +164,21 @@ def permute_one(index: int, max_index: int, seed: int, rounds: int = 4) -> int:
     half = _half_width(max_index)
     if index >> 2 * half:  # 4**k + 1 positions: the last has no place in the cipher.
         return index
-    keys = _round_keys(seed, rounds, half)
-    mask = (1 << half) - 1
+    return _walk_one(index, max_index, half, _round_keys(seed, rounds, half))
+
+
+def _walk_one(value: int, max_index: int, half: int, keys: tuple[int, ...]) -> int:
+    mask, by = (1 << half) - 1, 8 % half
 
     def mix(x: int) -> int:
         by1 = (x << 1 | x >> (half - 1)) & mask
-        by8 = (x << 8 % half | x >> (half - 8 % half)) & mask
+        by8 = (x << by | x >> (half - by)) & mask
         by2 = (x << 2 | x >> (half - 2)) & mask
         return (by1 & by8) ^ by2
 
-    value = index
     while True:
         left, right = value >> half, value & mask
-        for i in range(0, rounds, 2):
+        for i in range(0, len(keys), 2):
             left ^= mix(right) ^ keys[i]
             right ^= mix(left) ^ keys[i + 1]
         value = left << half | right
@@ -186,22 +195,50 @@ def _half_width(max_index: int) -> int:
 
 def _encrypt_by_table(values: Positions, half: int, keys: RoundKeys) -> Positions:
     # All in int64, the type that `take` wants: narrower words would be widened by every call.
-    # One scratch array serves all rounds; fresh memory would cost more than the arithmetic.
-    # The values are in range by construction, so "clip" only spares numpy the check.
+    # A few thousand at a time, so that all rounds find their words in the first cache. The
+    # values are in range by construction, so "clip" only spares numpy the check.
+    out = np.empty(len(values), dtype=np.int64)
+    scratch, right = np.empty((2, min(len(values), _AT_A_TIME)), dtype=np.int64)
+    tables = _keyed_tables(half, keys) if isinstance(keys, tuple) else None
+    for start in range(0, len(values), _AT_A_TIME):
+        part, left = values[start : start + _AT_A_TIME], out[start : start + _AT_A_TIME]
+        if len(part) < len(right):
+            scratch, right = scratch[: len(part)], right[: len(part)]
+        np.right_shift(part, half, left)
+        np.bitwise_and(part, (1 << half) - 1, right)
+        if tables is not None:
+            for odd, even in tables:
+                odd.take(right, None, scratch, "clip")
+                left ^= scratch
+                even.take(left, None, scratch, "clip")
+                right ^= scratch
+        else:
+            table = _round_table(half)
+            for i in range(0, len(keys), 2):
+                table.take(right, None, scratch, "clip")
+                left ^= scratch
+                left ^= _part(keys[i], start)
+                table.take(left, None, scratch, "clip")
+                right ^= scratch
+                right ^= _part(keys[i + 1], start)
+        left <<= half
+        left |= right
+    return out
+
+
+def _part(key: "int | npt.NDArray[np.uint32]", start: int) -> "int | npt.NDArray[np.uint32]":
+    return key if isinstance(key, int) else key[start : start + _AT_A_TIME]
+
+
+@lru_cache(maxsize=16)
+def _keyed_tables(half: int, keys: tuple[int, ...]) -> "tuple[tuple[_Table, _Table], ...] | None":
+    """The round function with each round's key, where the tables are small enough for that."""
+    if half > _WIDEST_KEYED_TABLE:
+        return None
     table = _round_table(half)
-    left = values >> half
-    right = values & ((1 << half) - 1)
-    scratch = np.empty_like(left)
-    for i in range(0, len(keys), 2):
-        table.take(right, None, scratch, "clip")
-        left ^= scratch
-        left ^= keys[i]
-        table.take(left, None, scratch, "clip")
-        right ^= scratch
-        right ^= keys[i + 1]
-    left <<= half
-    left |= right
-    return left
+    return tuple(
+        (table ^ odd, table ^ even) for odd, even in zip(keys[::2], keys[1::2], strict=True)
+    )
 
 
 def _encrypt_by_arithmetic(

@@ -6,7 +6,8 @@ other engine is right when it gives what this gives.
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from bushel.block import Block, Columns, Failure, join, merge_columns
 from bushel.errors import PlanError
 from bushel.node import (
     Choice,
+    Columnwise,
     Drop,
     Each,
     Expand,
     Fold,
     Node,
+    OneByOne,
     Order,
     Place,
     Source,
@@ -27,11 +30,12 @@ from bushel.node import (
     failed,
 )
 from bushel.positions import Positions, run_of
-from bushel.transforms.function import any_none
+from bushel.stack import stack
+from bushel.transforms.function import any_none, collect
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
 # one after the other, more and more of them are therefore located at a time.
-_FIRST_LOOK_AHEAD = 1024
+_FIRST_LOOK_AHEAD = 8192
 _LAST_LOOK_AHEAD = 1 << 15
 
 
@@ -51,6 +55,29 @@ class Evaluator(ABC):
     def run(self, start: int, stop: int) -> Block:
         """The elements from position `start` up to `stop`, up to the first that fails."""
         return self.at(run_of(start, stop))
+
+    @property
+    def trickles(self) -> bool:
+        """Whether elements had better be made one by one, by `trickle`.
+
+        What `run` makes at a time lies in memory at a time. Where elements are batches, that
+        is worth avoiding: the memory of one that the user is done with serves the next, still
+        in the cache.
+        """
+        return False
+
+    def trickle(self, start: int, stop: int) -> tuple[Iterator[Any], Iterator[int]] | None:
+        """The elements from `start` up to `stop` or before, each made when it is taken.
+
+        With them comes what feeds them, the numbers of those to come. None where there is not
+        one of them that could be made like that.
+        """
+        return None
+
+    @property
+    def reads_later(self) -> bool:
+        """Whether `run` only notes keys, and values are read when somebody needs them."""
+        return False
 
 
 def compile_node(node: Node) -> Evaluator:
@@ -86,18 +113,48 @@ class _Read(Evaluator):
     def at(self, positions: Positions) -> Block:
         return self.source.fetch(self.source.keys(positions), positions)
 
+    @property
+    def reads_later(self) -> bool:
+        return self.source.reads_later
+
 
 class _Apply(Evaluator):
-    __slots__ = ("_apply", "_input")
+    __slots__ = ("_apply", "input", "node")
 
     def __init__(self, node: Each, input: Evaluator) -> None:
-        self._apply, self._input = node.apply, input
+        self.node, self._apply, self.input = node, node.apply, input
 
     def at(self, positions: Positions) -> Block:
-        return self._apply(self._input.at(positions))
+        return self._apply(self.input.at(positions))
 
     def run(self, start: int, stop: int) -> Block:
-        return self._apply(self._input.run(start, stop))
+        return self._apply(self.input.run(start, stop))
+
+    @property
+    def trickles(self) -> bool:
+        return isinstance(self.node, OneByOne) and self.input.trickles
+
+    def trickle(self, start: int, stop: int) -> tuple[Iterator[Any], Iterator[int]] | None:
+        trickled = self.input.trickle(start, stop)
+        if trickled is None:
+            return None
+        made, left = trickled
+        return self._changed(made, run_of(start, start + length_hint(left))), left
+
+    def _changed(self, made: Iterator[Any], positions: Positions) -> Iterator[Any]:
+        node: OneByOne = self.node  # type: ignore[assignment]
+        results, skips_none = node.results, node.skips_none
+        index = 0
+        for row in made:
+            index += 1
+            if row is None and skips_none:
+                yield None
+                continue
+            out, failure = collect(node, results, (row,), positions[index - 1 : index])
+            if failure is not None:
+                raise failure.release()
+            del row  # While the user works, nothing is kept but what the user has.
+            yield out.pop()
 
 
 class _Locate(Evaluator):
@@ -122,26 +179,34 @@ class _Locate(Evaluator):
             return _labelled(self._input.run(*run), positions)
         first, end, located = self._kept
         if start < first or stop > end:
-            kept = end - first if start == end else 0
-            first, end, located = self._kept = self._look_ahead(start, stop, kept)
+            first, end, located = self._kept = self._look_ahead(start, stop)
         located = located[start - first : stop - first]
         positions = run_of(start, stop)
         if self._source is not None:
             return self._source.fetch(located, positions)
         return _labelled(self._input.at(located), positions)
 
-    def _look_ahead(self, start: int, stop: int, kept: int) -> tuple[int, int, Positions]:
+    @property
+    def reads_later(self) -> bool:
+        return self._input.reads_later
+
+    def _look_ahead(self, start: int, stop: int) -> tuple[int, int, Positions]:
         # Only where the last run goes on; a run on its own is perhaps the only one. Twice as
         # far each time, but not into the next epoch: many short epochs would cost more than
         # they save.
-        reach = min(max(_FIRST_LOOK_AHEAD, 2 * kept), _LAST_LOOK_AHEAD) if kept else 0
+        first, end, located = self._kept
+        goes_on = first < start <= end
+        reach = min(max(_FIRST_LOOK_AHEAD, 2 * (end - first)), _LAST_LOOK_AHEAD) if goes_on else 0
+        begin = end if goes_on else start
         length = max(1, self._node.length())
         epoch_end = min(((stop - 1) // length + 1) * length, sys.maxsize)
-        end = max(stop, min(start + reach, epoch_end))
-        located = self._node.locate(run_of(start, end))
+        end = max(stop, min(begin + reach, epoch_end))
+        further = self._node.locate(run_of(begin, end))
         if self._source is not None:
-            located = self._source.keys(located)
-        return start, end, located
+            further = self._source.keys(further)
+        if begin > start:
+            further = np.concatenate([located[start - first :], further])
+        return start, end, further
 
 
 def _labelled(block: Block, positions: Positions) -> Block:
@@ -152,7 +217,7 @@ def _labelled(block: Block, positions: Positions) -> Block:
 class _Group(Evaluator):
     """A fold with one element for each group."""
 
-    __slots__ = ("_fold", "_groups", "_input", "_length", "_node", "_size")
+    __slots__ = ("_changes", "_fold", "_groups", "_input", "_length", "_node", "_size", "_table")
 
     def __init__(self, node: Fold, input: Evaluator) -> None:
         if not node.one_per_group:
@@ -160,6 +225,12 @@ class _Group(Evaluator):
         self._node, self._input = node, input
         self._size, self._fold = node.group_size, node.fold
         self._length, self._groups = node.input.length(), node.length()
+        # Maps of columns between a table and this step can as well be done group by group.
+        self._changes: list[Columnwise] = []
+        self._table = input
+        while isinstance(self._table, _Apply) and isinstance(self._table.node, Columnwise):
+            self._changes.insert(0, self._table.node)
+            self._table = self._table.input
 
     def at(self, positions: Positions) -> Block:
         numbers = positions.tolist()
@@ -186,6 +257,45 @@ class _Group(Evaluator):
         if len(positions) == 1 and block.failure is None:
             return self._folded_one(block.values, start, positions)
         return self._folded(block, range(start, stop), [size] * len(positions), positions)
+
+    @property
+    def trickles(self) -> bool:
+        return self._groups > 0 and self._table.reads_later
+
+    def trickle(self, start: int, stop: int) -> tuple[Iterator[Any], Iterator[int]] | None:
+        size, groups = self._size, self._groups
+        epoch = start // groups
+        first = (start - epoch * groups) * size
+        count = min(stop - start, (self._length - first) // size)
+        shift = epoch * self._length + first
+        block = self._table.run(shift, shift + count * size)
+        if block.failure is not None or not isinstance(block.values, Columns) or not count:
+            return None
+        left = iter(range(start, start + count))
+        return self._made(block.values, left), left
+
+    def _made(self, table: Columns, numbers: Iterator[int]) -> Iterator[Any]:
+        size, fold, changes = self._size, self._fold, self._changes
+        stop = 0
+        for number in numbers:
+            start, stop = stop, stop + size
+            values: list[Any] | Columns = table.part(start, stop)
+            try:
+                for node in changes:
+                    columns = stack(values) if isinstance(values, list) else values.gather()
+                    values = node.change(columns, size)
+                    del columns
+                made = list(fold(values, number))
+            except Exception as error:
+                if not changes:
+                    raise failed(error, self._node, number).release() from None
+                # Those are found by looking closer.
+                block = self.run(number, number + 1)
+                if block.failure is not None:
+                    raise block.failure.release() from None
+                made = block.rows()
+            del values  # While the user works, nothing is kept but what the user has.
+            yield made.pop()
 
     def _folded_one(self, values: list[Any] | Columns, number: int, positions: Positions) -> Block:
         # Batches so large that a block is one of them: nothing to cut.

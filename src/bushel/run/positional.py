@@ -3,6 +3,8 @@
 import os
 import time
 from collections.abc import Callable
+from operator import length_hint
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from bushel.options import DatasetOptions, ReadOptions
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.steps import KeptMarks
-from bushel.run.stream import Chunk, Marks, State, Stream, need_int
+from bushel.run.stream import Chunk, Marks, State, Stream, Trickle, need_int
 from bushel.run.threads import ReadAhead
 from bushel.run.tune import LONG_SECONDS, BlockSize, ThreadChoice
 from bushel.transforms.function import any_none
@@ -29,19 +31,26 @@ class _IndexMarks(Marks):
         return {"next_index": self.start + used}
 
 
+# With so many, what a pull costs beside the work no longer matters.
+_MOST_TRICKLED = 64
+
+
 class _Work:
     """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
 
     def __init__(self, node: Node, choice: ThreadChoice) -> None:
         self._choice = choice
-        self._run = compile_node(node).run
+        evaluator = compile_node(node)
+        self._run, self.trickle = evaluator.run, evaluator.trickle
+        self.trickles = evaluator.trickles
 
-    def __call__(self, start: int, count: int) -> Block:
+    def __call__(self, start: int, count: int, stands_for: int = 1) -> Block:
         if not self._choice.undecided:
             return self._run(start, start + count)
         began, cpu_began = time.perf_counter(), time.thread_time()
         block = self._run(start, start + count)
-        self._choice.learn_work(time.perf_counter() - began, time.thread_time() - cpu_began)
+        seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - cpu_began
+        self._choice.learn_work(stands_for * seconds, stands_for * cpu_seconds)
         return block
 
 
@@ -70,8 +79,14 @@ class PositionalStream(Stream):
         self._ahead: ReadAhead | None = None
         self._clock = clock
         self._last_delivery: float | None = None
+        # Elements made one by one since the last pull.
+        self._trickled = 0
+        self._trickles = self._work.trickles
+        self._presence = _Presence(self._quota)
 
     def pull(self, want: int) -> Chunk | None:
+        if self._trickled:
+            self._presence.settle()
         start = self._next
         block = self._next_block(want)
         if block is None:
@@ -79,7 +94,8 @@ class PositionalStream(Stream):
         self._next = start + len(block) + (block.failure is not None)
         now = self._clock()
         if self._last_delivery is not None:
-            self._choice.learn_cycle(len(block), now - self._last_delivery)
+            self._choice.learn_cycle(len(block) + self._trickled, now - self._last_delivery)
+        self._trickled = 0
         self._last_delivery = now
         marks = _IndexMarks(start)
         if self._allow_nones:
@@ -101,13 +117,33 @@ class PositionalStream(Stream):
         count = min(want, self._block_size.size, self._length - self._next)
         if count <= 0:
             return None
+        if self._trickles:
+            # One, to see how long it takes, in place of those that were made one by one.
+            count = 1
         began = self._clock()
-        block = self._work(self._next, count)
+        block = self._work(self._next, count, 1 + self._trickled)
         seconds = self._clock() - began
         self._block_size.learn(count, seconds)
         if seconds > LONG_SECONDS and not self._choice.threaded:
             self._choice.look_again()
         return block
+
+    def trickle(self) -> Trickle | None:
+        if not self._trickles or self._trickled or self._ahead is not None:
+            return None
+        if self._choice.threaded:
+            return None
+        start = self._next
+        count = min(self._block_size.size, _MOST_TRICKLED, self._length - start)
+        trickled = self._work.trickle(start, start + count) if count > 1 else None
+        if trickled is None:
+            return None
+        rows, left = trickled
+        self._trickled = length_hint(left)
+        self._next += self._trickled
+        if not self._allow_nones:
+            rows = filter(self._presence, rows)
+        return Trickle(rows, left, _IndexMarks(start))
 
     def _without_nones(self, block: Block, marks: _IndexMarks) -> Chunk:
         values = block.values
@@ -141,7 +177,8 @@ class PositionalStream(Stream):
             )
         self._drop_ahead()
         self._quota.reset()
-        self._next = index
+        self._next, self._trickled = index, 0
+        self._presence = _Presence(self._quota)
 
     def state_for(self, index: int) -> State:
         if not 0 <= index <= self._length:
@@ -173,6 +210,29 @@ class PositionalStream(Stream):
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.stop(wait)
+
+
+class _Presence:
+    """Tells the elements that are there from those that were dropped, and counts both."""
+
+    def __init__(self, quota: DropQuota) -> None:
+        self._quota = quota
+        self._kept = 0
+
+    def __call__(self, row: Any) -> bool:
+        if row is not None:
+            self._kept += 1
+            return True
+        self.settle(dropped=1)
+        return False
+
+    def settle(self, dropped: int = 0) -> None:
+        """Tells the watch what has come; raises what it finds."""
+        answers = np.repeat([True, False], [self._kept, dropped])
+        self._kept = 0
+        over = self._quota.count(answers)
+        if over is not None:
+            raise over[1]
 
 
 def _dropping_step(node: Node) -> Node:

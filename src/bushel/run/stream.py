@@ -8,7 +8,7 @@ however the stream was cut into chunks.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -82,6 +82,19 @@ class Chunk:
         return Chunk(block, ShiftedMarks(self.marks, start))
 
 
+@plain
+class Trickle:
+    """Elements that are made one by one, when they are taken.
+
+    `rows` raises where an element fails, and is then at its end. How many are still to come
+    is told by `left`, from which `rows` is fed.
+    """
+
+    rows: Iterator[Any]
+    left: Iterator[int]
+    marks: Marks
+
+
 _NO_INDEX = (
     "this pipeline cannot tell elements by index without producing them: it filters, mixes, "
     "zips, flattens or shuffles windows, or has an iterator of your own."
@@ -98,6 +111,10 @@ class Stream(ABC):
     @abstractmethod
     def pull(self, want: int) -> Chunk | None:
         """Returns the next elements, about `want` of them, or None at the end."""
+
+    def trickle(self) -> Trickle | None:
+        """Returns elements to be made one by one, where it is better than `pull` now."""
+        return None
 
     @abstractmethod
     def state(self) -> State:

@@ -122,6 +122,10 @@ class ColumnsNode(Source):
     def keys(self, positions: Positions) -> Keys:
         return wrap(positions, self.size, self)
 
+    @property
+    def reads_later(self) -> bool:
+        return self.stay_columns
+
     def fetch(self, keys: Keys, positions: Positions) -> Block:
         columns = Columns(self.tree, keys)
         return Block(columns if self.stay_columns else columns.rows(), positions)

@@ -9,7 +9,7 @@ from bushel.block import Block, Failure
 from bushel.node import Node, failed
 from bushel.positions import Positions
 
-Results = Callable[[Sequence[Any], Positions], Iterable[Any]]
+Results = Callable[[Iterable[Any], Positions], Iterable[Any]]
 
 
 def function_of(transform: Any, base: type, method: str, operation: str) -> Callable[..., Any]:

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bushel.block import Block, Columns, is_stackable, join
+from bushel.block import Block, Columns, is_stackable, is_stackable_array, join
 from bushel.errors import BatchError
 from bushel.frozen import frozen
 from bushel.naming import name_of
-from bushel.node import Each, Node, failed
+from bushel.node import Columnwise, Node, OneByOne, failed
 from bushel.positions import Positions
 from bushel.stack import stack
 from bushel.transforms.function import any_none, apply_to_rows
@@ -19,18 +19,19 @@ from bushel.tree import leaves_with_paths, map_leaves, show_path
 
 
 @frozen
-class MapNode(Each):
+class MapNode(OneByOne):
     """Applies a function to each element."""
 
     input: Node
     function: Callable[[Any], Any]
     transform: Any
-    # Datasets pass None by: it stands for a dropped element. Loaders treat it as a value.
     skips_none: bool = True
 
     def apply(self, block: Block) -> Block:
-        function = self.function
-        return apply_to_rows(self, lambda rows, _: map(function, rows), block, self.skips_none)
+        return apply_to_rows(self, self.results, block, self.skips_none)
+
+    def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
+        return map(self.function, rows)
 
     def describe(self) -> str:
         return "map"
@@ -41,7 +42,7 @@ class MapNode(Each):
 
 
 @frozen
-class MapWithIndexNode(Each):
+class MapWithIndexNode(OneByOne):
     """Applies a function to the position and the element."""
 
     input: Node
@@ -51,13 +52,10 @@ class MapWithIndexNode(Each):
     uses_positions = True
 
     def apply(self, block: Block) -> Block:
-        function = self.function
-        return apply_to_rows(
-            self,
-            lambda rows, positions: map(function, positions.tolist(), rows),
-            block,
-            self.skips_none,
-        )
+        return apply_to_rows(self, self.results, block, self.skips_none)
+
+    def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
+        return map(self.function, positions.tolist(), rows)
 
     def describe(self) -> str:
         return "map_with_index"
@@ -70,11 +68,11 @@ class MapWithIndexNode(Each):
 class Randomness(Protocol):
     """Where the generators of a block's elements come from."""
 
-    def each(self, positions: Iterable[int]) -> Iterable[Any]: ...
+    def each(self, positions: Sequence[int]) -> Iterable[Any]: ...
 
 
 @frozen
-class RandomMapNode(Each):
+class RandomMapNode(OneByOne):
     """Applies a function to the element and a generator that belongs to its position."""
 
     input: Node
@@ -87,16 +85,18 @@ class RandomMapNode(Each):
     counter = "index_for_rng"
 
     def apply(self, block: Block) -> Block:
-        function, randomness, metadata = self.function, self.randomness, block.metadata
+        metadata = block.metadata
+        if metadata is None:
+            return apply_to_rows(self, self.results, block, self.skips_none)
+        # The records brought their own generators, which go on where the last random map
+        # left them.
+        generators = [record.rng for record in metadata]
+        return apply_to_rows(
+            self, lambda rows, _: map(self.function, rows, generators), block, self.skips_none
+        )
 
-        def results(rows: Sequence[Any], positions: Positions) -> Iterable[Any]:
-            if metadata is not None:
-                # The records brought their own generators, which go on where the last
-                # random map left them.
-                return map(function, rows, [record.rng for record in metadata])
-            return map(function, rows, randomness.each(positions.tolist()))
-
-        return apply_to_rows(self, results, block, self.skips_none)
+    def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
+        return map(self.function, rows, self.randomness.each(positions.tolist()))
 
     def describe(self) -> str:
         return f"random_map(seed={self.seed})"
@@ -107,7 +107,7 @@ class RandomMapNode(Each):
 
 
 @frozen
-class MapBatchesNode(Each):
+class MapBatchesNode(Columnwise):
     """Applies a function to the columns of a whole block."""
 
     input: Node
@@ -122,14 +122,20 @@ class MapBatchesNode(Each):
             return self._apply_around_nones(block)
         try:
             columns = stack(values) if isinstance(values, list) else values.gather()
-            changed = _owned(self.function(columns), len(block), self)
+            values = self.change(columns, len(block))
         except Exception as error:
             if len(block) == 1:
                 return Block([], block.positions[:0], failed(error, self, int(block.positions[0])))
             return self._apply_by_halves(block)
-        made = Columns(changed, None, len(block))
-        values = made if is_stackable(changed) else made.rows()
         return Block(values, block.positions, block.failure, block.metadata)
+
+    def change(self, columns: Any, size: int) -> Columns | list[Any]:
+        """Calls the function and checks what it returns."""
+        changed = self.function(columns)
+        if _is_plain_table(changed, size):
+            return Columns(changed, None, size)
+        made = Columns(_owned(changed, size, self), None, size)
+        return made if is_stackable(made.tree) else made.rows()
 
     def _apply_by_halves(self, block: Block) -> Block:
         """Finds the element that fails; the function is element-wise, so it may be cut."""
@@ -169,9 +175,11 @@ def _is_plain_table(columns: Any, size: int) -> bool:
     if type(columns) is not dict or not columns:
         return False
     for leaf in columns.values():
-        if type(leaf) is not np.ndarray or leaf.base is not None or leaf.shape[:1] != (size,):
+        if type(leaf) is not np.ndarray or leaf.base is not None or not is_stackable_array(leaf):
             return False
-    return len({id(leaf) for leaf in columns.values()}) == len(columns)
+        if not leaf.ndim or len(leaf) != size:
+            return False
+    return len(set(map(id, columns.values()))) == len(columns)
 
 
 def _owned(columns: Any, size: int, node: Node) -> Any:
@@ -180,8 +188,6 @@ def _owned(columns: Any, size: int, node: Node) -> Any:
     A view of something else, or one array in two places, would let a user who changes a
     batch change more than that.
     """
-    if _is_plain_table(columns, size):
-        return columns
     seen: set[int] = set()
     leaves = list(leaves_with_paths(columns))
     if not leaves:

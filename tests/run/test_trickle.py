@@ -1,0 +1,154 @@
+"""Batches cut from columns are made one by one, when they are taken; nothing of it may show."""
+
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bushel
+from bushel import MapDataset
+from bushel.errors import FilterError
+from bushel.options import DatasetOptions
+
+BATCHES = 200
+
+
+def numbers() -> MapDataset:
+    """200 batches of four; cheap enough that they are made one by one after the first few."""
+    return MapDataset.source(np.arange(4 * BATCHES)).batch(4)
+
+
+def test_it_is_the_same_as_by_position() -> None:
+    ds = numbers().map(lambda x: x + 1).map_with_index(lambda i, x: x * i).seed(3)
+    ds = ds.random_map(lambda x, rng: x + rng.integers(1000))
+    streamed = list(ds)
+    assert len(streamed) == BATCHES
+    for index in range(BATCHES):
+        np.testing.assert_array_equal(streamed[index], ds[index])
+
+
+def test_a_short_last_batch_and_epochs() -> None:
+    ds = MapDataset.source(np.arange(4 * 50 + 3)).shuffle(seed=1).batch(4).map(lambda x: -x)
+    streamed = list(ds.repeat(3))
+    assert [len(batch) for batch in streamed[:51]] == [4] * 50 + [3]
+    for index in range(3 * 51):
+        np.testing.assert_array_equal(streamed[index], ds[index])
+
+
+def test_a_failing_map_fails_in_its_place_and_the_stream_goes_on() -> None:
+    def picky(x: Any) -> Any:
+        if x[0] == 4 * 150:
+            raise KeyError("label")
+        return x
+
+    iterator = iter(numbers().map(picky))
+    for index in range(150):
+        assert next(iterator)[0] == 4 * index
+    with pytest.raises(KeyError, match="label") as caught:
+        next(iterator)
+    assert caught.value.__notes__ == ["bushel: raised in `map(picky)` at position 150."]
+    assert iterator.get_state()["next_index"] == 151
+    assert [x[0] for x in iterator] == list(range(4 * 151, 4 * BATCHES, 4))
+
+
+def test_a_failing_map_of_columns_names_its_element() -> None:
+    def picky(columns: Any) -> Any:
+        if (columns == 4 * 150 + 1).any():
+            raise ValueError("not this one")
+        return columns * 2
+
+    iterator = iter(MapDataset.source(np.arange(4 * BATCHES)).map_batches(picky).batch(4))
+    for index in range(150):
+        assert next(iterator)[0] == 8 * index
+    with pytest.raises(ValueError, match="not this one") as caught:
+        next(iterator)
+    assert caught.value.__notes__ == ["bushel: raised in `map_batches(picky)` at position 601."]
+    assert next(iterator)[0] == 8 * 151
+
+
+def test_strings_made_by_a_map_of_columns_are_as_wide_as_in_their_own_batch() -> None:
+    lengths = np.array([1] * 400 + [5] * 400)
+    ds = MapDataset.source(lengths).map_batches(
+        lambda n: {"name": np.array(["x" * int(k) for k in n])}
+    )
+    widths = {batch["name"].dtype.itemsize // 4 for batch in ds.batch(4)}
+    assert widths == {1, 5}
+
+
+def test_every_state_within_is_one_to_go_back_to() -> None:
+    ds = numbers().map(lambda x: x * 3)
+    iterator = iter(ds)
+    states = []
+    for _ in range(BATCHES):
+        next(iterator)
+        states.append(iterator.get_state())
+    for taken, state in enumerate(states, start=1):
+        other = iter(ds)
+        other.set_state(state)
+        rest = next(other, None)
+        assert (rest is None) == (taken == BATCHES)
+        if rest is not None:
+            assert rest[0] == 12 * taken
+    # Back and forth on one and the same.
+    for taken in (150, 3, 199, 80):
+        iterator.set_state(states[taken - 1])
+        assert [next(iterator)[0], bushel.experimental.get_next_index(iterator)] == [
+            12 * taken,
+            taken + 1,
+        ]
+
+
+def test_dropped_batches_are_absent() -> None:
+    ds = numbers().map(lambda x: None if x[0] % 3 else x).map(lambda x: x + 1)
+    iterator = iter(ds)
+    kept = [int(x[0]) for x in iterator]
+    assert kept == [first + 1 for first in range(0, 4 * BATCHES, 4) if first % 3 == 0]
+
+
+def test_the_watch_over_dropped_elements_counts_them() -> None:
+    ds = MapDataset.source(np.arange(8000)).batch(4).map(lambda x: x if x[0] < 40 else None)
+    stream = bushel.experimental.WithOptionsIterDataset(
+        ds.to_iter_dataset(), DatasetOptions(filter_raise_threshold_ratio=0.9)
+    )
+    with pytest.raises(FilterError, match=r"99\.00% of the last 1000"):
+        list(stream)
+
+
+def test_an_interrupt_loses_nothing() -> None:
+    calls = 0
+
+    def interrupted(x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 120:
+            raise KeyboardInterrupt
+        return x
+
+    iterator = iter(numbers().map(interrupted))
+    got: list[int] = []
+    while len(got) < BATCHES:
+        try:
+            got.extend(int(x[0]) for x in iterator)
+        except KeyboardInterrupt:
+            assert iterator.get_state()["next_index"] == 119
+            got = got or list(range(0, 4 * 119, 4))
+    assert got == list(range(0, 4 * BATCHES, 4))
+
+
+def test_nothing_is_kept_but_what_the_user_has() -> None:
+    raw: list[weakref.ref[Any]] = []
+
+    def remember(x: Any) -> Any:
+        raw.append(weakref.ref(x))
+        return x + 1
+
+    iterator = iter(numbers().map(remember))
+    made = None
+    for _ in range(150):
+        made = next(iterator)
+    assert len(raw) == 150  # Nothing was made ahead, either.
+    assert all(batch() is None for batch in raw)
+    kept = weakref.ref(made)
+    del made
+    assert kept() is None
