@@ -25,7 +25,7 @@ def arguments() -> argparse.Namespace:
         help=f"run this workload alone (may be given again): {', '.join(WORKLOADS)}",
     )  # fmt: skip
     parser.add_argument("--repeats", type=int, metavar="N", help="rounds (5; 2 with --quick)")
-    parser.add_argument("--quick", action="store_true", help="a rough look in under two minutes")
+    parser.add_argument("--quick", action="store_true", help="a rough look in a few minutes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every reading here")
     parser.add_argument(
         "--systems", default=",".join(SYSTEMS), metavar="A,B",

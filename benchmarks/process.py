@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from benchmarks.proof import Proof
@@ -17,6 +18,8 @@ from benchmarks.proof import Proof
 ROOT = Path(__file__).resolve().parents[1]
 # No answer takes nearly as long; a contender that hangs costs its own cells, not the run.
 ANSWER_TIMEOUT_S = 120.0
+# One that is asked to end needs tenths of a second, unless it is in the middle of something.
+FAREWELL_TIMEOUT_S = 10.0
 
 
 class ContenderFailed(Exception):
@@ -54,9 +57,26 @@ class ContenderProcess:
         return float(self._receive())
 
     def end(self) -> None:
+        """Lets it end by itself, workers and all, since shared memory outlives who is killed."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._signal(signal.SIGCONT)
+        deadline = monotonic() + FAREWELL_TIMEOUT_S
+        while self._group_exists() and monotonic() < deadline:
+            sleep(0.01)
         self._signal(signal.SIGKILL)
-        self._process.communicate()
+        self._process.wait()
+        self._process.stdout.close()
         self._errors.close()
+
+    def _group_exists(self) -> bool:
+        self._process.poll()  # one that has ended stays in the group until it is asked for
+        try:
+            os.killpg(self._process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
     def _send(self, request: dict[str, Any]) -> None:
         assert self._process.stdin is not None

@@ -87,10 +87,15 @@ def fail(outcome: Outcome, name: str, failure: ContenderFailed) -> None:
 def differences(workload: Workload, proofs: dict[str, Proof]) -> list[str]:
     """Says where contenders did not do the same work: totals of all, order of bushel and Grain."""
     found = []
-    totals = {name: proof.total for name, proof in proofs.items()}
-    if len(set(totals.values())) > 1:
-        found += [f"{name} delivered {total}" for name, total in totals.items()]
+    other_values = workload.with_other_values()
+    for what, names in (("outline", list(proofs)), ("total", sorted(set(proofs) - other_values))):
+        claims = {name: getattr(proofs[name], what) for name in names}
+        if len(set(claims.values())) > 1:
+            found += [f"{name} delivered {claim}" for name, claim in claims.items()]
+            break
     for form in workload.forms:
+        if form.grain_agrees != "order":
+            continue
         pair = [c.name for c in workload.contenders(form) if c.system in ("bushel", "grain")]
         if len({proofs[name].order for name in pair if name in proofs}) > 1:
             found.append(f"{pair[0]} and {pair[1]} delivered different elements or another order")

@@ -15,6 +15,7 @@ HEADER = (
     "torch",
     "bushel/hand",
     "bushel/grain",
+    "bushel/torch",
     "goal",
     "reached?",
 )
@@ -27,7 +28,7 @@ class Row:
 
     title: str
     unit: Unit
-    goal: Goal
+    goals: tuple[Goal, ...]
     readings: dict[System, list[float]]
     same_work: bool
 
@@ -45,14 +46,21 @@ class Row:
         return [b / a for a, b in zip(ours, theirs, strict=False) if a > 0]
 
     def reached(self) -> bool | None:
-        """Compares with the goal; None where there is nothing to compare, or nothing like it."""
+        """Compares with the goals; None where there is nothing to compare, or nothing like it."""
         if not self.same_work:
             return None
-        if self.goal.against is None:
+        answers = [self.reaches(goal) for goal in self.goals]
+        return False if False in answers else None if None in answers else True
+
+    def reaches(self, goal: Goal) -> bool | None:
+        if goal.against is None:
             ours = self.readings.get("bushel")
-            return median(ours) < self.goal.limit if ours else None
-        ratios = self.ratios(self.goal.against)
-        return median(ratios) >= self.goal.limit if ratios else None
+            return median(ours) < goal.limit if ours else None
+        ratios = self.ratios(goal.against)
+        return median(ratios) >= goal.limit if ratios else None
+
+    def describe_goals(self) -> str:
+        return ", ".join(goal.describe(self.unit) for goal in self.goals)
 
     def cells(self) -> list[str]:
         answer = {True: "yes", False: "NO", None: MISSING if self.same_work else "void"}
@@ -64,7 +72,8 @@ class Row:
             ),
             ratio(self.ratios("hand")),
             ratio(self.ratios("grain")),
-            self.goal.describe(self.unit),
+            ratio(self.ratios("torch")),
+            self.describe_goals(),
             answer[self.reached()],
         ]
 
@@ -75,7 +84,8 @@ class Row:
             "readings": self.readings,
             "bushel/hand": self.ratios("hand"),
             "bushel/grain": self.ratios("grain"),
-            "goal": self.goal.describe(self.unit),
+            "bushel/torch": self.ratios("torch"),
+            "goal": self.describe_goals(),
             "reached": self.reached(),
             "same work": self.same_work,
         }
@@ -86,7 +96,7 @@ def rows(outcome: Outcome) -> list[Row]:
         workload = outcome.workload
         title = f"{workload.title}, {form.title}" if form.title else workload.title
         return Row(
-            title, workload.gauge.unit, form.goal, outcome.row(form), not outcome.differences
+            title, workload.gauge.unit, form.goals, outcome.row(form), not outcome.differences
         )
 
     return [row(form) for form in outcome.workload.forms]

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks import proof
-from benchmarks.workload import RATE, Make, Unit
+from benchmarks.workload import BYTE_RATE, RATE, Make, Unit
 
 # Long enough that a look at the clock costs nothing, short enough to stop in time.
 SECONDS_BETWEEN_LOOKS = 0.005
@@ -24,16 +24,20 @@ class Throughput:
 
     A reading starts a new iterator and lets it run in before the clock starts, so that neither
     starting up nor what a thread did ahead of time is counted; where an epoch ends within a
-    reading, the start of the next is counted, as it is in training.
+    reading, the start of the next is counted, as it is in training. With `record_bytes` the rate
+    is in bytes. Worker processes take seconds to start, some of them one after the other as they
+    are asked for, so where there are any, the run-in begins after `start_steps`.
     """
 
     records: int
     batch_size: int
     proof_records: int = 1024
+    record_bytes: int | None = None
+    start_steps: int = 0
 
     @property
     def unit(self) -> Unit:
-        return RATE
+        return BYTE_RATE if self.record_bytes else RATE
 
     @property
     def fresh_process(self) -> bool:
@@ -42,18 +46,23 @@ class Throughput:
     def prove(self, make: Make) -> proof.Proof:
         small = list(make(self.proof_records))
         opening = proof.first(make(self.records), 2)
-        return proof.Proof(total=proof.total(small), order=proof.order(small + opening))
+        return proof.Proof(
+            total=proof.total(small),
+            order=proof.order(small + opening),
+            outline=proof.outline(small),
+        )
 
     def read(self, make: Make, seconds: float) -> float:
         epochs = self._epochs(make)
         stream = chain.from_iterable(epochs)
         try:
+            deque(islice(stream, self.start_steps), maxlen=0)
             steps, spent = run_for(seconds / 3, stream, 1)
             between_looks = max(1, int(SECONDS_BETWEEN_LOOKS * steps / spent))
             steps, spent = run_for(seconds, stream, between_looks)
         finally:
             epochs.close()
-        return steps * self.batch_size / spent
+        return steps * self.batch_size * (self.record_bytes or 1) / spent
 
     def _epochs(self, make: Make) -> Generator[Iterator[Any], None, None]:
         while True:

@@ -17,6 +17,9 @@ from benchmarks.proof import Proof
 System = Literal["hand", "bushel", "grain", "torch"]
 SYSTEMS: tuple[System, ...] = get_args(System)
 
+# What of a proof (see proof.py) two systems have in common; each word includes those before it.
+Agreement = Literal["outline", "total", "order"]
+
 # What comes out is whatever the workload's own gauge measures: batches, or a module's name.
 Make = Callable[[int], Any]
 MakeWith = Callable[[ModuleType, int], Any]
@@ -30,6 +33,7 @@ class Unit:
 
 
 RATE = Unit("/s", more_is_better=True)
+BYTE_RATE = Unit("B/s", more_is_better=True)
 MILLISECONDS = Unit("ms", more_is_better=False)
 MEGABYTES = Unit("MB", more_is_better=False)
 
@@ -59,7 +63,7 @@ class Goal:
     """What bushel has to reach: so many times another system, or less than so many units."""
 
     limit: float
-    against: Literal["hand", "grain"] | None = None
+    against: Literal["hand", "grain", "torch"] | None = None
 
     def describe(self, unit: Unit) -> str:
         if self.against is None:
@@ -72,12 +76,20 @@ class Form:
     """One way to write the work with the library: one row of the table.
 
     `grain` is given only where bushel's `make` uses something that Grain does not have.
+    `grain_agrees` says how far Grain can deliver the same: all of it; with worker processes that
+    batch, the same records in another order; with random numbers in them too, other values. Where
+    it is None, Grain takes no part.
     """
 
     title: str
     make: MakeWith
-    goal: Goal
+    goal: Goal | tuple[Goal, ...]
     grain: MakeWith | None = None
+    grain_agrees: Agreement | None = "order"
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        return self.goal if isinstance(self.goal, tuple) else (self.goal,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,7 @@ class Workload:
         functions: dict[System, Function | None] = {
             "hand": self.hand,
             "bushel": form.make,
-            "grain": form.grain or form.make,
+            "grain": (form.grain or form.make) if form.grain_agrees else None,
             "torch": self.torch,
         }
         return [Contender(system, function) for system, function in functions.items() if function]
@@ -107,6 +119,11 @@ class Workload:
         everyone = [contender for form in self.forms for contender in self.contenders(form)]
         everyone.sort(key=lambda contender: SYSTEMS.index(contender.system))
         return {contender.name: contender for contender in everyone}
+
+    def with_other_values(self) -> set[str]:
+        """Names those whose elements cannot be compared with the others', only their kind."""
+        loose = [form for form in self.forms if form.grain_agrees == "outline"]
+        return {c.name for form in loose for c in self.contenders(form) if c.system == "grain"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +139,18 @@ class Contender:
 
     def bind(self) -> Make:
         """Gives a function of the number of records alone; here the library is imported."""
-        if self.system in ("hand", "torch"):
+        if self.system == "hand":
             return cast(Make, self.function)
+        if self.system == "torch":
+            import_module("torch.utils.data")
+            return cast(Make, self.function)
+        if self.system == "grain":
+            parse_no_flags()
         return partial(cast(MakeWith, self.function), import_module(self.system))
+
+
+def parse_no_flags() -> None:
+    """Does what `absl.app.run` would do: without it Grain starts no worker processes."""
+    from absl import flags
+
+    flags.FLAGS(["benchmarks"])

@@ -18,12 +18,14 @@ ROWS = (
     ("loader", "spec", "named_datasets", "testing"),
     ("dataset",),
     ("deliver",),
+    ("workers",),
     ("run",),
     ("plan", "transport", "checkpoint", "samplers", "operations"),
     ("sources", "order", "read", "transforms", "batch"),
     ("node",),
     ("block", "stack", "options", "sharding"),
     ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants", "settings"),
+    ("lazy", "room", "memory_file", "shared_memory"),
 )
 ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}
 
@@ -35,6 +37,7 @@ OPTIONAL = {"jax": "deliver/device.py"}
 LAZY = {
     ("deliver/device.py", "jax"): "an optional dependency",
     ("sharding.py", "bushel.deliver.device"): "the way to jax, asked only when it is wanted",
+    ("deliver/open.py", "bushel.workers.spread"): "processes, only for those who want them",
 }
 
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

@@ -273,13 +273,9 @@ def test_a_closed_iterator_says_so_and_still_has_its_state() -> None:
 # Arguments.
 
 
-@pytest.mark.parametrize("worker_count", [1, 2, None])
-def test_worker_processes_are_refused_in_words(worker_count: int | None) -> None:
-    words = rf"worker_count={worker_count}, .*no worker processes yet. Use worker_count=0"
-    with pytest.raises(PlanError, match=words):
-        make(worker_count=worker_count)
-    with pytest.raises(PlanError, match=words):
-        bushel.load([1, 2, 3], worker_count=worker_count)
+def test_workers_are_counted() -> None:
+    assert make(worker_count=3).multiprocessing_options.num_workers == 3
+    assert make(worker_count=None).multiprocessing_options.num_workers >= 1
 
 
 @pytest.mark.parametrize(

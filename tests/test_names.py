@@ -21,7 +21,6 @@ MODULES = (
     "python.experimental",
 )
 
-_WORKERS = "worker processes and what travels between them"
 _ORBAX = "checkpoints by Orbax"
 _FILES = "sources in files"
 _STREAMS = "packing, interleaving and the other operations on streams"
@@ -31,15 +30,10 @@ _DEVICES = "moving elements to devices"
 # makes its line here fail.
 MISSING = {
     "sources.ArrayRecordDataSource": _FILES,
-    "sources.SharedMemoryDataSource": _WORKERS,
-    "multiprocessing.SharedMemoryArray": _WORKERS,
-    "multiprocessing.SharedMemoryArrayMetadata": _WORKERS,
     "checkpoint.CheckpointHandler": _ORBAX,
     "checkpoint.CheckpointRestore": _ORBAX,
     "checkpoint.CheckpointSave": _ORBAX,
     "python.ArrayRecordDataSource": _FILES,
-    "python.InMemoryDataSource": _WORKERS,
-    "python.SharedMemoryArray": _WORKERS,
     "python.PyGrainCheckpointHandler": _ORBAX,
     "python.PyGrainCheckpointRestore": _ORBAX,
     "python.PyGrainCheckpointSave": _ORBAX,
@@ -53,7 +47,6 @@ MISSING = {
     "experimental.LimitIterDataset": _STREAMS,
     "experimental.PackAndBatchOperation": _STREAMS,
     "experimental.ParquetIterDataset": _FILES,
-    "experimental.PerformanceConfig": _WORKERS,
     "experimental.RebatchIterDataset": _STREAMS,
     "experimental.RepeatIterDataset": _STREAMS,
     "experimental.TFRecordIterDataset": _FILES,
@@ -61,7 +54,6 @@ MISSING = {
     "experimental.batch_and_pad": _STREAMS,
     "experimental.device_put": _DEVICES,
     "experimental.multithread_prefetch": _STREAMS,
-    "experimental.pick_performance_config": _WORKERS,
 }
 MISSING_METHODS = {
     "DatasetIterator.load": _ORBAX,

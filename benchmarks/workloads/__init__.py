@@ -2,13 +2,18 @@
 
 from benchmarks.workload import Workload
 from benchmarks.workloads import (
+    first_batch,
     heavy_records,
     import_time,
+    jpeg_decode,
+    large_batches,
     random_map,
     restore,
+    shared_source_memory,
     shuffle,
     shuffle_memory,
     small_records,
+    small_records_workers,
     stream,
     vectorised,
 )
@@ -26,6 +31,11 @@ WORKLOADS: dict[str, Workload] = {
         stream.WORKLOAD,
         heavy_records.SLOW,
         heavy_records.COMPRESSED,
+        large_batches.WORKLOAD,
+        jpeg_decode.WORKLOAD,
+        small_records_workers.WORKLOAD,
+        first_batch.WORKLOAD,
+        shared_source_memory.WORKLOAD,
         restore.WORKLOAD,
         import_time.WORKLOAD,
         shuffle_memory.WORKLOAD,

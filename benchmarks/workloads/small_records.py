@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.records import Columns, Record, image_records, normalise
 from benchmarks.throughput import Throughput
 from benchmarks.workload import Form, Goal, Workload
-from benchmarks.workloads.images import Columns, Record, image_records, normalise
 from benchmarks.workloads.loader import epoch_loader
 
 BATCH_SIZE = 128

@@ -6,9 +6,9 @@ from types import ModuleType
 
 import numpy as np
 
+from benchmarks.records import Columns, Record, image_columns, normalise
 from benchmarks.throughput import Throughput
 from benchmarks.workload import Form, Goal, Workload
-from benchmarks.workloads.images import Columns, Record, image_columns, normalise
 
 BATCH_SIZE = 128
 SEED = 42

@@ -6,8 +6,9 @@ Each name is loaded when it is first used, so that importing bushel costs next t
 
 # ruff: noqa: F401  (the names that type checkers see are loaded by `__getattr__`)
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from bushel.lazy import lazily
 
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
@@ -74,6 +75,7 @@ _HOMES = {
     "DatasetSelectionMap": "transforms:DatasetSelectionMap",
     "FilterOperation": "operations:FilterOperation",
     "FilterTransform": "transforms:Filter",
+    "InMemoryDataSource": "sources.shared:SharedMemoryDataSource",
     "IndexSampler": "samplers:IndexSampler",
     "IterDataset": "dataset:IterDataset",
     "MapBatches": "transforms:MapBatches",
@@ -95,21 +97,14 @@ _HOMES = {
     "SequentialSampler": "samplers:SequentialSampler",
     "ShardByJaxProcess": "sharding:ShardByJaxProcess",
     "ShardOptions": "sharding:ShardOptions",
+    "SharedMemoryDataSource": "sources.shared:SharedMemoryDataSource",
     "load": "loader:load",
 }
 
 __all__ = [*_HOMES, "__version__", "__version_info__"]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'bushel' has no attribute {name!r}")
-    module, _, attribute = home.partition(":")
-    loaded = import_module(f"bushel.{module}")
-    value = getattr(loaded, attribute) if attribute else loaded
-    globals()[name] = value  # Found at once the next time.
-    return value
+__getattr__ = lazily(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

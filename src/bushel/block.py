@@ -16,6 +16,7 @@ import numpy as np
 
 from bushel.frozen import plain
 from bushel.positions import Keys, Positions
+from bushel.room import room
 from bushel.tree import leaves_with_paths, map_leaves, open_node
 
 
@@ -70,7 +71,9 @@ def _take(tree: Any, keys: Keys) -> Any:
     # The two commonest shapes are spelt out, in a plain loop: this runs once for each batch.
     # Keys are in range by construction; "clip" spares numpy the check and a buffer.
     if type(tree) is np.ndarray:
-        return tree.take(keys, 0, None, "clip")
+        if room.make is None or tree.dtype.hasobject:
+            return tree.take(keys, 0, None, "clip")
+        return tree.take(keys, 0, room.make((len(keys), *tree.shape[1:]), tree.dtype), "clip")
     if type(tree) is dict:
         taken = {}
         for name, leaf in tree.items():

@@ -16,6 +16,7 @@ import numpy as np
 from bushel.block import Block
 from bushel.checkpoint.state import describe_pipeline
 from bushel.deliver.iterator import DatasetIterator, StreamIterator
+from bushel.deliver.open import open_stream
 from bushel.errors import EmptyDatasetError, PlanError
 from bushel.node import Drop, Expand, Node, walk
 from bushel.options import MultiprocessingOptions, ReadOptions
@@ -39,10 +40,10 @@ from bushel.plan.places import (
     CustomStreamNode,
     SeedNode,
     ToStreamNode,
+    WorkersNode,
 )
 from bushel.plan.seeds import default_seed
 from bushel.positions import Positions, positions_of
-from bushel.run.build import build_stream
 from bushel.run.inline import compile_node
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
@@ -527,15 +528,26 @@ class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
     ) -> IterDataset[T]:
         """Runs the pipeline so far in worker processes; without workers it does nothing.
 
-        This release has no worker processes yet: more than 0 raises.
+        The stream is the same, whatever the number of workers, and so are its states. Workers
+        stay for the next pass over this dataset, and end with it or when an iterator is closed.
+
+        Args:
+          options: how many workers, how far ahead, and what to do about one that hangs.
+          worker_init_fn: called in each worker, before anything else, with its number and how
+            many there are.
+          sequential_slice: accepted for programs written for Grain; no worker has a part of
+            the data of its own here, so there is nothing to slice.
         """
         if options is None or not options.num_workers:
             return self
-        raise PlanError(
-            f"`mp_prefetch` was asked for {options.num_workers} worker processes, which this "
-            "release of bushel does not have yet. Use threads: "
-            "`to_iter_dataset(ReadOptions(num_threads=16))`."
-        )
+        if not isinstance(options, MultiprocessingOptions):
+            raise TypeError(
+                "`mp_prefetch` takes `MultiprocessingOptions`, and got a "
+                f"{type(options).__name__}: {options!r}."
+            )
+        if worker_init_fn is not None and not callable(worker_init_fn):
+            raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
+        return self._then(WorkersNode(stream_node(self), options, worker_init_fn, []))
 
     def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
         """The older name of `mp_prefetch`."""
@@ -556,7 +568,7 @@ class StreamNodeDataset(IterDataset[T]):
         self._node = node
 
     def __iter__(self) -> DatasetIterator[T]:
-        return StreamIterator(build_stream(self._node), describe_pipeline(self._node))
+        return StreamIterator(open_stream(self._node), describe_pipeline(self._node))
 
     def __repr__(self) -> str:
         return f"IterDataset({_show(self._node)})"

@@ -10,7 +10,8 @@
     │   └── StateRangeError (IndexError)        it points outside of the dataset
     ├── ClosedError        (ValueError)         the iterator was closed
     ├── ForkedError        (RuntimeError)       the iterator belongs to the parent process
-    └── FilterError        (ValueError)         a filter dropped more than was allowed
+    ├── FilterError        (ValueError)         a filter dropped more than was allowed
+    └── WorkerError        (RuntimeError)       a worker process cannot do its work
 
 Each one is also the builtin that a program written for Grain would catch. Exceptions of
 user functions keep their own type; bushel only adds a note that names the operation and
@@ -56,6 +57,10 @@ class ForkedError(BushelError, RuntimeError):
 
 class FilterError(BushelError, ValueError):
     """A filter dropped a larger share of the elements than the options allow."""
+
+
+class WorkerError(BushelError, RuntimeError):
+    """A worker process cannot do its work: it does not start, hangs, or dies of a record."""
 
 
 def note_where(error: BaseException, operation: str, position: int) -> None:

@@ -16,6 +16,7 @@ from bushel.named_datasets import (
 from bushel.options import DatasetOptions, ExecutionTrackingMode
 from bushel.order.permutation import index_shuffle
 from bushel.rng import RngPool
+from bushel.run.suggest import PerformanceConfig, pick_performance_config
 from bushel.spec import ShapeDtypeStruct, ShapeDtypeStructProtocol, get_element_spec
 from bushel.testing import assert_equal_output_after_checkpoint
 from bushel.transforms import FlatMap as FlatMapTransform
@@ -34,6 +35,7 @@ __all__ = [
     "FlatMapMapDataset",
     "FlatMapTransform",
     "MapWithIndexTransform",
+    "PerformanceConfig",
     "RngPool",
     "ShapeDtypeStruct",
     "ShapeDtypeStructProtocol",
@@ -48,5 +50,6 @@ __all__ = [
     "get_element_spec",
     "get_next_index",
     "index_shuffle",
+    "pick_performance_config",
     "set_next_index",
 ]

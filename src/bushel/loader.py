@@ -13,23 +13,30 @@ from bushel import operations as legacy
 from bushel.batch.batch import BatchNode
 from bushel.checkpoint.state import VERSION, Pipeline
 from bushel.deliver.iterator import StreamIterator
+from bushel.deliver.open import open_stream
 from bushel.errors import PlanError, SourceError, StateError, StateRangeError
-from bushel.node import Drop, Each, Expand, Fold, Node
-from bushel.options import DatasetOptions, MultiprocessingOptions, ReadOptions
-from bushel.plan.sampled import ColumnRows, GlobalIndexNode, SampledNode, SamplerOrder
+from bushel.node import Each, Node
+from bushel.options import MultiprocessingOptions, ReadOptions
+from bushel.plan.places import ToStreamNode, WorkersNode
+from bushel.plan.sampled import (
+    ColumnRows,
+    GlobalIndexNode,
+    OperationNode,
+    RecordMapWithIndexNode,
+    RecordRandomMapNode,
+    SampledNode,
+    SamplerOrder,
+)
 from bushel.rng import KeyedGenerators
-from bushel.run.operation import OperationStream
-from bushel.run.positional import PositionalStream
-from bushel.run.quota import DropQuota
-from bushel.run.steps import DropStream, EachStream, ExpandStream, FoldStream
-from bushel.run.stream import State, Stream
+from bushel.run.positional import available_cores
+from bushel.run.stream import State
 from bushel.samplers import IndexSampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardOptions
 from bushel.sources.memory import ColumnsNode, source_node
 from bushel.transforms import base as transforms
 from bushel.transforms.filter import FilterNode
 from bushel.transforms.flat_map import FlatMapNode
-from bushel.transforms.map import MapBatchesNode, MapNode, MapWithIndexNode, RandomMapNode
+from bushel.transforms.map import MapBatchesNode, MapNode
 
 if TYPE_CHECKING:
     # Nothing in the arguments of a loader says what its elements are (see dataset.py).
@@ -55,9 +62,14 @@ class DataLoader(Generic[T]):
     Args:
       operations: objects of the classes in `bushel.transforms`, or functions from an
         iterator of Records to another.
-      worker_count: worker processes; this release has none, so it must be 0.
+      worker_count: worker processes; the stream does not depend on it, and neither do its
+        states. 0 is none, and None is one less than the CPUs that this process may use.
+      worker_buffer_size: blocks that each worker may have waiting beside the one it is at.
       shard_options: which steps of the sampler this loader takes; the sampler's by default.
-      read_options: how many threads may read ahead.
+      read_options: how many threads may read ahead, in each worker.
+      hang_timeout: seconds without progress after which a worker is said to hang (see
+        `MultiprocessingOptions`).
+      on_hang: "wait" for it, "replace" it, or "raise".
     """
 
     def __init__(
@@ -71,8 +83,10 @@ class DataLoader(Generic[T]):
         shard_options: ShardOptions | None = None,
         read_options: ReadOptions | None = None,
         enable_profiling: bool = False,
+        hang_timeout: float | None = None,
+        on_hang: str = "wait",
     ) -> None:
-        _check_workers(worker_count)
+        worker_count = _count_workers(worker_count)
         if not hasattr(data_source, "__getitem__"):
             raise SourceError(
                 f"`data_source` needs `__getitem__`, and {type(data_source).__name__} has none."
@@ -104,8 +118,10 @@ class DataLoader(Generic[T]):
                 f"worker_buffer_size must not be negative, and is {worker_buffer_size}."
             )
         self._worker_options = MultiprocessingOptions(
-            worker_count or 0, worker_buffer_size, enable_profiling
+            worker_count, worker_buffer_size, enable_profiling, hang_timeout, on_hang
         )
+        # Where the worker processes stay between two passes.
+        self._home: list[Any] = []
         self._check_operations()
 
     @property
@@ -136,8 +152,8 @@ class DataLoader(Generic[T]):
                     f"functions from Records to Records, and one is {operation!r}."
                 )
 
-    def _stream(self) -> Stream:
-        """Builds the chain: what can be said of a position alone is read by position."""
+    def _node(self) -> Node:
+        """Describes the chain: what can be said of a position alone is read by position."""
         operations = list(self._operations)
         node = self._records()
         # A generator of one record goes on from one random map to the next.
@@ -145,28 +161,19 @@ class DataLoader(Generic[T]):
         while operations and isinstance(step := self._step(node, operations[0], randomness), Each):
             node = step
             operations.pop(0)
-        options = DatasetOptions()
-        stream: Stream = PositionalStream(node, self._read_options, True, options)
+        node = ToStreamNode(node, self._read_options, allow_nones=True)
         for operation in operations:
-            step = self._step(node, operation, randomness)
-            if isinstance(step, Each):
-                stream = EachStream(stream, step)
-            elif isinstance(step, Drop):
-                stream = DropStream(stream, step, DropQuota(step.label, options))
-            elif isinstance(step, Expand):
-                stream = ExpandStream(stream, step)
-            elif isinstance(step, Fold):
-                stream = FoldStream(stream, step)
-            else:
-                stream = OperationStream(stream, operation)
-        return stream
+            node = self._step(node, operation, randomness)
+        return WorkersNode(node, self._worker_options, None, self._home)
 
-    def _step(self, input: Node, operation: Any, randomness: Any) -> Node | None:
+    def _step(self, input: Node, operation: Any, randomness: Any) -> Node:
         # Beside an operation of the user's own, which sees what they do to the metadata, the
         # older operations run as what they are.
-        if self._has_own_operations and isinstance(operation, _OVER_RECORDS):
-            return None
-        return _step(input, operation, randomness, self._seed)
+        if not (self._has_own_operations and isinstance(operation, _OVER_RECORDS)):
+            step = _step(input, operation, randomness, self._seed)
+            if step is not None:
+                return step
+        return OperationNode(input, operation)
 
     @property
     def _has_own_operations(self) -> bool:
@@ -229,7 +236,8 @@ class DataLoaderIterator(Generic[T]):
         self, data_loader: DataLoader[T], state: bytes | None, validate_state: bool = True
     ) -> None:
         self._data_loader = data_loader
-        self._iterator: StreamIterator[T] = StreamIterator(data_loader._stream(), [])
+        stream = open_stream(data_loader._node())
+        self._iterator: StreamIterator[T] = StreamIterator(stream, [])
         if state is not None:
             self._restore(state, validate_state)
 
@@ -411,15 +419,15 @@ def _step(input: Node, operation: Any, randomness: Any, seed: int | None) -> Nod
     if isinstance(operation, transforms.Map):
         return MapNode(input, operation.map, operation, skips_none=False)
     if isinstance(operation, transforms.RandomMap):
-        return RandomMapNode(
+        return RecordRandomMapNode(
             input, operation.random_map, operation, randomness, seed, skips_none=False
         )
     if isinstance(operation, transforms.TfRandomMap):
-        return RandomMapNode(
+        return RecordRandomMapNode(
             input, operation.np_random_map, operation, randomness, seed, skips_none=False
         )
     if isinstance(operation, transforms.MapWithIndex):
-        return MapWithIndexNode(input, operation.map_with_index, operation, skips_none=False)
+        return RecordMapWithIndexNode(input, operation.map_with_index, operation, skips_none=False)
     if isinstance(operation, transforms.FlatMap):
         return FlatMapNode(input, operation.flat_map, operation)
     if isinstance(operation, transforms.Filter):
@@ -433,7 +441,7 @@ def _step(input: Node, operation: Any, randomness: Any, seed: int | None) -> Nod
         return MapNode(input, operation.map_function, operation.map_function, skips_none=False)
     if isinstance(operation, legacy.RandomMapOperation):
         function = operation.random_map_function
-        return RandomMapNode(input, function, function, randomness, seed, skips_none=False)
+        return RecordRandomMapNode(input, function, function, randomness, seed, skips_none=False)
     if isinstance(operation, legacy.FilterOperation):
         return FilterNode(input, operation.condition_function, operation.condition_function)
     return None
@@ -501,14 +509,13 @@ def _decode(state: Any) -> dict[str, Any]:
     return saved
 
 
-def _check_workers(worker_count: int | None) -> None:
-    if worker_count is not None and operator.index(worker_count) < 0:
+def _count_workers(worker_count: int | None) -> int:
+    if worker_count is None:
+        # One is left for the training itself.
+        return max(1, available_cores() - 1)
+    if operator.index(worker_count) < 0:
         raise PlanError(f"worker_count must not be negative, and is {worker_count}.")
-    if worker_count != 0:
-        raise PlanError(
-            f"DataLoader was asked for worker_count={worker_count}, and this release of bushel has "
-            "no worker processes yet. Use worker_count=0; reading uses threads where that pays."
-        )
+    return operator.index(worker_count)
 
 
 def _count_steps(sampler: Any) -> int:

@@ -1,5 +1,18 @@
-"""Options for worker processes."""
+"""Options for worker processes, and arrays that processes share by name."""
 
+from typing import TYPE_CHECKING
+
+from bushel.lazy import lazily
 from bushel.options import MultiprocessingOptions
 
-__all__ = ["MultiprocessingOptions"]
+if TYPE_CHECKING:
+    from bushel.transport.shared_array import SharedMemoryArray, SharedMemoryArrayMetadata
+
+__all__ = ["MultiprocessingOptions", "SharedMemoryArray", "SharedMemoryArrayMetadata"]
+
+_HOMES = {name: f"transport.shared_array:{name}" for name in __all__[1:]}
+__getattr__ = lazily(globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -40,13 +40,43 @@ class ReadOptions:
             )
 
 
+_ON_HANG = ("wait", "replace", "raise")
+
+
 @dataclass(slots=True)
 class MultiprocessingOptions:
-    """How many worker processes, and how much each keeps ready."""
+    """How many worker processes, and how much each keeps ready.
+
+    Args:
+      num_workers: worker processes; 0 evaluates in the process that asks.
+      per_worker_buffer_size: blocks that each worker may have waiting beside the one it is at.
+      enable_profiling: accepted for programs written for Grain.
+      hang_timeout: seconds without progress after which a worker is said to hang (it should be
+        longer than a batch takes); None never looks.
+      on_hang: what happens then, beside a report of what it hangs in: "wait" for it, "replace"
+        it by another worker that does its work again, or "raise".
+    """
 
     num_workers: int = 0
     per_worker_buffer_size: int = 1
     enable_profiling: bool = False
+    # Not shown: the text of options is as Grain's.
+    hang_timeout: float | None = field(default=None, repr=False)
+    on_hang: str = field(default="wait", repr=False)
+
+    def __post_init__(self) -> None:
+        if self.on_hang not in _ON_HANG:
+            raise PlanError(f"on_hang must be one of {list(_ON_HANG)}, and is {self.on_hang!r}.")
+        if self.hang_timeout is not None and not self.hang_timeout > 0:
+            raise PlanError(f"hang_timeout must be positive, and is {self.hang_timeout!r}.")
+        for name in ("num_workers", "per_worker_buffer_size"):
+            value = getattr(self, name)
+            if not isinstance(value, int):
+                raise TypeError(f"MultiprocessingOptions.{name} must be an integer: {value!r}.")
+            if value < 0:
+                raise PlanError(
+                    f"MultiprocessingOptions.{name} must not be negative, and is {value}."
+                )
 
 
 class ExecutionTrackingMode(enum.Enum):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bushel.errors import BatchError
+from bushel.room import room
 from bushel.tree import Path, open_node, show_path
 
 _PLAIN_NUMBERS: dict[type, np.dtype[Any]] = {
@@ -74,7 +75,10 @@ def _stack_arrays(rows: Sequence[Any], path: Path) -> Any:
             if row.shape != shape:
                 raise _different_shape(rows, path)
             return _stack_any(rows, path)
-    return np.concatenate(rows).reshape((len(rows), *shape))
+    if room.make is None or dtype.hasobject:
+        return np.concatenate(rows).reshape((len(rows), *shape))
+    made = room.make((len(rows) * shape[0], *shape[1:]), dtype)
+    return np.concatenate(rows, out=made).reshape((len(rows), *shape))
 
 
 def _stack_numbers(rows: Sequence[Any], kind: type, path: Path) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bushel
-from bushel import MapDataset
+from bushel import MapDataset, ReadOptions
 from bushel.errors import FilterError
 from bushel.options import DatasetOptions
 
@@ -143,7 +143,9 @@ def test_nothing_is_kept_but_what_the_user_has() -> None:
         raw.append(weakref.ref(x))
         return x + 1
 
-    iterator = iter(numbers().map(remember))
+    # Without threads, which a busy machine may make look worth a try.
+    ds = numbers().map(remember).to_iter_dataset(ReadOptions(num_threads=0))
+    iterator = iter(ds)
     made = None
     for _ in range(150):
         made = next(iterator)

@@ -6,7 +6,7 @@ from bushel.block import Block
 from bushel.frozen import frozen
 from bushel.naming import source_name
 from bushel.node import Node, Place, Source, Zip, failed, refuse_length
-from bushel.options import DatasetOptions, ReadOptions
+from bushel.options import DatasetOptions, MultiprocessingOptions, ReadOptions
 from bushel.positions import Keys, Positions
 
 
@@ -65,6 +65,24 @@ class PrefetchNode(Place):
     @property
     def label(self) -> str:
         return f"thread_prefetch({self.buffer_size})"
+
+
+@frozen
+class WorkersNode(Place):
+    """Has everything upstream evaluated by worker processes."""
+
+    input: Node
+    options: MultiprocessingOptions
+    worker_init: Any
+    # What the workers of this node are kept in between two passes; filled by the engine.
+    home: list[Any]
+
+    def describe(self) -> str:
+        return ""
+
+    @property
+    def label(self) -> str:
+        return f"mp_prefetch(num_workers={self.options.num_workers})"
 
 
 @frozen

@@ -6,9 +6,11 @@ import numpy as np
 
 from bushel.block import Block, Columns
 from bushel.frozen import frozen
-from bushel.node import Each, Node, Order, Source, failed
+from bushel.naming import name_of
+from bushel.node import Each, Node, Order, Source, failed, refuse_length
 from bushel.positions import Keys, Positions
 from bushel.sources.memory import ColumnsNode, read_records
+from bushel.transforms.map import MapWithIndexNode, RandomMapNode
 
 
 @frozen
@@ -46,6 +48,38 @@ class GlobalIndexNode(Each):
 
     def describe(self) -> str:
         return ""
+
+
+class RecordMapWithIndexNode(MapWithIndexNode):
+    """A map with the index of the record, which is the same wherever the step stands."""
+
+    __slots__ = ()
+    uses_positions = False
+
+
+class RecordRandomMapNode(RandomMapNode):
+    """A random map with the record's own generator, wherever the step stands."""
+
+    __slots__ = ()
+    uses_positions = False
+
+
+@frozen
+class OperationNode(Node):
+    """A user's own operation over Records."""
+
+    input: Node
+    operation: Any
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def length(self) -> int:
+        return refuse_length(self)
+
+    def describe(self) -> str:
+        return name_of(self.operation)
 
 
 class ColumnRows:

@@ -1,8 +1,11 @@
 """The older spellings of Grain's `grain.python`."""
 
+from typing import TYPE_CHECKING
+
 from bushel.constants import DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD, RECORD_KEY, SEED
 from bushel.dataset import IterDataset, MapDataset
 from bushel.deliver.iterator import DatasetIterator
+from bushel.lazy import lazily
 from bushel.loader import DataLoader, load
 from bushel.loader import DataLoaderIterator as PyGrainDatasetIterator
 from bushel.operations import (
@@ -30,6 +33,10 @@ from bushel.transforms import Map as MapTransform
 from bushel.transforms import MapWithIndex as MapWithIndexTransform
 from bushel.transforms import RandomMap as RandomMapTransform
 
+if TYPE_CHECKING:
+    from bushel.sources.shared import SharedMemoryDataSource as InMemoryDataSource
+    from bushel.transport.shared_array import SharedMemoryArray
+
 __all__ = [
     "DATASET_INDEX",
     "EPOCH",
@@ -45,6 +52,7 @@ __all__ = [
     "DatasetSelectionMap",
     "FilterOperation",
     "FilterTransform",
+    "InMemoryDataSource",
     "IndexSampler",
     "IterDataset",
     "MapDataset",
@@ -66,9 +74,20 @@ __all__ = [
     "SequentialSampler",
     "ShardByJaxProcess",
     "ShardOptions",
+    "SharedMemoryArray",
     "Transformation",
     "Transformations",
     "config",
     "experimental",
     "load",
 ]
+
+_HOMES = {
+    "InMemoryDataSource": "sources.shared:SharedMemoryDataSource",
+    "SharedMemoryArray": "transport.shared_array:SharedMemoryArray",
+}
+__getattr__ = lazily(globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return __all__

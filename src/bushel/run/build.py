@@ -1,5 +1,7 @@
 """From a description to a running stream: each node by its kind."""
 
+from collections.abc import Callable
+
 from bushel.errors import PlanError
 from bushel.node import Choice, Drop, Each, Expand, Fold, Node, Zip, walk
 from bushel.options import DatasetOptions
@@ -9,20 +11,26 @@ from bushel.plan.places import (
     PrefetchNode,
     SeedNode,
     ToStreamNode,
+    WorkersNode,
     ZipNode,
 )
+from bushel.plan.sampled import OperationNode
 from bushel.run.background import BackgroundStream
 from bushel.run.custom import CustomStream
 from bushel.run.merge import MixStream, ZipStream
-from bushel.run.positional import PositionalStream
+from bushel.run.operation import OperationStream
+from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
-from bushel.run.steps import CountedStream, DropStream, EachStream, ExpandStream, FoldStream
+from bushel.run.steps import MakeQuota, single_step
 from bushel.run.stream import Stream
 
+# Makes the stream of a node whose input runs in worker processes.
+Spread = Callable[[WorkersNode, DatasetOptions], Stream]
 
-def build_stream(node: Node) -> Stream:
+
+def build_stream(node: Node, spread: Spread | None = None) -> Stream:
     """Makes the stream that a node describes."""
-    return _build(node, options_of(node))
+    return build_with(node, options_of(node), spread)
 
 
 def options_of(node: Node) -> DatasetOptions:
@@ -34,24 +42,36 @@ def options_of(node: Node) -> DatasetOptions:
     return options
 
 
-def _build(node: Node, options: DatasetOptions) -> Stream:
+def build_with(node: Node, options: DatasetOptions, spread: Spread | None = None) -> Stream:
+    """Makes the stream of a node under the options of the pipeline that it is part of."""
+    if isinstance(node, (SeedNode, OptionsNode)):
+        return build_with(node.input, options, spread)
+    if isinstance(node, WorkersNode):
+        if spread is not None and node.options.num_workers:
+            return spread(node, options)
+        return build_with(node.input, options, spread)
+
+    def quota(label: str) -> DropQuota:
+        return DropQuota(label, options)
+
     if isinstance(node, ToStreamNode):
-        return PositionalStream(node.input, node.read_options, node.allow_nones, options)
+        return positional(node, quota)
     if isinstance(node, CustomStreamNode):
         return CustomStream(iter(node.dataset))
-    if isinstance(node, (SeedNode, OptionsNode)):
-        return _build(node.input, options)
-    inputs = [_build(parent, options) for parent in node.inputs]
-    if isinstance(node, Each):
-        if not node.uses_positions:
-            return EachStream(inputs[0], node)
-        return CountedStream(inputs[0], node)
-    if isinstance(node, Drop):
-        return DropStream(inputs[0], node, DropQuota(node.label, options))
-    if isinstance(node, Expand):
-        return ExpandStream(inputs[0], node)
-    if isinstance(node, Fold):
-        return FoldStream(inputs[0], node)
+    inputs = [build_with(parent, options, spread) for parent in node.inputs]
+    return step_of(node, inputs, quota)
+
+
+def positional(node: ToStreamNode, quota: MakeQuota) -> PositionalStream:
+    """The stream of a random-access dataset."""
+    watch = quota(dropping_step(node.input).label)
+    return PositionalStream(node.input, node.read_options, node.allow_nones, watch)
+
+
+def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:
+    """The stream of one step over the streams that it reads from."""
+    if isinstance(node, (Each, Drop, Expand, Fold)):
+        return single_step(node, inputs[0], quota)
     if isinstance(node, Choice):
         return MixStream(inputs, node, getattr(node, "names", None))
     if isinstance(node, Zip):
@@ -59,4 +79,6 @@ def _build(node: Node, options: DatasetOptions) -> Stream:
         return ZipStream(inputs, node, strict)
     if isinstance(node, PrefetchNode):
         return BackgroundStream(inputs[0], node.buffer_size)
+    if isinstance(node, OperationNode):
+        return OperationStream(inputs[0], node.operation)
     raise PlanError(f"`{node.label}` is no step of a stream.")

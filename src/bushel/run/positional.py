@@ -11,7 +11,7 @@ import numpy as np
 from bushel.block import Block, Failure
 from bushel.errors import StateRangeError
 from bushel.node import Drop, Expand, Node, walk
-from bushel.options import DatasetOptions, ReadOptions
+from bushel.options import ReadOptions
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.steps import KeptMarks
@@ -62,12 +62,12 @@ class PositionalStream(Stream):
         node: Node,
         read_options: ReadOptions,
         allow_nones: bool,
-        options: DatasetOptions,
+        quota: DropQuota,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._length = node.length()
         self._allow_nones = allow_nones
-        self._quota = DropQuota(_dropping_step(node).label, options)
+        self._quota = quota
         self._next = 0
         self._buffer_size = read_options.prefetch_buffer_size
         threads = min(read_options.num_threads, self._buffer_size)
@@ -166,6 +166,10 @@ class PositionalStream(Stream):
         kept = np.flatnonzero(keep)
         return Chunk(block.select(kept), KeptMarks(marks, kept, end))
 
+    def limit(self, stop: int) -> None:
+        """Ends the stream before position `stop`: for who takes all up to there at once."""
+        self._length, self._trickles = stop, False
+
     def state(self) -> State:
         return {"next_index": self._next}
 
@@ -235,7 +239,7 @@ class _Presence:
             raise over[1]
 
 
-def _dropping_step(node: Node) -> Node:
+def dropping_step(node: Node) -> Node:
     """The step to name when nearly everything is dropped."""
     return next((step for step in walk(node) if isinstance(step, (Drop, Expand))), node)
 

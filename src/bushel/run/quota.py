@@ -23,6 +23,15 @@ class DropQuota:
         self._dropped = 0
         self._warned = False
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many were seen of the window, and how many of those dropped."""
+        return self._seen, self._dropped
+
+    @counts.setter
+    def counts(self, counts: tuple[int, int]) -> None:
+        self._seen, self._dropped = counts
+
     def reset(self) -> None:
         """Forgets what was counted; elements may come again after a restore."""
         self._seen = self._dropped = 0

@@ -1,13 +1,14 @@
 """The steps of a stream: one class for each kind of node."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bushel.block import Block, Failure
+from bushel.errors import PlanError
 from bushel.frozen import plain
-from bushel.node import Drop, Each, Expand, Fold, failed
+from bushel.node import Drop, Each, Expand, Fold, Node, failed
 from bushel.positions import Keys
 from bushel.record import RecordMetadata
 from bushel.run.quota import DropQuota
@@ -391,3 +392,20 @@ class FoldStream(Stream):
 
     def close(self) -> None:
         self._cursor.stream.close()
+
+
+# Makes the watch over a step that drops elements, which the label names in messages.
+MakeQuota = Callable[[str], DropQuota]
+
+
+def single_step(node: Node, input: Stream, quota: MakeQuota) -> Stream:
+    """The stream of a step that reads from one other."""
+    if isinstance(node, Each):
+        return CountedStream(input, node) if node.uses_positions else EachStream(input, node)
+    if isinstance(node, Drop):
+        return DropStream(input, node, quota(node.label))
+    if isinstance(node, Expand):
+        return ExpandStream(input, node)
+    if isinstance(node, Fold):
+        return FoldStream(input, node)
+    raise PlanError(f"`{node.label}` is no step of a stream.")

@@ -59,6 +59,28 @@ class ShiftedMarks(Marks):
 
 
 @plain
+class SeriesMarks(Marks):
+    """The marks of chunks that were put end to end."""
+
+    parts: list[tuple[Marks, int]]
+
+    def at(self, used: int) -> State:
+        # The state after an element is asked of the chunk that had it.
+        for marks, count in self.parts[:-1]:
+            if used <= count:
+                return marks.at(used)
+            used -= count
+        return self.parts[-1][0].at(used)
+
+    def before(self, index: int) -> State:
+        for marks, count in self.parts[:-1]:
+            if index < count:
+                return marks.before(index)
+            index -= count
+        return self.parts[-1][0].before(index)
+
+
+@plain
 class ComputedMarks(Marks):
     """Marks given by a function."""
 

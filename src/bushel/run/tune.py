@@ -21,8 +21,11 @@ _LOOK_AT_BYTES_EVERY = 64
 class BlockSize:
     """The number of elements of the next block, aiming at a few milliseconds of work."""
 
-    def __init__(self, most: int = MOST_ELEMENTS, first: int = 1) -> None:
+    def __init__(
+        self, most: int = MOST_ELEMENTS, first: int = 1, most_bytes: int = MOST_BYTES
+    ) -> None:
         self._most = max(1, most)
+        self._most_bytes = most_bytes
         self._by_bytes = self._most
         self._seconds_each = 0.0
         self._blocks = 0
@@ -44,8 +47,12 @@ class BlockSize:
         return self._blocks <= 4 or not self._blocks % _LOOK_AT_BYTES_EVERY
 
     def limit_bytes(self, element: Any) -> None:
+        """Takes note of how large elements are, by one of them."""
+        self.limit_to(approximate_bytes(element))
+
+    def limit_to(self, bytes_each: int) -> None:
         """Takes note of how large elements are."""
-        self._by_bytes = max(1, MOST_BYTES // max(1, approximate_bytes(element)))
+        self._by_bytes = max(1, self._most_bytes // max(1, bytes_each))
         self.size = min(self.size, self._by_bytes)
 
 

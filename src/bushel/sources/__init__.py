@@ -1,6 +1,19 @@
 """Where records come from."""
 
+from typing import TYPE_CHECKING
+
+from bushel.lazy import lazily
 from bushel.sources.base import RandomAccessDataSource
 from bushel.sources.memory import RangeDataSource
 
-__all__ = ["RandomAccessDataSource", "RangeDataSource"]
+if TYPE_CHECKING:
+    from bushel.sources.shared import SharedMemoryDataSource
+
+__all__ = ["RandomAccessDataSource", "RangeDataSource", "SharedMemoryDataSource"]
+
+_HOMES = {"SharedMemoryDataSource": "sources.shared:SharedMemoryDataSource"}
+__getattr__ = lazily(globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return __all__

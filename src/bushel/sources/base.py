@@ -1,6 +1,7 @@
 """What a source is: a length, and records by key; many at a time where it can."""
 
-from typing import Protocol, TypeVar, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -18,3 +19,12 @@ class RandomAccessDataSource(Protocol[T_co]):
 
     def __getitem__(self, index: int) -> T_co:
         """The record at an index from 0 to the length."""
+
+
+class ColumnSource(ABC):
+    """A source that may be a tree of equally long arrays, to be read as such."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Any:
+        """The arrays, or None where records are apart."""

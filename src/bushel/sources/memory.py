@@ -11,6 +11,7 @@ from bushel.frozen import frozen
 from bushel.naming import source_name
 from bushel.node import Source, failed
 from bushel.positions import Keys, Positions, split_epochs
+from bushel.sources.base import ColumnSource
 from bushel.tree import leaves_with_paths, map_leaves, open_node, show_path
 
 
@@ -199,6 +200,9 @@ def _stacks_to_itself(array: Any) -> bool:
 
 
 def _columns_of(source: Any) -> ColumnsNode | None:
+    if isinstance(source, ColumnSource):
+        columns = source.columns
+        return None if columns is None else _columns_of(columns)
     if isinstance(source, np.ndarray):
         if source.ndim and _stacks_to_itself(source):
             return ColumnsNode(np.asarray(source), len(source))

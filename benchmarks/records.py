@@ -1,5 +1,11 @@
-"""The records of the image workloads: made once, the same in every process."""
+"""The records that several workloads read: made once, the same in every process.
 
+They are no part of `workloads`, so that a worker process which needs them does not wait for the
+import of every workload.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -30,3 +36,23 @@ def image_records(n: int, side: int) -> list[Record]:
 def normalise(record: Record) -> Record:
     """Scales the pixels, for one record and for a batch alike; sixteenths keep sums exact."""
     return {"image": record["image"].astype(np.float32) / 16, "label": record["label"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """A source of n records, which are the given ones over and over.
+
+    With it an epoch is long, but neither making the records nor sending them to a worker is.
+
+    >>> [Reused("abc", 5)[key] for key in range(5)]
+    ['a', 'b', 'c', 'a', 'b']
+    """
+
+    records: Sequence[Any]
+    n: int
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, key: int) -> Any:
+        return self.records[key % len(self.records)]

@@ -1,0 +1,69 @@
+"""Files that live in memory and have no name: shared by handing on their descriptors."""
+
+import mmap
+import os
+import tempfile
+import weakref
+
+import numpy as np
+import numpy.typing as npt
+
+
+def create_unnamed(size: int) -> int:
+    """Makes a file in memory that no other process can find; returns its descriptor.
+
+    It ends with the last process that has it open or mapped, so nothing is left behind
+    whatever is killed.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("bushel", os.MFD_CLOEXEC)
+    else:  # macOS: a file that has no name any more when anybody could look for it.
+        with tempfile.TemporaryFile(prefix="bushel-") as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+def map_file(descriptor: int, *, writable: bool) -> npt.NDArray[np.uint8]:
+    """Maps all of a file as bytes; the mapping lives as long as any array on it.
+
+    A mapping that is not writable cannot be made so: numpy refuses, and so would the system.
+
+    >>> descriptor = create_unnamed(3)
+    >>> map_file(descriptor, writable=True)[:] = [1, 2, 3]
+    >>> map_file(descriptor, writable=False)
+    array([1, 2, 3], dtype=uint8)
+    >>> os.close(descriptor)
+    """
+    access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+    return np.frombuffer(mmap.mmap(descriptor, 0, access=access), dtype=np.uint8)
+
+
+# Mappings whose file is kept open, by their address, so that it can be handed on.
+_open_files: dict[int, int] = {}
+
+
+def keep_file(mapped: npt.NDArray[np.uint8], descriptor: int) -> None:
+    """Keeps the file of a mapping open as long as there is an array on the mapping."""
+    address = mapped.ctypes.data
+    _open_files[address] = os.dup(descriptor)
+    weakref.finalize(mapped, _forget_file, address, os.getpid())
+
+
+def _forget_file(address: int, process: int) -> None:
+    descriptor = _open_files.pop(address, None)
+    if descriptor is not None and process == os.getpid():
+        os.close(descriptor)
+
+
+def file_of(array: npt.NDArray[np.generic]) -> tuple[int, int] | None:
+    """Finds the file that an array lies on, if it was kept: its descriptor, and where."""
+    if not _open_files:
+        return None
+    base: object = array
+    while isinstance(base, np.ndarray):
+        descriptor = _open_files.get(base.ctypes.data)
+        if descriptor is not None and not isinstance(base.base, np.ndarray):
+            return descriptor, array.ctypes.data - base.ctypes.data
+        base = base.base
+    return None

@@ -1,0 +1,406 @@
+"""Records in one piece of memory, from which any process reads them.
+
+    ┌───────┬────────┬─────────────┬─────────┬─────────┬─────┐
+    │ MAGIC │ length │ description │ array 0 │ array 1 │ ... │
+    └───────┴────────┴─────────────┴─────────┴─────────┴─────┘
+
+Columns are stored as they are: an array each. So are arrays of one shape and type, stacked.
+Records of other kinds take three arrays: what each one is; its value, or where its bytes
+begin; and all the bytes. Numbers are their own value. The bytes of an array follow its shape.
+
+The description is a pickle (types of arrays, the tree that the columns form), which the
+processes of one user may exchange. MAGIC is written last: whoever finds it finds the rest.
+"""
+
+import operator
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.block import Columns
+from bushel.errors import PlanError, SourceError
+from bushel.frozen import frozen
+from bushel.positions import Keys
+from bushel.tree import leaves_with_paths, map_leaves, show_path
+
+Memory: TypeAlias = npt.NDArray[np.uint8]
+Array: TypeAlias = npt.NDArray[Any]
+
+_MAGIC = b"bushel 1"
+_PREFIX_BYTES = 16
+_ALIGNMENT = 64  # A cache line, and as much as any vector instruction asks for.
+_ALIGNMENT_IN_BYTES = 16  # Enough for any one number, and little for a short record to waste.
+
+# What a record is. From _ARRAY on, it is an array of a type from a table of them.
+_NONE, _BOOL, _INT, _FLOAT, _STR, _BYTES, _LARGE_INT, _ARRAY = range(8)
+_PLAIN: dict[type, int] = {
+    type(None): _NONE,
+    bool: _BOOL,
+    int: _INT,
+    float: _FLOAT,
+    str: _STR,
+    bytes: _BYTES,
+}
+_LETTERS = {_NONE: "x", _BOOL: "?", _INT: "q", _FLOAT: "d"}
+_INT64 = np.iinfo(np.int64)
+
+
+@frozen
+class _Part:
+    """An array that is still to be written."""
+
+    dtype: "np.dtype[Any]"
+    shape: tuple[int, ...]
+    fill: Callable[[Array], None]
+
+
+@frozen
+class _ArrayKind:
+    """What arrays, or numpy's scalars, have in common beside their shape."""
+
+    dtype: "np.dtype[Any]"
+    ndim: int
+    is_scalar: bool
+
+
+_NO_BYTES = _Part(np.dtype(np.uint8), (0,), lambda room: None)
+
+
+# Writing.
+
+
+class Packing:
+    """Records that have been looked at: how much memory they need, and how to fill it.
+
+    >>> packing = Packing(["a", 1, None])
+    >>> memory = np.zeros(packing.size, np.uint8)
+    >>> packing.write(memory)
+    >>> Packed(memory).records([2, 1, 0])
+    [None, 1, 'a']
+    """
+
+    def __init__(self, elements: Any) -> None:
+        tree, parts, kinds = _columns(elements) or _stacked_or_rows(elements)
+        self._parts = parts
+        self._offsets = []
+        end = 0
+        for part in parts:
+            self._offsets.append(end)
+            size = part.dtype.itemsize * int(np.prod(part.shape, dtype=object))
+            end = _aligned(end + size, _ALIGNMENT)
+        layout = [
+            (part.dtype, part.shape, offset)
+            for part, offset in zip(parts, self._offsets, strict=True)
+        ]
+        self._description = pickle.dumps((tree, layout, kinds), protocol=5)
+        self._start = _aligned(_PREFIX_BYTES + len(self._description), _ALIGNMENT)
+        self.size = self._start + end
+
+    def write(self, memory: Memory) -> None:
+        """Fills memory of the right size: each array is copied once."""
+        for part, offset in zip(self._parts, self._offsets, strict=True):
+            part.fill(np.ndarray(part.shape, part.dtype, memory, self._start + offset))
+        length = len(self._description)
+        memory[8:16] = np.frombuffer(length.to_bytes(8, "little"), np.uint8)
+        memory[16 : 16 + length] = np.frombuffer(self._description, np.uint8)
+        memory[:8] = np.frombuffer(_MAGIC, np.uint8)
+
+
+_Looked: TypeAlias = tuple[Any, list[_Part], list[_ArrayKind] | None]
+
+
+def _columns(elements: Any) -> _Looked | None:
+    """Lays out a tree of equally long arrays, if that is what was given."""
+    if not isinstance(elements, (dict, tuple, np.ndarray)):
+        return None
+    leaves = list(leaves_with_paths(elements))
+    others = [(path, leaf) for path, leaf in leaves if not isinstance(leaf, np.ndarray)]
+    if not isinstance(elements, dict) and (others or not leaves):
+        return None  # A tuple of records.
+    if not leaves or others:
+        path, leaf = others[0] if others else ((), {})
+        what = "has no columns" if not others else f"{show_path(path)} is {_a_type(leaf)}"
+        raise SourceError(
+            "a dict is a source when all its values are numpy arrays of one length, and here "
+            f"{what}. Convert columns with `numpy.asarray`; give records as a list."
+        )
+    lengths = {show_path(path): len(leaf) if leaf.ndim else None for path, leaf in leaves}
+    if len(set(lengths.values())) > 1 or None in lengths.values():
+        shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise PlanError(
+            f"the columns of a source must be equally long, and these are not: {shown}. (For "
+            "a sequence of arrays, one a record, give a list.)"
+        )
+    for path, leaf in leaves:
+        _check_array(leaf, f"the column {show_path(path)}")
+    numbers = iter(range(len(leaves)))
+    tree = map_leaves(lambda _: next(numbers), elements)
+    return tree, [_copied(leaf) for _, leaf in leaves], None
+
+
+def _stacked_or_rows(elements: Iterable[Any]) -> _Looked:
+    try:
+        rows = list(elements)
+    except TypeError:
+        raise SourceError(
+            f"the elements of a source must be a sequence, and {_a_type(elements)} is none."
+        ) from None
+    first = rows[0] if rows else None
+    alike = (
+        isinstance(first, np.ndarray)
+        and first.ndim > 0
+        and all(
+            isinstance(row, np.ndarray) and row.shape == first.shape and row.dtype == first.dtype
+            for row in rows
+        )
+    )
+    if first is None or not alike:
+        return _rows(rows)
+    for index, row in enumerate(rows):
+        _check_array(row, f"element {index}")
+    stacked = _Part(first.dtype, (len(rows), *first.shape), lambda room: _stack(rows, room))
+    return 0, [stacked], None
+
+
+def _rows(rows: Sequence[Any]) -> _Looked:
+    """Lays out records of any of the kinds."""
+    numbers = _numbers(rows)
+    if numbers is not None:
+        kind, values = numbers
+        return None, [_copied(np.full(len(rows), kind, np.int32)), _copied(values), _NO_BYTES], []
+    what = np.empty(len(rows), np.int32)
+    values = np.zeros(len(rows), np.int64)
+    pieces: list[tuple[int, Any]] = []  # Where, and an array or bytes.
+    kinds: dict[tuple[Any, ...], int] = {}
+    end = 0
+    for index, row in enumerate(rows):
+        kind = _PLAIN.get(type(row), -1)
+        if kind == _FLOAT:
+            values[index : index + 1].view(np.float64)[0] = row
+        elif kind == _INT and not _INT64.min <= row <= _INT64.max:
+            kind = _LARGE_INT
+            row = row.to_bytes(row.bit_length() // 8 + 1, "little", signed=True)
+        elif kind == _STR:
+            # As Python keeps it: a file name that is not valid text comes back as it was.
+            row = row.encode("utf-8", "surrogatepass")
+        elif kind in (_BOOL, _INT):
+            values[index] = row
+        elif kind < 0:
+            array = _as_array(row, index)
+            key = (array.dtype, array.ndim, isinstance(row, np.generic))
+            kind = _ARRAY + kinds.setdefault(key, len(kinds))
+            row = array
+        what[index] = kind
+        if kind >= _STR:
+            values[index] = end
+            pieces.append((end, row))
+            end += _stored_bytes(row)
+    parts = [
+        _copied(what),
+        _copied(values),
+        _Part(np.dtype(np.uint8), (end,), lambda room: _fill_bytes(room, pieces)),
+    ]
+    return None, parts, [_ArrayKind(*key) for key in kinds]
+
+
+def _numbers(rows: Sequence[Any]) -> tuple[int, npt.NDArray[np.int64]] | None:
+    """Turns records that are all numbers of one kind into their values, at once."""
+    types = set(map(type, rows))
+    kind = _PLAIN.get(types.pop()) if len(types) == 1 else None
+    if kind not in (_BOOL, _INT, _FLOAT):
+        return None
+    if kind == _FLOAT:
+        return kind, np.array(rows, np.float64).view(np.int64)
+    try:
+        return kind, np.array(rows, np.int64)
+    except OverflowError:
+        return None  # One of them needs more than 64 bits.
+
+
+def _as_array(row: Any, index: int) -> Array:
+    if not isinstance(row, (np.ndarray, np.generic)):
+        raise SourceError(
+            f"element {index} is {_a_type(row)}, which shared memory cannot hold: elements are "
+            "numpy arrays, numbers, strings, bytes or None. Give records of several fields as a "
+            "dict of equally long arrays, and anything else pickled, as bytes."
+        )
+    _check_array(row, f"element {index}")
+    return np.asarray(row)
+
+
+def _check_array(array: Any, name: str) -> None:
+    if array.dtype.hasobject:
+        raise SourceError(
+            f"{name} is an array of Python objects (dtype {array.dtype}), which mean nothing to "
+            "another process. Give it a dtype of numbers or of fixed-width strings."
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        raise SourceError(
+            f"{name} is a masked array, and the mask would be lost. Give `.filled()`, or data "
+            "and mask as two columns."
+        )
+
+
+def _stored_bytes(piece: Any) -> int:
+    if isinstance(piece, bytes):
+        return _aligned(8 + len(piece), 8)
+    return _shape_bytes(piece.ndim) + _aligned(piece.nbytes, _ALIGNMENT_IN_BYTES) + 8
+
+
+def _shape_bytes(ndim: int) -> int:
+    return _aligned(8 * ndim, _ALIGNMENT_IN_BYTES)
+
+
+def _fill_bytes(room: Array, pieces: Sequence[tuple[int, Any]]) -> None:
+    view = room.data
+    for start, piece in pieces:
+        if isinstance(piece, bytes):
+            view[start : start + 8] = len(piece).to_bytes(8, "little")
+            view[start + 8 : start + 8 + len(piece)] = piece
+            continue
+        start = _aligned(start, _ALIGNMENT_IN_BYTES)
+        np.ndarray((piece.ndim,), np.int64, room, start)[:] = piece.shape
+        np.ndarray(piece.shape, piece.dtype, room, start + _shape_bytes(piece.ndim))[...] = piece
+
+
+def _copied(array: Array) -> _Part:
+    return _Part(array.dtype, array.shape, lambda room: np.copyto(room, array))
+
+
+def _stack(rows: Sequence[Array], room: Array) -> None:
+    for row, place in zip(rows, room, strict=True):
+        place[...] = row
+
+
+def _aligned(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+def _a_type(value: Any) -> str:
+    kind = type(value)
+    return f"a {kind.__module__}.{kind.__qualname__}".replace("a builtins.", "a ")
+
+
+# Reading.
+
+
+class Packed:
+    """Memory that a `Packing` was written to, for reading.
+
+    Every record is a new object that belongs to whoever asked. Elements are changed in place
+    by many a `map`, and memory that other processes read must not be.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        # Not writable, so that nobody changes what other processes read.
+        memory = memory[:]
+        memory.flags.writeable = False
+        if memory[:8].tobytes() != _MAGIC:
+            raise SourceError(
+                "this memory does not hold the records of a SharedMemoryDataSource, or they are "
+                "still being written. Open it once its maker has been constructed."
+            )
+        length = int.from_bytes(memory[8:16].tobytes(), "little")
+        tree, layout, kinds = pickle.loads(memory[16 : 16 + length].tobytes())
+        start = _aligned(_PREFIX_BYTES + length, _ALIGNMENT)
+        arrays = [
+            np.ndarray(shape, dtype, memory, start + offset) for dtype, shape, offset in layout
+        ]
+        self.memory = memory
+        self.length = len(arrays[0])
+        self.columns: Any = None
+        self._kinds: list[_ArrayKind] | None = kinds
+        if kinds is None:
+            self.columns = map_leaves(lambda number: arrays[number], tree)
+        else:
+            self._what, self._values, self._bytes = arrays
+            self._floats = self._values.view(np.float64)
+            self._view = self._bytes.data
+
+    def record(self, key: int) -> Any:
+        """Returns the record at a key from 0 up to the length."""
+        if self._kinds is None:
+            return map_leaves(lambda column: _own(column[key]), self.columns)
+        return self._row(key)
+
+    def records(self, keys: Sequence[int]) -> list[Any]:
+        """Returns many records, read at once where they are columns or numbers of one kind."""
+        numbers = _checked(keys, self.length)
+        if self._kinds is None:
+            return Columns(self.columns, numbers).rows()
+        what = self._what.take(numbers)
+        kind = int(what[0]) if len(what) else _NONE
+        if kind in (_BOOL, _INT, _FLOAT) and (what == kind).all():
+            values = (self._floats if kind == _FLOAT else self._values).take(numbers)
+            return (values.astype(bool) if kind == _BOOL else values).tolist()  # type: ignore[no-any-return]
+        return list(map(self._row, numbers.tolist()))
+
+    def _row(self, key: int) -> Any:
+        kind = self._what.item(key)
+        if kind == _FLOAT:
+            return self._floats.item(key)
+        value = self._values.item(key)
+        if kind == _INT:
+            return value
+        if kind in (_STR, _BYTES, _LARGE_INT):
+            return self._from_bytes(kind, value)
+        if kind >= _ARRAY:
+            return self._array(kind, value)
+        return None if kind == _NONE else bool(value)
+
+    def _from_bytes(self, kind: int, start: int) -> Any:
+        size = int.from_bytes(self._view[start : start + 8], "little")
+        stored = self._view[start + 8 : start + 8 + size]
+        if kind == _STR:
+            return str(stored, "utf-8", "surrogatepass")
+        return bytes(stored) if kind == _BYTES else int.from_bytes(stored, "little", signed=True)
+
+    def _array(self, kind: int, start: int) -> Any:
+        assert self._kinds is not None
+        found = self._kinds[kind - _ARRAY]
+        start = _aligned(start, _ALIGNMENT_IN_BYTES)
+        shape = np.ndarray((found.ndim,), np.int64, self._bytes, start).tolist()
+        stored: Array = np.ndarray(
+            shape, found.dtype, self._bytes, start + _shape_bytes(found.ndim)
+        )
+        copied = stored.copy()
+        return copied[()] if found.is_scalar else copied
+
+    def format(self) -> str:
+        """Writes what is stored: the types of columns, or a letter for each row."""
+        if self._kinds is None:
+            return str(
+                map_leaves(lambda column: f"{column.dtype}{list(column.shape)}", self.columns)
+            )
+        return "".join(
+            _LETTERS.get(kind, "a" if kind >= _ARRAY else "s") for kind in self._what.tolist()
+        )
+
+
+def _own(entry: Any) -> Any:
+    """Makes an entry of a column independent of it; plain numbers are so already."""
+    return entry.copy() if isinstance(entry, (np.ndarray, np.void)) else entry
+
+
+def _checked(keys: Sequence[int], length: int) -> Keys:
+    """Turns keys into an array of them, counted from the front."""
+    numbers = np.asarray(keys)
+    if not numbers.size:
+        return np.empty(0, np.int64)
+    if numbers.dtype.kind not in "iu":
+        raise TypeError(f"keys must be integers, and {next(iter(keys))!r} is among them.")
+    wrong = (numbers < -length) | (numbers >= length)
+    if wrong.any():
+        raise IndexError(f"there is no record {numbers[wrong][0]}; there are {length}.")
+    return np.where(numbers < 0, numbers + length, numbers).astype(np.int64, copy=False)
+
+
+def checked_key(key: Any, length: int) -> int:
+    """Turns one key into the number of a record, counted from the front."""
+    number = operator.index(key)
+    if not -length <= number < length:
+        raise IndexError(f"there is no record {number}; there are {length}.")
+    return number + length if number < 0 else number

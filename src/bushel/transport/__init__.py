@@ -1,0 +1,1 @@
+"""Carrying values between processes: shared memory, and the messages beside it."""

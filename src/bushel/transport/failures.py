@@ -1,0 +1,74 @@
+"""Exceptions on their way: the same type on the other side, and the traceback as text."""
+
+import pickle
+import traceback
+from typing import Any
+
+import cloudpickle
+
+from bushel.block import Failure
+from bushel.errors import WorkerError
+from bushel.frozen import plain
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an exception in another process, as its cause."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+@plain
+class PackedFailure:
+    """An exception, pickled, with what to show of it."""
+
+    pickled: bytes | None
+    shown: str
+    notes: list[str]
+    text: str
+
+
+def pack_failure(failure: Failure) -> PackedFailure:
+    """Makes a failure ready to travel; whatever the exception is, something arrives."""
+    error = failure.release()
+    text = "".join(traceback.format_exception(error)).rstrip()
+    notes = list(getattr(error, "__notes__", []))
+    shown = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+    try:
+        return PackedFailure(_pickled(error), shown, notes, text)
+    except Exception:
+        return PackedFailure(None, shown, notes, text)
+
+
+def _pickled(error: Exception) -> bytes:
+    try:
+        pickled = pickle.dumps(error, protocol=5)
+    except Exception:
+        pickled = cloudpickle.dumps(error, protocol=5)
+    # An exception whose `__init__` takes other arguments than it keeps fails here, not there.
+    again = pickle.loads(pickled)
+    if type(again).__name__ != type(error).__name__:
+        raise TypeError(type(again))
+    return pickled
+
+
+def unpack_failure(packed: PackedFailure) -> Failure:
+    """Makes the exception again; one that cannot be made is a WorkerError that shows it."""
+    error: Any = None
+    if packed.pickled is not None:
+        try:
+            error = pickle.loads(packed.pickled)
+        except Exception:
+            error = None
+    if not isinstance(error, Exception):
+        error = WorkerError(
+            f"{packed.shown}\n(An exception that cannot be pickled; its traceback is above.)"
+        )
+        for note in packed.notes:
+            error.add_note(note)
+    error.__cause__ = RemoteTraceback(packed.text)
+    return Failure(error)

@@ -1,0 +1,205 @@
+"""A link: values of any kind between two processes, their arrays in shared memory.
+
+    ┌──────────────┬──────────────┬─────────┬───────────────┐
+    │ array        │ array        │ ...     │ pickle        │   one slot
+    └──────────────┴──────────────┴─────────┴───────────────┘
+
+Pickle's protocol 5 hands out the memory of arrays instead of copying it into the pickle. An
+array that was made in the slot already (a batch, stacked there) stays where it is; others are
+copied in. On the other side arrays are made on the slot's memory, without a copy. What is
+small goes with the message itself, and has no slot.
+
+Both ends of a link are processes of one program and trust each other, so pickles may travel.
+"""
+
+import os
+import pickle
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import cloudpickle
+import numpy as np
+
+from bushel.transport.arena import Arena
+from bushel.transport.channel import Channel
+from bushel.transport.slots import Bytes, Ring, Slot, SlotReader, aligned
+
+# Below this a message carries the value itself; above, a slot does.
+_IN_MESSAGE = 1 << 15
+# Arrays below this are part of the pickle: to place them costs more than to copy them.
+_IN_PICKLE = 1 << 9
+# Below this a value is copied out of its slot: a program that keeps a hundred thousand of them
+# should not have that many mappings, of which the system allows only some.
+_COPIED = 1 << 18
+
+
+class _Layout(NamedTuple):
+    """Where a value is, and what else the other side should know."""
+
+    inline: bytes | None
+    slot: int
+    slot_size: int
+    used: int
+    # Start, size and whether it may be written to, of each array.
+    parts: Sequence[tuple[int, int, bool]]
+    pickle_start: int
+    dropped: Sequence[int]
+    released: Sequence[int]
+
+
+class Link:
+    """One end of a connection, which both sides use in the same way."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._channel = Channel(connection)
+        self._ring = Ring()
+        # Appended to by finalizers, wherever they happen to run.
+        self._released: deque[int] = deque()
+        self._reader = SlotReader(self._released.append)
+        # How large the last value was: the next one is given that much room to be made in.
+        self._usual = 0
+        # How large the last value was that came.
+        self.last_size = 0
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def send(self, value: Any, arena: Arena | None = None, by_value: bool = False) -> int:
+        """Sends a value; what was made in the arena is there already. Returns its size.
+
+        `by_value` is for values with objects whose classes the other side may not find by
+        name: those of the user's main module.
+        """
+        pickled, buffers = _dump(value, by_value)
+        if arena is not None and not arena.used:
+            self.return_arena(arena)
+            arena = None
+        slot = arena.slot if arena is not None else None
+        parts, size = _place(buffers, slot, arena.used if arena is not None else 0)
+        total = size + len(pickled)
+        self._usual = total
+        if slot is None and total < _IN_MESSAGE:
+            memory = np.empty(total, dtype=np.uint8)
+            _write(memory, None, parts, buffers, pickled, size)
+            self._send(_Layout(memory.tobytes(), -1, 0, total, parts, size, (), ()), None)
+            return total
+        if slot is not None and slot.size < total:
+            # More came than before. A larger slot takes all of it.
+            parts, size = _place(buffers, None, 0)
+            larger = self._ring.take(size + len(pickled))
+            _write(larger.memory, None, parts, buffers, pickled, size)
+            self._ring.give_back(slot.number)
+            slot, total = larger, size + len(pickled)
+        else:
+            slot = slot or self._ring.take(total)
+            _write(slot.memory, slot, parts, buffers, pickled, size)
+        layout = _Layout(None, slot.number, slot.size, total, parts, size, (), ())
+        self._send(layout, slot)
+        return total
+
+    def _send(self, layout: _Layout, slot: Slot | None) -> None:
+        dropped, self._ring.dropped = self._ring.dropped, []
+        released = [self._released.popleft() for _ in range(len(self._released))]
+        message = tuple(layout._replace(dropped=dropped, released=released))
+        file = slot.take_descriptor() if slot is not None else None
+        try:
+            self._channel.send(pickle.dumps(message, protocol=5), file)
+        finally:
+            if file is not None:
+                os.close(file)
+
+    def receive(self) -> Any:
+        """Waits for a value; its large arrays are views of the slot it came in."""
+        message, file = self._channel.receive()
+        layout = _Layout(*pickle.loads(message))
+        self.last_size = layout.used
+        self._reader.forget(list(layout.dropped))
+        for number in layout.released:
+            self._ring.give_back(number)
+        if layout.inline is not None:
+            memory: Bytes = np.frombuffer(bytearray(layout.inline), dtype=np.uint8)
+        else:
+            if file is not None:
+                self._reader.open(layout.slot, file, layout.slot_size)
+            if layout.used < _COPIED:
+                memory = self._reader.copy(layout.slot, layout.used)
+            else:
+                memory = self._reader.lease(layout.slot, layout.used)
+        buffers = []
+        for start, size, writable in layout.parts:
+            view = memory[start : start + size]
+            if not writable:
+                view.flags.writeable = False
+            buffers.append(view)
+        pickled = memory[layout.pickle_start : layout.used].tobytes()
+        return pickle.loads(pickled, buffers=buffers)
+
+    def try_read(self) -> bool:
+        """Reads what has arrived, without waiting; tells whether there is a value."""
+        return self._channel.try_read()
+
+    def arena(self) -> Arena | None:
+        """Room for the next value to be made in, as much as the last one needed."""
+        if self._usual < _IN_MESSAGE:
+            return None
+        return Arena(self._ring.take(self._usual))
+
+    def return_arena(self, arena: Arena) -> None:
+        """Takes back room of which no use was made."""
+        self._ring.give_back(arena.slot.number)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def _dump(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
+    """Pickles a value, its large buffers apart."""
+    buffers: list[memoryview] = []
+
+    def keep_in(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _IN_PICKLE:
+            return True
+        buffers.append(raw)
+        return False
+
+    if not by_value:
+        try:
+            return pickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
+        except Exception:
+            # A class or function of the user's main module, which a worker has by value only.
+            buffers.clear()
+    return cloudpickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
+
+
+def _place(
+    buffers: Sequence[memoryview], slot: Slot | None, end: int
+) -> tuple[list[tuple[int, int, bool]], int]:
+    """Decides where each buffer goes; those that lie in the slot stay."""
+    parts = []
+    for buffer in buffers:
+        size, writable = buffer.nbytes, not buffer.readonly
+        start = -1
+        if slot is not None:
+            start = np.frombuffer(buffer, dtype=np.uint8).ctypes.data - slot.address
+        if slot is None or not 0 <= start <= slot.size - size:
+            start, end = end, aligned(end + size)
+        parts.append((start, size, writable))
+    return parts, end
+
+
+def _write(
+    memory: Bytes,
+    slot: Slot | None,
+    parts: Sequence[tuple[int, int, bool]],
+    buffers: Sequence[memoryview],
+    pickled: bytes,
+    pickle_start: int,
+) -> None:
+    for (start, size, _), buffer in zip(parts, buffers, strict=True):
+        source = np.frombuffer(buffer, dtype=np.uint8)
+        if slot is None or source.ctypes.data != slot.address + start:
+            memory[start : start + size] = source
+    memory[pickle_start : pickle_start + len(pickled)] = np.frombuffer(pickled, dtype=np.uint8)

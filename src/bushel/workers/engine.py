@@ -1,0 +1,136 @@
+"""The engine of one iterator: tasks out, outcomes in; and where workers stay in between."""
+
+import os
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from bushel.options import MultiprocessingOptions
+from bushel.run.stream import State
+from bushel.workers.fragment import Fragment, Order, Outcome
+from bushel.workers.payload import Payload
+from bushel.workers.pool import Pool, Task
+
+__all__ = ["Engine", "Home", "Task"]
+
+
+class Home:
+    """Where the workers of a loader or dataset stay between two passes.
+
+    They are kept warm for the next pass, and end with the loader or dataset.
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._kept: list[Pool] = []
+        self._payload: list[Payload] = []
+        weakref.finalize(self, _end_all, self._kept, self._payload)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Home, ()  # A copy of a dataset has workers of its own.
+
+    def take(
+        self, fragments: list[Fragment], worker_init: Any, options: MultiprocessingOptions
+    ) -> Pool:
+        """Returns workers that are free, or new ones."""
+        if self._process != os.getpid():  # A forked child has a payload, but no workers.
+            self._process = os.getpid()
+            self._kept.clear()
+        while self._kept:
+            pool = self._kept.pop()
+            if not pool.closed:
+                return pool
+        labels = [[node.label for node in fragment.nodes()] for fragment in fragments]
+        if not self._payload:
+            parts = [(node.label, node) for fragment in fragments for node in fragment.nodes()]
+            self._payload.append(Payload((fragments, worker_init), _alone(parts)))
+        return Pool(self._payload[0], labels, options)
+
+    def give_back(self, pool: Pool) -> None:
+        """Keeps workers that are done, if none are kept already."""
+        if self._kept or pool.closed:
+            pool.close()
+        else:
+            self._kept.append(pool)
+
+    def close(self) -> None:
+        """Ends the workers that are kept."""
+        while self._kept:
+            self._kept.pop().close()
+
+
+def _alone(parts: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
+    """Each step's own values, without what is upstream of it."""
+    for label, node in parts:
+        names = list(getattr(type(node), "__dataclass_fields__", {}))
+        yield (
+            label,
+            [getattr(node, name) for name in names if name not in ("input", "parts", "parents")],
+        )
+
+
+def _end_all(kept: list[Pool], payload: list[Payload]) -> None:
+    while kept:
+        kept.pop().close(politely=False)
+    while payload:
+        payload.pop().close()
+
+
+class Engine:
+    """Sends the tasks of one iterator to workers, which it has only while it needs them."""
+
+    def __init__(self, home: Home, options: MultiprocessingOptions, worker_init: Any) -> None:
+        self._home, self._options, self._worker_init = home, options, worker_init
+        self._fragments: list[Fragment] = []
+        # The pool, in a list that the finalizer can hold without holding the engine.
+        self._pool: list[Pool] = []
+        weakref.finalize(self, _abandon, self._pool, weakref.ref(home))
+
+    @property
+    def depth(self) -> int:
+        """How many tasks should be under way: what workers do now, and what they do next."""
+        return self._options.num_workers * (1 + max(1, self._options.per_worker_buffer_size))
+
+    def register(self, fragment: Fragment) -> int:
+        """Makes a fragment known; before the first task, since workers are told at their start."""
+        self._fragments.append(fragment)
+        return len(self._fragments) - 1
+
+    def submit(self, fragment: int, state: State, stop: int, first: int, given: Any = None) -> Task:
+        """Sends a task on its way."""
+        task = Task(Order(0, fragment, state, stop, False, given), first)
+        if not self._pool:
+            self._pool.append(self._home.take(self._fragments, self._worker_init, self._options))
+        self._pool[0].submit(task)
+        return task
+
+    def wait(self, task: Task) -> Outcome:
+        """Waits for a task."""
+        return task.outcome or self._pool[0].wait(task)
+
+    def cancel(self, tasks: Iterable[Task]) -> None:
+        """Says that nobody wants to know what becomes of tasks."""
+        for task in tasks:
+            task.cancelled = True
+
+    def rest(self) -> None:
+        """Lets others have the workers, if they are done."""
+        if self._pool and self._pool[0].idle:
+            self._home.give_back(self._pool.pop())
+
+    def close(self) -> None:
+        """Ends the workers."""
+        while self._pool:
+            self._pool.pop().close()
+        self._home.close()
+
+
+def _abandon(pools: list[Pool], home: "weakref.ref[Home]") -> None:
+    """An iterator is gone: its workers too, unless they are idle and have a home."""
+    while pools:
+        pool = pools.pop()
+        kept = home()
+        if kept is not None and pool.idle:
+            kept.give_back(pool)
+        else:
+            pool.close(politely=False)

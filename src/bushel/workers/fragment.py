@@ -1,0 +1,252 @@
+"""A fragment: the part of a pipeline that a worker evaluates without asking anybody.
+
+It begins with a random-access dataset, of which a task names a range of positions, or with a
+block that comes with the task. What follows are steps that need no element but their own
+(and batches, where it is known beforehand which elements make one). The worker runs the very
+streams that would run in the trainer, over that range, and sends back what they made together
+with the states between the elements.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+
+from bushel.batch.batch import BatchNode
+from bushel.block import Block, Failure, join
+from bushel.errors import WorkerError
+from bushel.frozen import plain
+from bushel.node import Node, Place, walk
+from bushel.options import ReadOptions
+from bushel.run.positional import PositionalStream
+from bushel.run.steps import single_step
+from bushel.run.stream import Chunk, FixedMarks, Marks, SeriesMarks, State, Stream, need_int
+from bushel.transport.arena import Arena
+from bushel.transport.failures import PackedFailure, pack_failure, unpack_failure
+from bushel.transport.rows import pack_values, unpack_values
+from bushel.workers.watch import Note, Watch
+
+_ALL = 1 << 40
+
+
+@plain
+class Fragment:
+    """What a worker must know before it is given tasks."""
+
+    # A random-access dataset; None where blocks come with the tasks.
+    root: Node | None
+    steps: tuple[Node, ...]
+    read_options: ReadOptions
+    allow_nones: bool
+    # Whether what a sampler said of the elements is needed behind the fragment.
+    keeps_metadata: bool
+
+    def nodes(self) -> list[Node]:
+        """All nodes, each once: a node's place in this list is its number."""
+        met: dict[int, Node] = {}
+        for node in (*self.steps, *(walk(self.root) if self.root is not None else ())):
+            met.setdefault(id(node), node)
+        return list(met.values())
+
+
+@plain
+class Order:
+    """One task, as it is sent to a worker."""
+
+    task: int
+    fragment: int
+    state: State
+    # Positions up to here; ignored where a block is given.
+    stop: int
+    carefully: bool
+    given: Any = None
+
+
+@plain
+class Outcome:
+    """What became of a task."""
+
+    task: int
+    values: Any
+    positions: npt.NDArray[Any]
+    metadata: list[Any] | None
+    failure: PackedFailure | None
+    marks: Marks
+    # For each step that drops elements: which ones it kept, in order.
+    kept: list[list[Any]]
+    seconds: float
+
+    def chunk(self) -> Chunk:
+        """The elements, as the stream would have given them."""
+        failure = None if self.failure is None else unpack_failure(self.failure)
+        block = Block(unpack_values(self.values), self.positions, failure, self.metadata)
+        return Chunk(block, self.marks)
+
+
+class Tally:
+    """In place of the watch over filters, which belongs to the whole stream: takes notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[Any] = []
+
+    def reset(self) -> None:
+        self.notes = []
+
+    def count(self, keep: npt.NDArray[np.bool_]) -> None:
+        self.notes.append(keep)
+
+    def count_kept(self, count: int) -> None:
+        self.notes.append(count)
+
+
+class GivenStream(Stream):
+    """A block that came with the task, as a stream; states count its elements."""
+
+    def __init__(self) -> None:
+        self._chunk: Chunk | None = None
+
+    def give(self, block: Block) -> None:
+        self._chunk = Chunk(block, _Counted())
+
+    def pull(self, want: int) -> Chunk | None:
+        chunk, self._chunk = self._chunk, None
+        return chunk
+
+    def state(self) -> State:
+        return {"next_index": 0}
+
+    def restore(self, state: State) -> None:
+        need_int(state, "next_index")
+
+
+class _Counted(Marks):
+    __slots__ = ()
+
+    def at(self, used: int) -> State:
+        return {"next_index": used}
+
+    def before(self, index: int) -> State:
+        return {"next_index": index, "before": True}
+
+
+class Runner:
+    """Evaluates the tasks of one fragment, in the worker."""
+
+    def __init__(self, fragment: Fragment, note: Note) -> None:
+        self._fragment = fragment
+        self._note = note
+        self._made: dict[bool, tuple[Stream, Stream, list[Tally]]] = {}
+        self._arena: list[Arena] = []
+
+    def run(self, order: Order, arena: Arena | None) -> Outcome:
+        """Evaluates one task."""
+        if order.carefully not in self._made:
+            self._made[order.carefully] = self._make(order.carefully)
+        stream, root, tallies = self._made[order.carefully]
+        began = time.perf_counter()
+        if isinstance(root, PositionalStream):
+            root.limit(order.stop)
+        elif isinstance(root, GivenStream):
+            root.give(unpack_block(order.given))
+        self._arena[:] = [] if arena is None else [arena]
+        try:
+            block, marks = _pull_all(stream, order.state)
+        finally:
+            self._arena.clear()
+        failure = None if block.failure is None else pack_failure(block.failure)
+        return Outcome(
+            order.task,
+            pack_values(block.values),
+            block.positions,
+            block.metadata if self._fragment.keeps_metadata else None,
+            failure,
+            marks,
+            [tally.notes for tally in tallies],
+            time.perf_counter() - began,
+        )
+
+    def _make(self, carefully: bool) -> tuple[Stream, Stream, list[Tally]]:
+        fragment = self._fragment
+        watch = Watch(self._note, carefully, _last_batch(fragment), self._arena)
+        numbers = {id(node): number for number, node in enumerate(fragment.nodes())}
+        tallies: list[Tally] = []
+
+        def tally(_label: str) -> Any:
+            tallies.append(Tally())
+            return tallies[-1]
+
+        root: GivenStream | PositionalStream
+        if fragment.root is None:
+            root = GivenStream()
+        else:
+            node = watch.tree(fragment.root, numbers)
+            root = PositionalStream(
+                node, fragment.read_options, fragment.allow_nones, tally("root")
+            )
+        stream: Stream = root
+        for step in fragment.steps:
+            watched = watch.step(step, numbers[id(step)], step)
+            stream = single_step(watched, stream, tally)
+        return stream, root, tallies
+
+
+def _last_batch(fragment: Fragment) -> Node | None:
+    """The batch whose result is what is sent, unchanged."""
+    node: Node | None = fragment.steps[-1] if fragment.steps else fragment.root
+    while isinstance(node, Place):
+        node = node.input
+    return node if isinstance(node, BatchNode) and node.batch_fn is None else None
+
+
+def _pull_all(stream: Stream, state: State) -> tuple[Block, Marks]:
+    """Everything that a stream has from a state on, up to its end or a failure."""
+    stream.restore(state)
+    chunks: list[Chunk] = []
+    while (chunk := stream.pull(_ALL)) is not None:
+        if len(chunk.block) or chunk.block.failure is not None:
+            chunks.append(chunk)
+            if chunk.block.failure is not None:
+                break
+    if not chunks:
+        return Block([], np.empty(0, dtype=np.int64)), FixedMarks(state)
+    if len(chunks) == 1:
+        return chunks[0].block, chunks[0].marks
+    marks = SeriesMarks([(chunk.marks, len(chunk.block)) for chunk in chunks])
+    return join([chunk.block for chunk in chunks]), marks
+
+
+def pack_block(block: Block) -> Any:
+    """Makes a block ready to travel to a worker; its failure stays behind."""
+    return pack_values(block.values), block.positions, block.metadata
+
+
+def unpack_block(packed: Sequence[Any]) -> Block:
+    values, positions, metadata = packed
+    return Block(unpack_values(values), positions, None, metadata)
+
+
+def up_to_unpicklable(outcome: Outcome, error: Exception) -> Outcome:
+    """What became of a task, with a failure in the place of the element that cannot travel."""
+    rows: list[Any] = []
+    values = unpack_values(outcome.values)
+    for row in values if isinstance(values, list) else values.rows():
+        try:
+            cloudpickle.dumps(row, protocol=5)
+        except Exception as own_error:
+            error = own_error
+            break
+        rows.append(row)
+    position = int(outcome.positions[len(rows)]) if len(rows) < len(outcome.positions) else -1
+    refusal = WorkerError(
+        f"the element at position {position} cannot be sent from a worker process: {error} "
+        "Return what can be pickled (arrays, numbers, strings, plain objects), or use "
+        "worker_count=0."
+    )
+    outcome.failure = pack_failure(Failure(refusal))
+    outcome.values, outcome.positions = rows, outcome.positions[: len(rows)]
+    if outcome.metadata is not None:
+        outcome.metadata = outcome.metadata[: len(rows)]
+    return outcome

@@ -1,0 +1,169 @@
+"""What all workers of a pipeline are given at their start: pickled once, in shared memory.
+
+Large arrays (a source in memory) are not part of the pickle. They lie beside it in the same
+memory, and every worker maps that: there is one copy for all of them, and a worker that
+writes to its arrays changes its own only. Arrays on a file are not copied at all; workers
+open the file.
+"""
+
+import io
+import mmap
+import os
+import pickle
+import struct
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+
+from bushel.errors import PlanError
+from bushel.memory_file import create_unnamed, file_of, map_file
+from bushel.transport.slots import aligned
+
+_TAIL = struct.Struct("<qq")  # Where the pickle of the layout begins, and its size.
+_AT_A_TIME = 1 << 26
+
+
+class Payload:
+    """A file in memory with everything in it."""
+
+    def __init__(self, value: Any, parts: Iterable[tuple[str, Any]] = ()) -> None:
+        """Pickles a value; `parts` names what it is made of, to say what cannot be."""
+        # Other files that workers need open; their numbers are the same there.
+        self.files: list[int] = []
+        pickled, buffers = _dump(value, parts, self.files)
+        spans = []
+        end = 0
+        for buffer in [*buffers, memoryview(pickled)]:
+            spans.append((end, buffer.nbytes))
+            end = aligned(end + buffer.nbytes)
+        layout = pickle.dumps(spans)
+        self.size = end + len(layout) + _TAIL.size
+        self.descriptor = create_unnamed(self.size)
+        for (start, _), buffer in zip(spans, [*buffers, memoryview(pickled)], strict=True):
+            _write(self.descriptor, buffer, start)
+        _write(self.descriptor, memoryview(layout), end)
+        _write(self.descriptor, memoryview(_TAIL.pack(end, len(layout))), end + len(layout))
+
+    def close(self) -> None:
+        """Closes the file; workers that have it keep it."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+        while self.files:
+            os.close(self.files.pop())
+
+
+def load(descriptor: int) -> Any:
+    """Reads a payload, in a worker."""
+    size = os.fstat(descriptor).st_size
+    memory = np.frombuffer(mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY), dtype=np.uint8)
+    layout_start, layout_size = _TAIL.unpack(memory[size - _TAIL.size :].tobytes())
+    spans = pickle.loads(memory[layout_start : layout_start + layout_size].tobytes())
+    *buffers, pickled = (memory[start : start + count] for start, count in spans)
+    return pickle.loads(pickled.tobytes(), buffers=buffers)
+
+
+def _write(descriptor: int, buffer: memoryview, offset: int) -> None:
+    done = 0
+    while done < buffer.nbytes:
+        done += os.pwrite(descriptor, buffer[done : done + _AT_A_TIME], offset + done)
+
+
+def _dump(
+    value: Any, parts: Iterable[tuple[str, Any]], files: list[int]
+) -> tuple[bytes, list[memoryview]]:
+    buffers: list[memoryview] = []
+    try:
+        return _pickle(value, buffers, files), buffers
+    except Exception as error:
+        for label, part in parts:
+            try:
+                _pickle(part, [], [])
+            except Exception as inner:
+                raise PlanError(
+                    f"`{label}` cannot be sent to worker processes: {inner} Make what it holds "
+                    "(a lock, an open file, a connection) within the function, on first use, or "
+                    "use worker_count=0."
+                ) from error
+        raise PlanError(f"this pipeline cannot be sent to worker processes: {error}") from error
+
+
+def _pickle(value: Any, buffers: list[memoryview], files: list[int]) -> bytes:
+    def set_apart(buffer: pickle.PickleBuffer) -> None:
+        buffers.append(buffer.raw())
+
+    file = io.BytesIO()
+    pickler = _Pickler(file, protocol=5, buffer_callback=set_apart)
+    pickler.files = files
+    pickler.dump(value)
+    return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, unused-ignore]
+    """Pickles by value what has no name elsewhere, and arrays on a file by the file."""
+
+    files: list[int]
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, np.ndarray):
+            on_file = _file_of(obj)
+            if on_file is not None:
+                return _open_array, on_file
+            shared = _shared_file_of(obj)
+            return NotImplemented if shared is None else (_map_array, self._kept(*shared))
+        return super().reducer_override(obj)
+
+    def _kept(self, descriptor: int, *where: Any) -> tuple[Any, ...]:
+        """Keeps a file open for the workers; each once, whatever lies on it."""
+        for kept in self.files:
+            if os.path.sameopenfile(kept, descriptor):
+                return kept, *where
+        self.files.append(os.dup(descriptor))
+        return self.files[-1], *where
+
+
+def _file_of(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
+    """Finds where on a file an array lies, if it does, and all of it can be found there."""
+    base: Any = array
+    while isinstance(base, np.ndarray) and not (
+        isinstance(base, np.memmap) and isinstance(base.base, mmap.mmap)
+    ):
+        base = base.base
+    if not isinstance(base, np.memmap) or base.filename is None or base.mode == "c":
+        return None
+    if not array.flags.c_contiguous or array.dtype.hasobject or not array.size:
+        return None
+    offset = base.offset + array.ctypes.data - base.ctypes.data
+    kind = np.memmap if isinstance(array, np.memmap) else np.ndarray
+    return os.fspath(base.filename), array.dtype, offset, array.shape, kind
+
+
+def _shared_file_of(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
+    if type(array) is not np.ndarray or array.dtype.hasobject or not array.size:
+        return None
+    found = file_of(array)
+    if found is None:
+        return None
+    return *found, array.dtype, array.shape, array.strides
+
+
+@cache
+def _mapped(descriptor: int) -> npt.NDArray[np.uint8]:
+    return map_file(descriptor, writable=False)
+
+
+def _map_array(
+    descriptor: int, offset: int, dtype: Any, shape: Sequence[int], strides: Sequence[int]
+) -> npt.NDArray[Any]:
+    return np.ndarray(shape, dtype, _mapped(descriptor), offset, strides)
+
+
+def _open_array(
+    path: str, dtype: Any, offset: int, shape: Sequence[int], kind: type
+) -> npt.NDArray[Any]:
+    mapped: Any = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=tuple(shape))
+    return mapped if kind is np.memmap else np.asarray(mapped)

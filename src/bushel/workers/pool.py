@@ -1,0 +1,413 @@
+"""Worker processes of one pipeline, as the trainer sees them: started, given tasks, replaced.
+
+There are no threads on this side. Workers fill shared memory and write a line to their
+sockets; the trainer reads those lines when it wants an element. A task says all there is to
+know, so one whose worker died is simply given to another.
+"""
+
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from bushel.errors import WorkerError
+from bushel.memory_file import create_unnamed
+from bushel.options import MultiprocessingOptions
+from bushel.transport.channel import ChannelClosed
+from bushel.transport.link import Link
+from bushel.workers.fragment import Order, Outcome
+from bushel.workers.payload import Payload
+from bushel.workers.program import BROKEN, READY, STACK_SIGNAL
+from bushel.workers.status import Status
+
+_log = logging.getLogger("bushel")
+
+_BOOT = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
+    "from bushel.workers.program import main; main(*map(int, sys.argv[1:]))"
+)
+# A record that kills this many workers in a row is to blame.
+_MOST_DEATHS = 3
+_MOST_AMONG_OTHERS = 12
+# Starts in a row that may fail; many more where somebody outside kills, who may stop.
+_MOST_FAILED_STARTS = 3
+_MOST_KILLED_STARTS = 50
+# How long a worker may take to leave by itself, and to write its stacks.
+_GRACE_SECONDS = 0.4
+_STACK_SECONDS = 1.0
+
+
+class Task:
+    """Something for a worker to do, and later what became of it."""
+
+    __slots__ = (
+        "bytes",
+        "cancelled",
+        "deaths",
+        "first",
+        "order",
+        "other_deaths",
+        "outcome",
+        "suspect",
+    )
+
+    def __init__(self, order: Order, first: int) -> None:
+        self.order = order
+        self.first = first
+        self.outcome: Outcome | None = None
+        self.bytes = 0
+        self.cancelled = False
+        # How many workers in a row died of it, and the element they were at.
+        self.deaths = 0
+        self.other_deaths = 0
+        self.suspect: tuple[int, int] | None = None
+
+    def positions(self) -> str:
+        if self.order.given is not None:
+            return f"positions from {self.first} on"
+        return f"positions {self.first} to {self.order.stop - 1}"
+
+
+class _Worker:
+    """One process, and what is with it."""
+
+    def __init__(self, index: int, count: int, payload: Payload) -> None:
+        self.index = index
+        self.tasks: deque[Task] = deque()
+        self.ready = False
+        self.noted = -1
+        self.noted_at = time.monotonic()
+        self.reported = -1
+        ours, theirs = socket.socketpair()
+        lifeline, self.lifeline = os.pipe()
+        status = Status.open()
+        self.stacks = create_unnamed(0)
+        paths = json.dumps([os.fspath(path) for path in sys.path])
+        given = (theirs.fileno(), payload.descriptor, status, self.stacks, lifeline)
+        try:
+            self.process = subprocess.Popen(
+                [*_interpreter(), "-c", _BOOT, paths, *map(str, (*given, index, count))],
+                pass_fds=(*given, *payload.files),
+                stdin=subprocess.DEVNULL,
+                env=_environment(),
+            )
+        except BaseException:
+            os.close(self.lifeline)
+            os.close(self.stacks)
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(lifeline)
+            self.status = Status(status)
+            os.close(status)
+        self.link = Link(ours)
+
+    def __str__(self) -> str:
+        return f"worker {self.index} (pid {self.process.pid})"
+
+    def exit(self) -> str:
+        """How the process ended."""
+        code = self.process.returncode
+        if code is not None and code < 0:
+            try:
+                return f"was killed by {signal.Signals(-code).name}"
+            except ValueError:
+                return f"was killed by signal {-code}"
+        return f"ended with exit code {code}"
+
+    def leave(self) -> None:
+        """Asks the process to end; it does when it comes to reading its socket."""
+        self.link.close()
+
+    def end(self) -> None:
+        """Makes sure that the process is gone, and everything that belongs to it."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.forget()
+
+    def forget(self) -> None:
+        """Closes what belongs to the process, here."""
+        self.link.close()
+        for name in ("lifeline", "stacks"):
+            descriptor = getattr(self, name)
+            if descriptor >= 0:
+                setattr(self, name, -1)
+                with suppress(OSError):
+                    os.close(descriptor)
+
+
+class Pool:
+    """The workers of one pipeline."""
+
+    def __init__(
+        self, payload: Payload, labels: Sequence[Sequence[str]], options: MultiprocessingOptions
+    ) -> None:
+        self._payload = payload
+        self._labels = labels
+        self._options = options
+        self._workers: list[_Worker] = []
+        # Tasks without a worker.
+        self._homeless: deque[Task] = deque()
+        self._failed_starts = 0
+        # Workers that did not die of an element.
+        self._other_deaths = 0
+        self._next_number = 0
+        self._poll = select.poll()
+        self.closed = False
+        _pools.add(self)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for anything."""
+        return not self._homeless and not any(worker.tasks for worker in self._workers)
+
+    def submit(self, task: Task) -> None:
+        """Gives a task to the worker with the least to do."""
+        task.order.task = self._next_number
+        self._next_number += 1
+        self._homeless.append(task)
+        self._settle()
+
+    def wait(self, task: Task) -> Outcome:
+        """Waits until a task is done."""
+        while task.outcome is None:
+            self._settle()
+            self._read()
+        return task.outcome
+
+    def _settle(self) -> None:
+        if not self._workers:
+            for index in range(self._options.num_workers):
+                self._start(index)
+        while self._homeless:
+            task = self._homeless[0]
+            if not task.cancelled:
+                worker = min(self._workers, key=lambda worker: len(worker.tasks))
+                try:
+                    self._send(worker, task)
+                except ChannelClosed:
+                    self._replace(worker)
+                    continue
+            self._homeless.popleft()
+
+    def _send(self, worker: _Worker, task: Task) -> None:
+        if not worker.tasks:
+            worker.noted_at = time.monotonic()
+        worker.link.send(task.order, by_value=task.order.given is not None)
+        worker.tasks.append(task)
+
+    def _start(self, index: int) -> None:
+        worker = _Worker(index, self._options.num_workers, self._payload)
+        self._workers.insert(index, worker)
+        self._poll.register(worker.link.fileno(), select.POLLIN)
+
+    def _read(self) -> None:
+        """Waits for news of any worker, and takes note of it."""
+        timeout = self._options.hang_timeout
+        ready = self._poll.poll(None if timeout is None else max(1, timeout * 1000 / 4))
+        if timeout is not None:
+            self._look_for_hangs(timeout)
+        by_file = {worker.link.fileno(): worker for worker in self._workers}
+        for file, _ in ready:
+            worker = by_file.get(file)
+            if worker is None:
+                continue
+            try:
+                while worker.link.try_read():
+                    self._take(worker, *worker.link.receive())
+            except ChannelClosed:
+                self._replace(worker)
+            except BaseException:
+                # Half a message may be lost: an interrupt comes when it likes.
+                self._start_over()
+                raise
+
+    def _take(self, worker: _Worker, kind: str, value: Any) -> None:
+        if kind == READY:
+            worker.ready, self._failed_starts = True, 0
+            return
+        if kind == BROKEN:
+            self.close(politely=False)
+            raise WorkerError(f"{worker} could not begin:\n{value}")
+        task = worker.tasks.popleft()
+        assert task.order.task == value.task, (task.order.task, value.task)
+        worker.noted_at = time.monotonic()
+        task.outcome, task.bytes = value, worker.link.last_size
+
+    def _start_over(self) -> None:
+        """Ends all workers; their tasks are done again by others."""
+        for worker in self._workers:
+            self._poll.unregister(worker.link.fileno())
+            worker.end()
+            self._homeless.extendleft(reversed(worker.tasks))
+        self._workers.clear()
+
+    def _replace(self, worker: _Worker) -> None:
+        """A worker is gone: another one takes its place and its tasks."""
+        with suppress(KeyError, ValueError):
+            self._poll.unregister(worker.link.fileno())
+        try:
+            worker.process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            worker.process.kill()
+        worker.end()
+        self._workers.remove(worker)
+        tasks = [task for task in worker.tasks if not task.cancelled]
+        had = ", ".join(task.positions() for task in tasks[:3]) or "nothing to do"
+        if len(tasks) > 3:
+            had += f" and {len(tasks) - 3} more blocks"
+        _log.warning(
+            "%s %s while it had %s. Another one takes its place; the stream does not change.",
+            worker, worker.exit(), had,
+        )  # fmt: skip
+        if not worker.ready:
+            self._failed_starts += 1
+            killed = worker.process.returncode in (-signal.SIGKILL, -signal.SIGTERM)
+            if self._failed_starts >= (_MOST_KILLED_STARTS if killed else _MOST_FAILED_STARTS):
+                self.close(politely=False)
+                raise WorkerError(
+                    f"worker processes end before they begin: the last one {worker.exit()}. What "
+                    "they wrote to the error output may tell why."
+                )
+        error = self._blame(worker)
+        self._homeless.extendleft(reversed(tasks if error is None else tasks[1:]))
+        self._start(worker.index)
+        if error is not None:
+            raise error
+
+    def _blame(self, worker: _Worker) -> WorkerError | None:
+        """Finds out what the worker died of; returns an error if it certainly was an element."""
+        task = worker.tasks[0] if worker.tasks else None
+        _, number, operation, position, key = worker.status.read()
+        if task is None or task.cancelled or number != task.order.task or operation < 0:
+            self._other_deaths += 1
+            return None
+        if not task.deaths:
+            task.other_deaths = self._other_deaths
+        if task.order.carefully:
+            if task.suspect not in (None, (operation, position)):
+                task.deaths = 1  # Another element than the last time.
+            task.suspect = (operation, position)
+        task.deaths += 1
+        task.order.carefully = True
+        # Where workers die of other things too, somebody kills them, and it means less that
+        # one was at this element.
+        alone = task.other_deaths == self._other_deaths
+        if task.suspect is None or task.deaths < (_MOST_DEATHS if alone else _MOST_AMONG_OTHERS):
+            return None
+        label = self._label(task, operation)
+        of_key = f" (key {key})" if key else ""
+        return WorkerError(
+            f"the element at position {position}{of_key} ended {task.deaths} worker processes in a "
+            f"row, in `{label}`: the last one {worker.exit()}. Look at this element; "
+            "`worker_count=0` runs it in your own process."
+        )
+
+    def _label(self, task: Task, operation: int) -> str:
+        labels = self._labels[task.order.fragment]
+        return labels[operation] if 0 <= operation < len(labels) else "the first step"
+
+    def _look_for_hangs(self, timeout: float) -> None:
+        now = time.monotonic()
+        for worker in self._workers:
+            count, _, operation, position, _ = worker.status.read()
+            if count != worker.noted or not worker.tasks or not worker.ready:
+                worker.noted, worker.noted_at = count, now
+            elif now - worker.noted_at > timeout and worker.reported != count:
+                worker.reported = count
+                self._report_hang(worker, operation, position, now - worker.noted_at)
+                return
+
+    def _report_hang(self, worker: _Worker, operation: int, position: int, seconds: float) -> None:
+        task = worker.tasks[0]
+        where = f" at position {position}" if position >= 0 else ""
+        text = (
+            f"{worker} has made no progress for {seconds:.1f} s in "
+            f"`{self._label(task, operation)}`{where}; it has {task.positions()}. Its stack:\n"
+            f"{_stacks_of(worker)}"
+        )
+        if self._options.on_hang == "raise":
+            raise WorkerError(text)
+        _log.warning("%s", text)
+        if self._options.on_hang == "replace":
+            worker.process.kill()
+
+    def close(self, politely: bool = True) -> None:
+        """Ends all workers."""
+        if self.closed:
+            return
+        self.closed = True
+        self._homeless.clear()
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.leave()
+        if politely:
+            deadline = time.monotonic() + _GRACE_SECONDS
+            for worker in workers:
+                with suppress(subprocess.TimeoutExpired):
+                    worker.process.wait(max(0.0, deadline - time.monotonic()))
+        for worker in workers:
+            worker.end()
+
+    def forget(self) -> None:
+        """Lets go of everything, in a forked child: the workers are the parent's."""
+        self.closed = True
+        for worker in self._workers:
+            worker.process.returncode = 0  # Not ours to wait for.
+            worker.forget()
+        self._workers = []
+        self._homeless.clear()
+
+
+def _stacks_of(worker: _Worker) -> str:
+    """Asks a worker for its Python stacks, which it writes even while it hangs."""
+    os.ftruncate(worker.stacks, 0)
+    worker.process.send_signal(STACK_SIGNAL)
+    deadline = time.monotonic() + _STACK_SECONDS
+    size = -1
+    while time.monotonic() < deadline:
+        grown = os.fstat(worker.stacks).st_size
+        if grown and grown == size:
+            break
+        size = grown
+        time.sleep(0.02)
+    return os.pread(worker.stacks, 1 << 16, 0).decode(errors="replace").strip() or "(none came)"
+
+
+def _interpreter() -> list[str]:
+    """The command that starts a Python like this one."""
+    if not sys.executable:
+        raise WorkerError("worker processes need `sys.executable`, and there is none.")
+    options = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+    for option in sys.warnoptions:
+        options += ["-W", option]
+    return [sys.executable, *options]
+
+
+def _environment() -> dict[str, str]:
+    # A worker that imports JAX must not take the accelerator from the trainer.
+    return {**os.environ, "JAX_PLATFORMS": "cpu"}
+
+
+_pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in list(_pools):
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

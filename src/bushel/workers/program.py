@@ -1,0 +1,83 @@
+"""The program that a worker process runs. It is not the user's, and starts quickly."""
+
+import faulthandler
+import fcntl
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from contextlib import suppress
+
+from bushel.transport.channel import ChannelClosed
+from bushel.transport.link import Link
+from bushel.workers.fragment import Order, Runner, up_to_unpicklable
+from bushel.workers.payload import load
+from bushel.workers.status import Status
+
+# Asks a worker to write its Python stacks to a file; nobody else uses this signal here.
+STACK_SIGNAL = signal.SIGUSR2
+READY, BROKEN, DONE = "ready", "broken", "done"
+
+
+def main(
+    connection: int, payload: int, status: int, stacks: int, lifeline: int, index: int, count: int
+) -> None:
+    """Runs tasks until the trainer closes the connection, or is gone."""
+    # The trainer hears Ctrl-C as well, and decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    faulthandler.register(STACK_SIGNAL, file=stacks, all_threads=True)
+    _end_with_the_trainer(lifeline)
+    link = Link(socket.socket(fileno=connection))
+    page = Status(status)
+    os.close(status)
+    with suppress(ChannelClosed):
+        try:
+            fragments, worker_init = load(payload)
+            os.close(payload)
+            if worker_init is not None:
+                worker_init(index, count)
+            runners = [Runner(fragment, page.note) for fragment in fragments]
+        except BaseException:
+            link.send((BROKEN, traceback.format_exc()))
+            raise
+        link.send((READY, None))
+        while True:
+            _run(link, link.receive(), runners, page)
+
+
+def _run(link: Link, order: Order, runners: list[Runner], page: Status) -> None:
+    page.begin(order.task)
+    arena = link.arena()
+    outcome = runners[order.fragment].run(order, arena)
+    try:
+        link.send((DONE, outcome), arena)
+    except ChannelClosed:
+        raise
+    except Exception as error:
+        if arena is not None:
+            link.return_arena(arena)
+        link.send((DONE, up_to_unpicklable(outcome, error)))
+
+
+def _end_with_the_trainer(lifeline: int) -> None:
+    """Ends this process when the other end of the pipe is closed, however that came about."""
+
+    def wait() -> None:
+        with suppress(OSError):
+            os.read(lifeline, 1)
+        os._exit(1)
+
+    # The system itself ends a process that cannot even run a thread, by a signal.
+    with suppress(OSError, AttributeError):
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
+    threading.Thread(target=wait, name="bushel-lifeline", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,356 @@
+"""Streams whose elements are made by workers: asked for ahead, handed out in order.
+
+Their states are those of the streams that they stand for. So a state can be taken here and
+restored in a process that has no workers, or the other way round.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bushel.frozen import plain
+from bushel.run.quota import DropQuota
+from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of
+from bushel.run.tune import BlockSize
+from bushel.workers.engine import Engine, Task
+from bushel.workers.fragment import Outcome, pack_block
+
+# A task should be worth its way there and back, a tenth of a millisecond or two.
+_MOST_BYTES = 1 << 20
+
+
+class RemoteStream(Stream):
+    """A fragment over a random-access dataset: ranges of its positions are the tasks."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        fragment: int,
+        twin: Stream,
+        length: int,
+        quotas: Sequence[DropQuota],
+        group_size: int = 1,
+        cut: Callable[[], Stream] | None = None,
+    ) -> None:
+        self._engine, self._fragment = engine, fragment
+        # The same, without workers: it knows what states mean, and what to do in the rare
+        # case that the plan does not fit.
+        self._twin = twin
+        self._length = length
+        self._quotas = quotas
+        self._group_size = group_size
+        # Where elements were expected to be there, all of them: another plan if they are not.
+        self._cut = cut
+        self._instead: Stream | None = None
+        self._tasks: deque[Task] = deque()
+        self._block_size = BlockSize(most_bytes=_MOST_BYTES)
+        self._place: tuple[Marks, int] = (beginning_of(twin), 0)
+        self._start_state: State = {}
+        self._start = self._next = 0
+        self._go_to(twin.state())
+
+    def pull(self, want: int) -> Chunk | None:
+        if self._instead is not None:
+            return self._instead.pull(want)
+        self._fill()
+        if not self._tasks:
+            self._engine.rest()
+            return None
+        task = self._tasks[0]
+        outcome = self._engine.wait(task)
+        self._tasks.popleft()
+        self._learn(task, outcome)
+        if self._cut is not None and _has_gaps(outcome.kept[0]):
+            return self._go_on_with(self._cut(), task.order.state, want)
+        counts = [quota.counts for quota in self._quotas]
+        if not _count(self._quotas, outcome.kept):
+            # A filter dropped too much. Where exactly that is to be said, the twin knows.
+            for quota, before in zip(self._quotas, counts, strict=True):
+                quota.counts = before
+            return self._go_on_with(self._twin, task.order.state, want, counts)
+        chunk = outcome.chunk()
+        if chunk.block.failure is not None:
+            # Reading goes on behind it, which the tasks ahead do not.
+            self._cancel()
+            self._go_to(chunk.marks.at(len(chunk.block) + 1))
+        elements = len(chunk.block) + (chunk.block.failure is not None)
+        if elements:
+            self._place = (chunk.marks, elements)
+        self._fill()
+        return chunk
+
+    def _fill(self) -> None:
+        """Sends as many tasks as keep the workers busy."""
+        while self._next < self._length and len(self._tasks) < self._engine.depth:
+            count = self._block_size.size * self._group_size
+            stop = min(self._next + count, self._length)
+            state = _advanced(self._start_state, self._next - self._start)
+            task = self._engine.submit(self._fragment, state, stop, self._next)
+            self._tasks.append(task)
+            self._next = stop
+
+    def _learn(self, task: Task, outcome: Outcome) -> None:
+        groups = -(-(task.order.stop - task.first) // self._group_size)
+        self._block_size.learn(groups, outcome.seconds)
+        self._block_size.limit_to(task.bytes // max(1, groups))
+
+    def _go_on_with(
+        self, stream: Stream, state: State, want: int, counts: "Sequence[Any] | None" = None
+    ) -> Chunk | None:
+        self._cancel()
+        stream.restore(state)
+        if counts is not None:
+            for quota, before in zip(self._quotas, counts, strict=True):
+                quota.counts = before
+        self._instead = stream
+        return stream.pull(want)
+
+    def _go_to(self, state: State) -> None:
+        self._start_state = state
+        self._start = self._next = _index_in(state)
+
+    def _cancel(self) -> None:
+        self._engine.cancel(self._tasks)
+        self._tasks.clear()
+
+    def state(self) -> State:
+        if self._instead is not None:
+            return self._instead.state()
+        marks, used = self._place
+        return marks.at(used)
+
+    def restore(self, state: State) -> None:
+        self._twin.restore(state)
+        self._cancel()
+        if self._instead is not None and self._cut is not None:
+            self._instead.restore(state)
+            return
+        self._instead = None
+        self._place = (beginning_of(self._twin), 0)
+        self._go_to(self._twin.state())
+
+    def state_for(self, index: int) -> State:
+        return self._twin.state_for(index)
+
+    def index_in(self, state: State) -> int:
+        return self._twin.index_in(state)
+
+    def start(self) -> None:
+        if self._instead is None:
+            self._fill()
+
+    def close(self) -> None:
+        self._cancel()
+        self._engine.close()
+
+
+@plain
+class _PlacedMarks(Marks):
+    """States of elements that were made of a block, in terms of the stream it came from."""
+
+    made: Marks
+    input: Marks
+
+    def at(self, used: int) -> State:
+        return _rooted(self.made.at(used), self._input_state)
+
+    def before(self, index: int) -> State:
+        return _rooted(self.made.before(index), self._input_state)
+
+    def _input_state(self, root: State) -> State:
+        index = root["next_index"]
+        return self.input.before(index) if root.get("before") else self.input.at(index)
+
+
+class RemoteSteps(Stream):
+    """Steps behind a cut: blocks of the input are sent to workers and come back changed."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        fragment: int,
+        twin: Stream,
+        input: Stream,
+        quotas: Sequence[DropQuota],
+    ) -> None:
+        self._engine, self._fragment = engine, fragment
+        # The same steps over the same input, without workers.
+        self._twin, self._input = twin, input
+        self._quotas = quotas
+        # What was taken from the input: with a worker (or without, where only a failure is
+        # left of it), and to be sent again.
+        self._sent: deque[tuple[Task | None, Chunk]] = deque()
+        self._unsent: deque[Chunk] = deque()
+        self._block_size = BlockSize(most_bytes=_MOST_BYTES)
+        self._instead: Stream | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._place: tuple[Marks, int] = (beginning_of(self._twin), 0)
+        # The counts of steps that count, and how many elements were sent since.
+        self._counts: State = _rooted(self._twin.state(), lambda _: {"next_index": 0})
+        self._since = 0
+
+    def pull(self, want: int) -> Chunk | None:
+        if self._instead is not None:
+            return self._instead.pull(want)
+        self._fill()
+        if not self._sent:
+            self._engine.rest()
+            return None
+        task, taken = self._sent[0]
+        if task is None:
+            self._sent.popleft()
+            chunk = taken
+        else:
+            outcome = self._engine.wait(task)
+            self._sent.popleft()
+            count = len(taken.block)
+            self._block_size.learn(count, outcome.seconds)
+            self._block_size.limit_to(task.bytes // max(1, count))
+            before = [quota.counts for quota in self._quotas]
+            if not _count(self._quotas, outcome.kept):
+                return self._object(task, taken, before, want)
+            chunk = self._finished(task, taken, outcome)
+        elements = len(chunk.block) + (chunk.block.failure is not None)
+        if elements:
+            self._place = (chunk.marks, elements)
+        self._fill()
+        return chunk
+
+    def _finished(self, task: Task, taken: Chunk, outcome: Outcome) -> Chunk:
+        chunk = outcome.chunk()
+        marks = _PlacedMarks(chunk.marks, taken.marks)
+        block = chunk.block
+        if block.failure is not None:
+            # Go on behind it; what was sent after it counted one too many.
+            after = chunk.marks.at(len(block) + 1)
+            used = _index_in(after)
+            unsent = [chunk for _, chunk in self._sent]
+            self._cancel()
+            if used < len(taken.block) or taken.block.failure is not None:
+                unsent.insert(0, taken.rest(used))
+            self._unsent.extendleft(reversed(unsent))
+            self._counts = _rooted(after, lambda _: {"next_index": 0})
+            self._since = 0
+        else:
+            block.failure = taken.block.failure
+        return Chunk(block, marks)
+
+    def _object(
+        self, task: Task, taken: Chunk, before: Sequence[tuple[int, int]], want: int
+    ) -> Chunk | None:
+        """A filter dropped too much. Where exactly that is to be said, the twin knows."""
+        self._cancel()
+        self._unsent.clear()
+        state = _rooted(task.order.state, lambda _: taken.marks.at(0))
+        self._twin.restore(state)
+        for quota, counts in zip(self._quotas, before, strict=True):
+            quota.counts = counts
+        self._instead = self._twin
+        return self._instead.pull(want)
+
+    def _fill(self) -> None:
+        while len(self._sent) < self._engine.depth:
+            if self._unsent:
+                chunk: Chunk | None = self._unsent.popleft()
+            else:
+                chunk = self._input.pull(self._block_size.size)
+            if chunk is None:
+                return
+            block = chunk.block
+            if not len(block):
+                if block.failure is not None:
+                    state = _rooted(_advanced(self._counts, self._since), lambda _: {})
+                    self._sent.append((None, Chunk(block, _WithoutElements(state, chunk.marks))))
+                continue
+            state = _rooted(_advanced(self._counts, self._since), lambda _: {"next_index": 0})
+            given = pack_block(block)
+            task = self._engine.submit(self._fragment, state, 0, int(block.positions[0]), given)
+            self._sent.append((task, chunk))
+            self._since += len(block)
+
+    def _cancel(self) -> None:
+        self._engine.cancel([task for task, _ in self._sent if task is not None])
+        self._sent.clear()
+
+    def state(self) -> State:
+        if self._instead is not None:
+            return self._instead.state()
+        marks, used = self._place
+        return marks.at(used)
+
+    def restore(self, state: State) -> None:
+        self._cancel()
+        self._unsent.clear()
+        self._instead = None
+        self._twin.restore(state)
+        self._begin()
+
+    def state_for(self, index: int) -> State:
+        return self._twin.state_for(index)
+
+    def index_in(self, state: State) -> int:
+        return self._twin.index_in(state)
+
+    def start(self) -> None:
+        if self._instead is None:
+            self._fill()
+
+    def close(self) -> None:
+        self._cancel()
+        self._input.close()
+        self._engine.close()
+
+
+@plain
+class _WithoutElements(Marks):
+    """States around a failure of the input that came alone."""
+
+    counts: State
+    input: Marks
+
+    def at(self, used: int) -> State:
+        return _rooted(self.counts, lambda _: self.input.at(used))
+
+
+def _rooted(state: State, root: Callable[[State], State]) -> State:
+    """Puts another state in the place of the innermost one."""
+    if "parent" in state:
+        return {**state, "parent": _rooted(state["parent"], root)}
+    return root(state)
+
+
+def _count(quotas: Sequence[DropQuota], kept: Sequence[Sequence[Any]]) -> bool:
+    """Tells the watches over filters what was kept; False where one objects."""
+    for quota, notes in zip(quotas, kept, strict=True):
+        for note in notes:
+            over = quota.count_kept(note) if isinstance(note, int) else quota.count(note)
+            if over is not None:
+                return False
+    return True
+
+
+def _has_gaps(notes: Sequence[Any]) -> bool:
+    return any(not isinstance(note, int) and not note.all() for note in notes)
+
+
+def _index_in(state: State) -> int:
+    while "next_index" not in state:
+        state = state["parent"]
+    return int(state["next_index"])
+
+
+def _advanced(state: State, by: int) -> State:
+    """The state of a chain without memory, so many positions further on."""
+    if not by:
+        return state
+    if "next_index" in state:
+        return {"next_index": state["next_index"] + by}
+    moved: State = {}
+    for name, value in state.items():
+        if name == "parent":
+            moved[name] = _advanced(value, by)
+        else:
+            moved[name] = 0 if name == "next_index_in_buffer" else value + by
+    return moved

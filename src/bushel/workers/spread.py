@@ -1,0 +1,202 @@
+"""Where a pipeline is cut: what workers do by themselves, and what is done here, in order.
+
+    to_iter_dataset ─ map ─ filter │ batch │ map ─ map
+    └────────── workers ─────────┘   here    └ workers ┘
+
+A step with memory (a batch behind a filter, a window, a mixture of streams, a user's own
+iterator) has to see the elements one after the other, and runs once. Everything else needs
+only the position, or the element itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bushel.errors import PlanError
+from bushel.node import Drop, Each, Expand, Fold, Node, Place, walk
+from bushel.options import DatasetOptions, ReadOptions
+from bushel.plan.places import CustomStreamNode, PrefetchNode, ToStreamNode, WorkersNode
+from bushel.run.build import build_with, step_of
+from bushel.run.positional import PositionalStream, dropping_step
+from bushel.run.quota import DropQuota
+from bushel.run.stream import Stream
+from bushel.workers.engine import Engine, Home
+from bushel.workers.fragment import Fragment
+from bushel.workers.remote import RemoteSteps, RemoteStream
+
+
+def spread(node: WorkersNode, options: DatasetOptions) -> Stream:
+    """Makes the stream of a node whose input runs in worker processes."""
+    if any(isinstance(step, WorkersNode) for step in walk(node.input)):
+        raise PlanError(
+            "`mp_prefetch` cannot be nested: the part of the pipeline that it covers has another "
+            "one. Keep the one nearest to the end."
+        )
+    if not node.home:
+        node.home.append(Home())
+    engine = Engine(node.home[0], node.options, node.worker_init)
+    return _Spreader(engine, options).build(node.input)
+
+
+class _Spreader:
+    def __init__(self, engine: Engine, options: DatasetOptions) -> None:
+        self._engine = engine
+        self._options = options
+
+    def build(self, node: Node, speculate: bool = True) -> Stream:
+        """The stream of a node, as far as possible evaluated by workers."""
+        chain = _chain_of(node)
+        root = chain[0]
+        if isinstance(root, ToStreamNode):
+            return self._over_positions(root, chain[1:], speculate)
+        if isinstance(root, CustomStreamNode):
+            stream = build_with(root, self._options)
+        else:
+            inputs = [self.build(parent) for parent in root.inputs]
+            stream = step_of(root, inputs, self._quota)
+        return self._behind(stream, chain[1:])
+
+    def _quota(self, label: str) -> DropQuota:
+        return DropQuota(label, self._options)
+
+    def _over_positions(self, root: ToStreamNode, steps: Sequence[Node], speculate: bool) -> Stream:
+        """The longest beginning that workers can do by themselves, and then the rest."""
+        count, certain = _fusable(root, steps)
+        if not speculate:
+            count = certain
+        fused, rest = steps[:count], steps[count:]
+        quotas = [self._quota(dropping_step(root.input).label)]
+        twin: Stream = PositionalStream(root.input, ReadOptions(0, 0), root.allow_nones, quotas[0])
+
+        def quota(label: str) -> DropQuota:
+            quotas.append(self._quota(label))
+            return quotas[-1]
+
+        for step in fused:
+            twin = step_of(step, [twin], quota)
+        fragment = Fragment(
+            root.input,
+            tuple(_detached(step) for step in fused),
+            root.read_options,
+            root.allow_nones,
+            keeps_metadata=bool(rest),
+        )
+        sizes = [step.group_size for step in fused if isinstance(step, Fold)]
+        number = self._engine.register(fragment)
+        cut = None
+        if count > certain:
+            # Known to the workers from their start, should it be needed.
+            instead = self._over_positions(root, fused, speculate=False)
+            cut = lambda: instead  # noqa: E731
+        stream = RemoteStream(
+            self._engine, number, twin, root.input.length(), quotas, sizes[0] if sizes else 1, cut
+        )
+        return self._behind(stream, rest)
+
+    def _behind(self, stream: Stream, steps: Sequence[Node]) -> Stream:
+        """Steps behind a cut: runs of element-wise ones by workers, the others here."""
+        index = 0
+        while index < len(steps):
+            run = _run_of_element_wise(steps[index:])
+            if not run or not stream.eager:
+                stream = step_of(steps[index], [stream], self._quota)
+                index += 1
+                continue
+            quotas: list[DropQuota] = []
+
+            def quota(label: str, quotas: list[DropQuota] = quotas) -> DropQuota:
+                quotas.append(self._quota(label))
+                return quotas[-1]
+
+            twin = stream
+            for step in run:
+                twin = step_of(step, [twin], quota)
+            fragment = Fragment(
+                None,
+                tuple(_detached(step) for step in run),
+                ReadOptions(0, 0),
+                True,
+                keeps_metadata=index + len(run) < len(steps),
+            )
+            number = self._engine.register(fragment)
+            stream = RemoteSteps(self._engine, number, twin, stream, quotas)
+            index += len(run)
+        return stream
+
+
+def _chain_of(node: Node) -> list[Node]:
+    """A node and what it reads from, up to one that does not read from exactly one stream."""
+    chain: list[Node] = []
+    while True:
+        if isinstance(node, PrefetchNode):
+            node = node.input  # Workers are ahead anyway.
+            continue
+        if isinstance(node, Place) and not isinstance(node, ToStreamNode):
+            node = node.input
+            continue
+        chain.insert(0, node)
+        if isinstance(node, ToStreamNode) or not isinstance(node, (Each, Drop, Expand, Fold)):
+            return chain
+        node = node.input
+
+
+def _fusable(root: ToStreamNode, steps: Sequence[Node]) -> tuple[int, int]:
+    """How many of the first steps workers can do by themselves: probably, and certainly.
+
+    Batches and counts need to know how many elements came before. That is the position, if
+    none of them was dropped. A map of a random-access dataset may return None, which drops an
+    element, and nobody knows before; so they are done by workers until that happens.
+    """
+    dense = root.allow_nones
+    probable = dense or not any(isinstance(step, (Drop, Expand)) for step in walk(root.input))
+    certain = len(steps)
+    folded = False
+    for index, step in enumerate(steps):
+        if isinstance(step, (Drop, Expand)):
+            dense = probable = False
+            if folded:
+                return index, min(certain, index)
+        elif isinstance(step, Fold) or (isinstance(step, Each) and step.uses_positions):
+            if not probable or folded or (isinstance(step, Fold) and not step.one_per_group):
+                return index, min(certain, index)
+            if not dense:
+                certain = min(certain, index)
+            folded = folded or isinstance(step, Fold)
+        elif not isinstance(step, Each):
+            return index, min(certain, index)
+    return len(steps), certain
+
+
+def _run_of_element_wise(steps: Sequence[Node]) -> list[Node]:
+    """The first steps that need only their own element, and how many came before it."""
+    run: list[Node] = []
+    countable = True
+    for step in steps:
+        if isinstance(step, (Drop, Expand)):
+            countable = False
+        elif not isinstance(step, Each) or (step.uses_positions and not countable):
+            break
+        run.append(step)
+    return run
+
+
+class _Detached(Place):
+    """In place of what a step reads from, which a worker need not know."""
+
+    __slots__ = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def length(self) -> int:
+        return 0
+
+    def describe(self) -> str:
+        return ""
+
+
+_NOTHING = _Detached()
+
+
+def _detached(step: Node) -> Node:
+    return replace(step, input=_NOTHING)  # type: ignore[type-var]

@@ -1,0 +1,47 @@
+"""A page that a worker and the trainer share: what the worker is at.
+
+It outlives the worker, so the trainer can tell what killed it; and it can be read while the
+worker hangs, which could not answer a question.
+"""
+
+import struct
+
+from bushel.memory_file import create_unnamed, map_file
+
+PAGE = 4096
+# How often something was noted, the task, the operation, the position, the key's length.
+_HEAD = struct.Struct("<qqqqq")
+_MOST_KEY = 256
+
+
+class Status:
+    """The page, for both sides."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._memory = memoryview(map_file(descriptor, writable=True))  # type: ignore[arg-type]
+        self._count = 0
+        self._task = -1
+
+    @staticmethod
+    def open() -> int:
+        """Makes a page; returns its file."""
+        return create_unnamed(PAGE)
+
+    def begin(self, task: int) -> None:
+        """Notes that a task was begun."""
+        self._task = task
+        self.note(-1)
+
+    def note(self, operation: int, position: int = -1, key: str = "") -> None:
+        """Notes what comes next: an operation, and perhaps the one element it is for."""
+        self._count += 1
+        encoded = key.encode(errors="replace")[:_MOST_KEY]
+        _HEAD.pack_into(self._memory, 0, self._count, self._task, operation, position, len(encoded))
+        if encoded:
+            self._memory[_HEAD.size : _HEAD.size + len(encoded)] = encoded
+
+    def read(self) -> "tuple[int, int, int, int, str]":
+        """What was noted last: count, task, operation, position and key."""
+        count, task, operation, position, length = _HEAD.unpack_from(self._memory)
+        key = bytes(self._memory[_HEAD.size : _HEAD.size + min(length, _MOST_KEY)])
+        return count, task, operation, position, key.decode(errors="replace")

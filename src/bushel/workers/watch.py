@@ -1,0 +1,264 @@
+"""Steps that note what they do, so that one that kills or hangs can be named.
+
+In a worker every step notes, once a block, that it begins. When a worker has died of a task,
+the task is done again carefully: element by element, each noted before it is touched.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from bushel.block import Block, Columns, Failure, join
+from bushel.frozen import frozen
+from bushel.node import Drop, Each, Expand, Fold, Node, Source
+from bushel.positions import Keys, Positions
+from bushel.room import made_in
+
+# Called with the node's number, and in careful mode with position and key; and with `BETWEEN`
+# when the step is done.
+Note = Callable[..., None]
+BETWEEN = -1
+
+
+@frozen
+class WatchedSource(Source):
+    """A source that notes."""
+
+    node: Source
+    number: int
+    note: Note
+    carefully: bool
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.node.inputs
+
+    def length(self) -> int:
+        return self.node.length()
+
+    def keys(self, positions: Positions) -> Keys:
+        return self.node.keys(positions)
+
+    def fetch(self, keys: Keys, positions: Positions) -> Block:
+        if not self.carefully:
+            self.note(self.number)
+            block = self.node.fetch(keys, positions)
+            self.note(BETWEEN)
+            return block
+        blocks: list[Block] = []
+        for index in range(len(keys)):
+            self.note(self.number, int(positions[index]), repr(keys[index].item()))
+            one = self.node.fetch(keys[index : index + 1], positions[index : index + 1])
+            self.note(BETWEEN)
+            if isinstance(one.values, Columns):
+                one.values = one.rows()
+            blocks.append(one)
+            if one.failure is not None:
+                break
+        return join(blocks) if blocks else self.node.fetch(keys, positions)
+
+    def describe(self) -> str:
+        return self.node.describe()
+
+    @property
+    def label(self) -> str:
+        return self.node.label
+
+
+@frozen
+class WatchedEach(Each):
+    """An Each that notes."""
+
+    node: Each
+    input: Node
+    number: int
+    note: Note
+    carefully: bool
+    uses_positions: bool = False
+    counter: str = "counter"
+
+    def apply(self, block: Block) -> Block:
+        if not self.carefully or not len(block):
+            self.note(self.number)
+            block = self.node.apply(block)
+            self.note(BETWEEN)
+            return block
+        blocks: list[Block] = []
+        for index in range(len(block)):
+            self.note(self.number, int(block.positions[index]))
+            one = block.part(index, index + 1)
+            if index == len(block) - 1:
+                one.failure = block.failure
+            one = self.node.apply(one)
+            self.note(BETWEEN)
+            if isinstance(one.values, Columns):
+                one.values = one.rows()
+            blocks.append(one)
+            if one.failure is not None:
+                break
+        return join(blocks)
+
+    def describe(self) -> str:
+        return self.node.describe()
+
+    @property
+    def label(self) -> str:
+        return self.node.label
+
+
+@frozen
+class WatchedDrop(Drop):
+    """A Drop that notes."""
+
+    node: Drop
+    input: Node
+    number: int
+    note: Note
+    carefully: bool
+
+    def keep(self, rows: Sequence[Any], positions: Positions) -> tuple[list[bool], Failure | None]:
+        answers: list[bool] = []
+        for part, places in _parts(rows, positions, self.carefully):
+            self.note(self.number, int(places[0]) if self.carefully and len(places) else -1)
+            some, failure = self.node.keep(part, places)
+            self.note(BETWEEN)
+            answers.extend(some)
+            if failure is not None:
+                return answers, failure
+        return answers, None
+
+    def describe(self) -> str:
+        return self.node.describe()
+
+    @property
+    def label(self) -> str:
+        return self.node.label
+
+
+@frozen
+class WatchedExpand(Expand):
+    """An Expand that notes."""
+
+    node: Expand
+    input: Node
+    number: int
+    note: Note
+    carefully: bool
+
+    @property
+    def fan_out(self) -> int:
+        return self.node.fan_out
+
+    def expand(
+        self, rows: Sequence[Any], positions: Positions
+    ) -> tuple[list[Sequence[Any]], Failure | None]:
+        sequences: list[Sequence[Any]] = []
+        for part, places in _parts(rows, positions, self.carefully):
+            self.note(self.number, int(places[0]) if self.carefully and len(places) else -1)
+            some, failure = self.node.expand(part, places)
+            self.note(BETWEEN)
+            sequences.extend(some)
+            if failure is not None:
+                return sequences, failure
+        return sequences, None
+
+    def describe(self) -> str:
+        return self.node.describe()
+
+    @property
+    def label(self) -> str:
+        return self.node.label
+
+
+@frozen
+class WatchedFold(Fold):
+    """A Fold that notes."""
+
+    node: Fold
+    input: Node
+    number: int
+    note: Note
+    # Empty, or the room in which the batches are to be made.
+    arena: list[Any]
+    one_per_group: bool = True
+
+    @property
+    def group_size(self) -> int:
+        return self.node.group_size
+
+    @property
+    def drops_short_group(self) -> bool:
+        return self.node.drops_short_group
+
+    def fold(self, group: list[Any] | Columns, number: int) -> Sequence[Any]:
+        self.note(self.number, number)
+        if self.arena:
+            # Just the batch, not what it is made of: that is in the user's functions' hands.
+            with made_in(self.arena[0].allocate):
+                folded = self.node.fold(group, number)
+        else:
+            folded = self.node.fold(group, number)
+        self.note(BETWEEN)
+        return folded
+
+    def describe(self) -> str:
+        return self.node.describe()
+
+    @property
+    def label(self) -> str:
+        return self.node.label
+
+
+def _parts(
+    rows: Sequence[Any], positions: Positions, carefully: bool
+) -> list[tuple[Sequence[Any], Positions]]:
+    if not carefully or len(rows) < 2:
+        return [(rows, positions)]
+    return [(rows[i : i + 1], positions[i : i + 1]) for i in range(len(rows))]
+
+
+class Watch:
+    """Makes watched copies of nodes, and numbers them in the order it meets them."""
+
+    def __init__(self, note: Note, carefully: bool, last: Node | None, arena: list[Any]) -> None:
+        """`last` is the batch that is sent, and `arena` holds the room to make it in."""
+        self._note, self._carefully = note, carefully
+        self._last, self._arena = last, arena
+        self._made: dict[int, Node] = {}
+
+    def tree(self, node: Node, numbers: dict[int, int]) -> Node:
+        """Watches a node and everything upstream of it; nodes met twice stay one."""
+        known = self._made.get(id(node))
+        if known is None:
+            known = self.step(node, numbers[id(node)], self._upstream(node, numbers))
+            self._made[id(node)] = known
+        return known
+
+    def _upstream(self, node: Node, numbers: dict[int, int]) -> Node:
+        if isinstance(node, Source) or not node.inputs:
+            return node
+        names = {field.name for field in fields(node)}  # type: ignore[arg-type]
+        if "input" in names:
+            return replace(node, input=self.tree(node.inputs[0], numbers))  # type: ignore[type-var]
+        if "parts" in names:
+            parts = tuple(self.tree(part, numbers) for part in node.inputs)
+            return replace(node, parts=parts)  # type: ignore[type-var]
+        return node
+
+    def step(self, original: Node, number: int, node: Node) -> Node:
+        """Watches one step, whatever is upstream of it."""
+        note, carefully = self._note, self._carefully
+        if isinstance(node, Source):
+            return WatchedSource(node, number, note, carefully)
+        if isinstance(node, Each):
+            return WatchedEach(
+                node, node.input, number, note, carefully, node.uses_positions, node.counter
+            )
+        if isinstance(node, Drop):
+            return WatchedDrop(node, node.input, number, note, carefully)
+        if isinstance(node, Expand):
+            return WatchedExpand(node, node.input, number, note, carefully)
+        if isinstance(node, Fold):
+            arena = self._arena if original is self._last else []
+            return WatchedFold(node, node.input, number, note, arena, node.one_per_group)
+        return node

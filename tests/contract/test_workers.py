@@ -1,0 +1,42 @@
+"""Workers never show: the same elements, errors and states as without them."""
+
+import pytest
+
+from bushel import MapDataset
+from tests.contract.events import events_of, run_events
+from tests.contract.pipelines import PIPELINES, Kit, stream_of
+from tests.contract.test_failures import CASES, Case
+from tests.workers.streams import assert_same_events, with_workers
+
+every_pipeline = pytest.mark.parametrize("name", PIPELINES)
+
+
+@every_pipeline
+def test_the_same_with_workers_resumed_anywhere(name: str) -> None:
+    inline = stream_of(name, Kit())
+    expected = run_events(inline)
+    half = len(expected) // 2
+    with iter(inline) as plain, iter(with_workers(inline, 2)) as iterator:
+        assert_same_events(events_of(iterator), expected)
+        for _ in range(half):
+            next(plain)
+        state = plain.get_state()
+        iterator.set_state(state)
+        assert iterator.get_state() == state
+        assert_same_events(events_of(iterator), expected[half:])
+        # Where the workers ended is where it ends without them.
+        plain.set_state(iterator.get_state())
+        assert events_of(plain) == []
+
+
+@every_pipeline
+def test_the_same_when_records_are_broken(name: str) -> None:
+    inline = stream_of(name, Kit(broken=(4, 5, 9)))
+    assert_same_events(run_events(with_workers(inline, 1)), run_events(inline))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_same_when_a_function_fails(case: Case) -> None:
+    ds = case.build(Kit())
+    inline = ds.to_iter_dataset(Kit().read) if isinstance(ds, MapDataset) else ds
+    assert_same_events(run_events(with_workers(inline, 2)), run_events(inline))

@@ -1,0 +1,171 @@
+"""Elements of every kind that a pipeline may produce."""
+
+import collections
+import datetime
+import decimal
+import enum
+import fractions
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@dataclass
+class Sample:
+    image: np.ndarray[Any, Any]
+    label: str
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    values: np.ndarray[Any, Any]
+
+
+class Plain:
+    """An object with nothing special about it."""
+
+    def __init__(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+
+class Reduced:
+    """An object that says itself how it is pickled."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __reduce__(self) -> Any:
+        return _restored, (self.array,)
+
+
+def _restored(array: Any) -> Reduced:
+    return Reduced(array)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Tagged(np.ndarray[Any, Any]):
+    """An array class of a user's own."""
+
+
+def _readonly(array: Any) -> Any:
+    array.flags.writeable = False
+    return array
+
+
+def objects(*items: Any) -> Any:
+    made = np.empty(len(items), dtype=object)
+    made[:] = items
+    return made
+
+
+_GRID = np.arange(24, dtype=np.float32).reshape(4, 6)
+RECORD = np.dtype([("id", "<i4"), ("box", ">f8", (2,)), ("name", "S5")])
+
+
+def _shared_leaf() -> Any:
+    array = np.arange(5)
+    return {"one": array, "other": array, "part": array[2:]}
+
+
+MAKE: dict[str, Callable[[], Any]] = {
+    # Plain Python.
+    "none": lambda: None,
+    "numbers": lambda: [0, -1, 2**80, True, 1.5, float("inf"), -0.0, 2 + 3j],
+    "not a number": lambda: {"nan": float("nan"), "array": np.array([np.nan, 1.0])},
+    "strings": lambda: ["", "plain", "ünï ☃ 𝄞", "nul\0inside", "\ud800"],
+    "bytes": lambda: [b"", b"\0\xff" * 5, bytearray(b"abc"), b"x" * 300_000],
+    "empty containers": lambda: [{}, [], (), set(), frozenset(), "", b""],
+    "nested": lambda: {"a": [1, {"b": (2, [3, None])}], ("t", 1): {"c": np.int8(4)}, 5: None},
+    "order of keys": lambda: {"z": 1, "a": 2, "m": 3},
+    "ordered dict": lambda: collections.OrderedDict(z=np.arange(3), a=1),
+    "default dict": lambda: collections.defaultdict(list, x=[1]),
+    "deque": lambda: collections.deque([1, np.arange(3)], maxlen=4),
+    "named tuple": lambda: Pair(np.arange(4), Pair("x", None)),
+    "dataclass": lambda: Sample(_GRID.copy(), "cat", {"w": np.float64(0.5)}),
+    "frozen dataclass": lambda: Frozen(np.arange(7)),
+    "object": lambda: Plain(array=np.arange(1000), name="x", inner=Plain(deep=[1, 2])),
+    "reduced object": lambda: Reduced(np.arange(5.0)),
+    "enum, dates and numbers": lambda: [
+        Colour.RED,
+        datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC),
+        decimal.Decimal("0.1"),
+        fractions.Fraction(1, 3),
+        uuid.UUID(int=7),
+        range(3, 9, 2),
+        slice(1, None, 2),
+        Ellipsis,
+        int,
+    ],
+    "exception as a value": lambda: ValueError("a value, not an error"),
+    "a large object in many parts": lambda: [{"id": i, "text": "t" * i} for i in range(500)],
+    # Scalars and arrays of numpy.
+    "scalars": lambda: [
+        np.int8(-3),
+        np.uint64(2**64 - 1),
+        np.float16(0.1),
+        np.bool_(True),
+        np.complex64(1j),
+        np.str_("s"),
+        np.bytes_(b"b"),
+        np.datetime64("2020-01-02T03:04"),
+        np.timedelta64(5, "ms"),
+        np.float32("nan"),
+    ],
+    "every dtype": lambda: {code: np.arange(5).astype(code) for code in "?bhilqBHILQefdgFDG"},
+    "0-d": lambda: [np.array(5), np.array("text"), np.array(None, dtype=object)],
+    "zero size": lambda: [
+        np.empty(0),
+        np.empty((3, 0, 2), np.int8),
+        np.empty((0, 5), "<U7"),
+        np.empty(0, object),
+    ],
+    "big-endian": lambda: {"i": np.arange(5, dtype=">i4"), "f": np.arange(5, dtype=">f8")},
+    "fortran order": lambda: np.asfortranarray(np.arange(60.0).reshape(3, 4, 5)),
+    "transposed": lambda: _GRID.copy().T,
+    "reversed": lambda: np.arange(10)[::-1],
+    "strided": lambda: [np.arange(100)[::7], _GRID.copy()[::2, 1::3], np.arange(9)[4:4]],
+    "broadcast": lambda: np.broadcast_to(np.arange(3), (200, 3)),
+    "large and strided": lambda: np.arange(400_000).reshape(1000, 400)[::3, ::-2],
+    "read-only": lambda: {"a": _readonly(np.arange(9)), "b": np.arange(9)},
+    "structured": lambda: np.array([(1, (2.5, 3.5), b"one"), (2, (0, 1), b"two")], RECORD),
+    "structured scalar": lambda: np.array([(1, (2.5, 3.5), b"one")], RECORD)[0],
+    "record array": lambda: np.rec.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f4")]),
+    "dates": lambda: [
+        np.array(["2020-01-01", "NaT"], "datetime64[D]"),
+        np.arange(4).astype("timedelta64[us]"),
+    ],
+    "text arrays": lambda: [np.array(["a", "ünï"]), np.array([b"abc", b""]), np.array([], "<U1")],
+    "object arrays": lambda: {
+        "mixed": objects(1, None, "x", [1, 2], np.arange(3)),
+        "grid": np.array([[1, None], ["x", 2.5]], dtype=object),
+    },
+    "masked": lambda: np.ma.masked_array([1.0, 2.0, 3.0], mask=[0, 1, 0], fill_value=-9),
+    "an array class of the user's own": lambda: np.arange(6).view(Tagged),
+    "bfloat16": lambda: np.arange(8).astype(ml_dtypes.bfloat16),
+    "an array twice": _shared_leaf,
+    "one megabyte": lambda: np.arange(250_000, dtype=np.float32).reshape(500, 500),
+    "large pickled buffers": lambda: Plain(a=np.arange(200_000), b=bytes(300_000), c=[b"y" * 9]),
+}
+
+
+class Elements:
+    """A source of them all, by key."""
+
+    def __len__(self) -> int:
+        return len(MAKE)
+
+    def __getitem__(self, key: int) -> Any:
+        return list(MAKE.values())[key]()
