@@ -28,6 +28,7 @@ test: $(VENV)/installed-test  ## run the whole test suite, doctests included
 	@$(RUN) -m pytest -q -n auto --maxprocesses=4 $(ARGS)
 
 bench: $(VENV)/installed-bench  ## measure against code written by hand, Grain and torch
+	@$(RUN) -m compileall -q src/bushel  # a worker that has to compile starts late
 	@$(RUN) -m benchmarks $(ARGS)
 
 check: $(VENV)/installed-dev  ## lint, formatting, types

@@ -12,7 +12,7 @@ import pytest
 from tests.workers.processes import GONE_SECONDS, descendants, wait_until
 
 # A test that waits for a worker which never answers is to fail, and the others to go on.
-_LIMIT_SECONDS = 60.0
+_LIMIT_SECONDS = float(__import__("os").environ.get("LAB_LIMIT", "60"))
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +37,11 @@ def no_endless_wait() -> Iterator[None]:
         return
 
     def give_up(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"this test takes longer than {_LIMIT_SECONDS} s")
+        # No Exception, which the test might take for one of the pipeline's.
+        pytest.fail(f"this test takes longer than {_LIMIT_SECONDS} s")
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, _LIMIT_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, _LIMIT_SECONDS, _LIMIT_SECONDS)
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)

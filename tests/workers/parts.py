@@ -26,6 +26,10 @@ def draw(number: Any, rng: np.random.Generator) -> Any:
     return number, rng.random()
 
 
+def with_index(index: int, element: Any) -> Any:
+    return index, element
+
+
 def add_noise(element: Any, rng: np.random.Generator) -> Any:
     return {**element, "later": rng.random()}
 
@@ -66,7 +70,7 @@ class Twice(transforms.FlatMap):
 
 class WithIndex(transforms.MapWithIndex):
     def map_with_index(self, index: int, element: Any) -> Any:
-        return index, element
+        return with_index(index, element)
 
 
 class SumOfColumns(transforms.Map):

@@ -75,7 +75,9 @@ def assert_gone(pids: set[int]) -> None:
 
 def take_until(iterator: Any, done: Callable[[Any], bool]) -> None:
     """Takes elements until one satisfies a condition."""
-    assert wait_until(lambda: done(next(iterator)))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not done(next(iterator)):
+        assert time.monotonic() < deadline
 
 
 def worker_pids(iterator: Any, count: int) -> set[int]:

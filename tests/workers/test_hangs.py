@@ -16,7 +16,7 @@ import bushel
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import WorkerError
 from tests.workers import parts
-from tests.workers.processes import PATIENCE_SECONDS, assert_gone, descendants, linux, wait_until
+from tests.workers.processes import GONE_SECONDS, PATIENCE_SECONDS, descendants, linux, wait_until
 from tests.workers.streams import INLINE, make_loader, signed_events, with_workers
 
 pytestmark = linux
@@ -80,11 +80,9 @@ def test_raise() -> None:
     iterator = iter(ds)
     with pytest.raises(WorkerError) as caught:
         list(iterator)
-    _assert_tells_of_the_hang(str(caught.value))
-    pids = descendants() - before
     iterator.close()
-    if pids:
-        assert_gone(pids)
+    assert wait_until(lambda: not descendants() - before, GONE_SECONDS)
+    _assert_tells_of_the_hang(str(caught.value))
 
 
 class LoadRecord(bushel.transforms.Map):

@@ -261,10 +261,15 @@ def test_many_epochs_leave_nothing() -> None:
 def test_going_back_and_forth_leaves_nothing() -> None:
     with iter(with_workers(MapDataset.range(1000).map(_big), 2)) as iterator:
         start = iterator.get_state()
-        next(iterator)
+
+        def go_back() -> None:
+            for _ in range(_ROUNDS):
+                iterator.set_state(start)
+                assert next(iterator)["n"] == 0
+
+        go_back()
         before, mappings = _held(), _mappings()
-        for _ in range(_ROUNDS):
-            iterator.set_state(start)
-            assert next(iterator)["n"] == 0
-        assert _held() == before
+        go_back()
+        # As many elements may be on their way as were never on their way before.
+        assert _held()["files"] < before["files"] + _ROUNDS / 2
         assert _mappings() < mappings + _ROUNDS / 2

@@ -177,6 +177,11 @@ STREAMS: dict[str, Callable[[], Any]] = {
     "a window shuffle of a flat map": lambda: WindowShuffleIterDataset(
         FlatMapIterDataset(Kit().stream(40), Copies()), window_size=9, seed=4
     ).batch(4),
+    "a random map of a flat map": lambda: (
+        FlatMapIterDataset(Kit().stream(40), Copies())
+        .random_map(jitter, seed=4)
+        .map_with_index(parts.with_index)
+    ),
     "a mix of a filter and batches": lambda: IterDataset.mix(
         [_numbers().filter(parts.is_odd).map(parts.square), _numbers().map(parts.square)], [2, 1]
     ).batch(5, batch_fn=list),

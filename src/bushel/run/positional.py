@@ -1,9 +1,12 @@
 """The stream of a random-access dataset: its positions one after the other."""
 
+import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from operator import length_hint
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -245,8 +248,22 @@ def dropping_step(node: Node) -> Node:
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
+    """How many cores this process may use: by its affinity, and by the limit of a container."""
     try:
-        return max(1, len(os.sched_getaffinity(0)))
+        cores = len(os.sched_getaffinity(0))
     except AttributeError:  # Not on every system.
-        return os.cpu_count() or 1
+        cores = os.cpu_count() or 1
+    return max(1, math.ceil(min(cores, _cores_of_container())))
+
+
+def _cores_of_container() -> float:
+    """The share of the CPUs that a control group allows, in cores."""
+    with suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return math.inf if quota == "max" else int(quota) / int(period)
+    with suppress(OSError, ValueError):
+        folder = Path("/sys/fs/cgroup/cpu")
+        allowed = int((folder / "cpu.cfs_quota_us").read_text())
+        period_us = int((folder / "cpu.cfs_period_us").read_text())
+        return allowed / period_us if allowed > 0 else math.inf
+    return math.inf

@@ -27,19 +27,26 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: bytes, file: int | None = None) -> None:
-        """Sends a message; raises `ChannelClosed` where nobody listens any more."""
-        data = _PREFIX.pack(len(message), file is not None) + message
-        try:
-            if file is not None:
-                rights = array.array("i", [file]).tobytes()
-                sent = self._socket.sendmsg(
-                    [data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)]
-                )
-                data = data[sent:]
-            if data:
-                self._socket.sendall(data)
-        except OSError as error:
-            raise ChannelClosed from error
+        """Sends a message; raises `ChannelClosed` where nobody listens any more.
+
+        While the other side does not read, what it sends is read here: otherwise both might
+        wait for the other for ever.
+        """
+        data = memoryview(_PREFIX.pack(len(message), file is not None) + message)
+        rights = []
+        if file is not None:
+            files = array.array("i", [file]).tobytes()
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)]
+        while data:
+            try:
+                data = data[self._socket.sendmsg([data], rights, socket.MSG_DONTWAIT) :]
+                rights = []
+            except BlockingIOError:
+                readable, _, _ = select.select([self._socket], [self._socket], [])
+                if readable:
+                    self._read()
+            except OSError as error:
+                raise ChannelClosed from error
 
     def receive(self) -> tuple[bytes, int | None]:
         """Waits for a message and returns it, with the file that came along."""

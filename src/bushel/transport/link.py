@@ -58,6 +58,7 @@ class Link:
         # Appended to by finalizers, wherever they happen to run.
         self._released: deque[int] = deque()
         self._reader = SlotReader(self._released.append)
+        self._sizes: dict[int, int] = {}
         # How large the last value was: the next one is given that much room to be made in.
         self._usual = 0
         # How large the last value was that came.
@@ -102,6 +103,8 @@ class Link:
     def _send(self, layout: _Layout, slot: Slot | None) -> None:
         dropped, self._ring.dropped = self._ring.dropped, []
         released = [self._released.popleft() for _ in range(len(self._released))]
+        for number in released:
+            self._sizes.pop(number, None)
         message = tuple(layout._replace(dropped=dropped, released=released))
         file = slot.take_descriptor() if slot is not None else None
         try:
@@ -127,6 +130,7 @@ class Link:
                 memory = self._reader.copy(layout.slot, layout.used)
             else:
                 memory = self._reader.lease(layout.slot, layout.used)
+                self._sizes[layout.slot] = layout.slot_size
         buffers = []
         for start, size, writable in layout.parts:
             view = memory[start : start + size]
@@ -135,6 +139,20 @@ class Link:
             buffers.append(view)
         pickled = memory[layout.pickle_start : layout.used].tobytes()
         return pickle.loads(pickled, buffers=buffers)
+
+    def send_file(self, number: int, descriptor: int) -> None:
+        """Sends an open file, with a number to know it by."""
+        self._channel.send(str(number).encode(), descriptor)
+
+    def receive_file(self) -> tuple[int, int]:
+        """Waits for a file that the other side sends now."""
+        number, descriptor = self._channel.receive()
+        assert descriptor is not None
+        return int(number), descriptor
+
+    def has_message(self) -> bool:
+        """Whether a value is here already."""
+        return self._channel.has_message()
 
     def try_read(self) -> bool:
         """Reads what has arrived, without waiting; tells whether there is a value."""
@@ -149,6 +167,11 @@ class Link:
     def return_arena(self, arena: Arena) -> None:
         """Takes back room of which no use was made."""
         self._ring.give_back(arena.slot.number)
+
+    @property
+    def leased(self) -> int:
+        """How many bytes of slots somebody here still refers to, or did until just now."""
+        return sum(self._sizes.values())
 
     def close(self) -> None:
         self._channel.close()

@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from bushel.options import MultiprocessingOptions
@@ -40,11 +41,7 @@ class Home:
             pool = self._kept.pop()
             if not pool.closed:
                 return pool
-        labels = [[node.label for node in fragment.nodes()] for fragment in fragments]
-        if not self._payload:
-            parts = [(node.label, node) for fragment in fragments for node in fragment.nodes()]
-            self._payload.append(Payload((fragments, worker_init), _alone(parts)))
-        return Pool(self._payload[0], labels, options)
+        return Pool(fragments, partial(_payload_of, fragments, worker_init, self._payload), options)
 
     def give_back(self, pool: Pool) -> None:
         """Keeps workers that are done, if none are kept already."""
@@ -57,6 +54,14 @@ class Home:
         """Ends the workers that are kept."""
         while self._kept:
             self._kept.pop().close()
+
+
+def _payload_of(fragments: list[Fragment], worker_init: Any, made: list[Payload]) -> Payload:
+    """What workers are told; made once, and kept in the list."""
+    if not made:
+        parts = [(node.label, node) for fragment in fragments for node in fragment.nodes()]
+        made.append(Payload((fragments, worker_init), _alone(parts)))
+    return made[0]
 
 
 def _alone(parts: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:

@@ -21,10 +21,15 @@ import numpy.typing as npt
 
 from bushel.errors import PlanError
 from bushel.memory_file import create_unnamed, file_of, map_file
+from bushel.sources.memory import SequenceNode
+from bushel.transport.link import Link
+from bushel.transport.rows import pack_values, unpack_values
 from bushel.transport.slots import aligned
 
 _TAIL = struct.Struct("<qq")  # Where the pickle of the layout begins, and its size.
 _AT_A_TIME = 1 << 26
+# Arrays below this are part of the pickle: to place them costs more than to copy them.
+_IN_PICKLE = 1 << 12
 
 
 class Payload:
@@ -32,7 +37,7 @@ class Payload:
 
     def __init__(self, value: Any, parts: Iterable[tuple[str, Any]] = ()) -> None:
         """Pickles a value; `parts` names what it is made of, to say what cannot be."""
-        # Other files that workers need open; their numbers are the same there.
+        # Other files that workers need.
         self.files: list[int] = []
         pickled, buffers = _dump(value, parts, self.files)
         spans = []
@@ -48,6 +53,12 @@ class Payload:
         _write(self.descriptor, memoryview(layout), end)
         _write(self.descriptor, memoryview(_TAIL.pack(end, len(layout))), end + len(layout))
 
+    def send(self, link: Link) -> None:
+        """Hands it to a worker."""
+        for number in self.files:
+            link.send_file(number, number)
+        link.send_file(-1, self.descriptor)
+
     def close(self) -> None:
         """Closes the file; workers that have it keep it."""
         if self.descriptor >= 0:
@@ -57,10 +68,19 @@ class Payload:
             os.close(self.files.pop())
 
 
-def load(descriptor: int) -> Any:
-    """Reads a payload, in a worker."""
+# In a worker: the files that came with the payload, by the numbers that they had.
+_files: dict[int, int] = {}
+
+
+def load(link: Link) -> Any:
+    """Waits for a payload and reads it, in a worker."""
+    number, descriptor = link.receive_file()
+    while number >= 0:
+        _files[number] = descriptor
+        number, descriptor = link.receive_file()
     size = os.fstat(descriptor).st_size
     memory = np.frombuffer(mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY), dtype=np.uint8)
+    os.close(descriptor)
     layout_start, layout_size = _TAIL.unpack(memory[size - _TAIL.size :].tobytes())
     spans = pickle.loads(memory[layout_start : layout_start + layout_size].tobytes())
     *buffers, pickled = (memory[start : start + count] for start, count in spans)
@@ -93,11 +113,15 @@ def _dump(
 
 
 def _pickle(value: Any, buffers: list[memoryview], files: list[int]) -> bytes:
-    def set_apart(buffer: pickle.PickleBuffer) -> None:
-        buffers.append(buffer.raw())
+    def keep_in(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _IN_PICKLE:
+            return True
+        buffers.append(raw)
+        return False
 
     file = io.BytesIO()
-    pickler = _Pickler(file, protocol=5, buffer_callback=set_apart)
+    pickler = _Pickler(file, protocol=5, buffer_callback=keep_in)
     pickler.files = files
     pickler.dump(value)
     return file.getvalue()
@@ -115,6 +139,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, un
                 return _open_array, on_file
             shared = _shared_file_of(obj)
             return NotImplemented if shared is None else (_map_array, self._kept(*shared))
+        if type(obj) is SequenceNode and type(obj.source) is list:
+            # A hundred thousand small records are slow to pickle, and each worker would have
+            # its own. As columns they are neither.
+            return _sequence_of, (pack_values(obj.source),)
         return super().reducer_override(obj)
 
     def _kept(self, descriptor: int, *where: Any) -> tuple[Any, ...]:
@@ -152,14 +180,18 @@ def _shared_file_of(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
 
 
 @cache
-def _mapped(descriptor: int) -> npt.NDArray[np.uint8]:
-    return map_file(descriptor, writable=False)
+def _mapped(number: int) -> npt.NDArray[np.uint8]:
+    return map_file(_files[number], writable=False)
 
 
 def _map_array(
-    descriptor: int, offset: int, dtype: Any, shape: Sequence[int], strides: Sequence[int]
+    number: int, offset: int, dtype: Any, shape: Sequence[int], strides: Sequence[int]
 ) -> npt.NDArray[Any]:
-    return np.ndarray(shape, dtype, _mapped(descriptor), offset, strides)
+    return np.ndarray(shape, dtype, _mapped(number), offset, strides)
+
+
+def _sequence_of(packed: Any) -> SequenceNode:
+    return SequenceNode(unpack_values(packed))
 
 
 def _open_array(

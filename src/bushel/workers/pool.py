@@ -16,16 +16,19 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from bushel.errors import WorkerError
 from bushel.memory_file import create_unnamed
 from bushel.options import MultiprocessingOptions
+from bushel.plan.keys import key_of
 from bushel.transport.channel import ChannelClosed
 from bushel.transport.link import Link
-from bushel.workers.fragment import Order, Outcome
+from bushel.workers.fragment import Fragment, Order, Outcome
 from bushel.workers.payload import Payload
 from bushel.workers.program import BROKEN, READY, STACK_SIGNAL
 from bushel.workers.status import Status
@@ -81,8 +84,9 @@ class Task:
 class _Worker:
     """One process, and what is with it."""
 
-    def __init__(self, index: int, count: int, payload: Payload) -> None:
+    def __init__(self, index: int, count: int) -> None:
         self.index = index
+        self.hung = False
         self.tasks: deque[Task] = deque()
         self.ready = False
         self.noted = -1
@@ -93,11 +97,11 @@ class _Worker:
         status = Status.open()
         self.stacks = create_unnamed(0)
         paths = json.dumps([os.fspath(path) for path in sys.path])
-        given = (theirs.fileno(), payload.descriptor, status, self.stacks, lifeline)
+        given = (theirs.fileno(), status, self.stacks, lifeline)
         try:
             self.process = subprocess.Popen(
                 [*_interpreter(), "-c", _BOOT, paths, *map(str, (*given, index, count))],
-                pass_fds=(*given, *payload.files),
+                pass_fds=given,
                 stdin=subprocess.DEVNULL,
                 env=_environment(),
             )
@@ -118,6 +122,8 @@ class _Worker:
 
     def exit(self) -> str:
         """How the process ended."""
+        if self.hung:
+            return "was ended because it hung"
         code = self.process.returncode
         if code is not None and code < 0:
             try:
@@ -152,10 +158,13 @@ class Pool:
     """The workers of one pipeline."""
 
     def __init__(
-        self, payload: Payload, labels: Sequence[Sequence[str]], options: MultiprocessingOptions
+        self,
+        fragments: Sequence[Fragment],
+        make_payload: Callable[[], Payload],
+        options: MultiprocessingOptions,
     ) -> None:
-        self._payload = payload
-        self._labels = labels
+        self._fragments = fragments
+        self._make_payload = make_payload
         self._options = options
         self._workers: list[_Worker] = []
         # Tasks without a worker.
@@ -191,6 +200,7 @@ class Pool:
         if not self._workers:
             for index in range(self._options.num_workers):
                 self._start(index)
+            self._instruct(self._workers)
         while self._homeless:
             task = self._homeless[0]
             if not task.cancelled:
@@ -208,22 +218,35 @@ class Pool:
         worker.link.send(task.order, by_value=task.order.given is not None)
         worker.tasks.append(task)
 
-    def _start(self, index: int) -> None:
-        worker = _Worker(index, self._options.num_workers, self._payload)
+    def _start(self, index: int) -> _Worker:
+        worker = _Worker(index, self._options.num_workers)
         self._workers.insert(index, worker)
         self._poll.register(worker.link.fileno(), select.POLLIN)
+        return worker
+
+    def _instruct(self, workers: Sequence[_Worker]) -> None:
+        """Tells workers the pipeline; it is pickled while they are still starting."""
+        try:
+            payload = self._make_payload()
+        except BaseException:
+            self.close(politely=False)
+            raise
+        for worker in workers:
+            # One that is gone already is found out when its tasks are sent.
+            with suppress(ChannelClosed):
+                payload.send(worker.link)
 
     def _read(self) -> None:
         """Waits for news of any worker, and takes note of it."""
         timeout = self._options.hang_timeout
-        ready = self._poll.poll(None if timeout is None else max(1, timeout * 1000 / 4))
-        if timeout is not None:
-            self._look_for_hangs(timeout)
-        by_file = {worker.link.fileno(): worker for worker in self._workers}
-        for file, _ in ready:
-            worker = by_file.get(file)
-            if worker is None:
-                continue
+        news = [worker for worker in self._workers if worker.link.has_message()]
+        if not news:
+            files = self._poll.poll(None if timeout is None else max(1, timeout * 1000 / 4))
+            if timeout is not None:
+                self._look_for_hangs(timeout)
+            ready = {file for file, _ in files}
+            news = [worker for worker in self._workers if worker.link.fileno() in ready]
+        for worker in news:
             try:
                 while worker.link.try_read():
                     self._take(worker, *worker.link.receive())
@@ -245,6 +268,18 @@ class Pool:
         assert task.order.task == value.task, (task.order.task, value.task)
         worker.noted_at = time.monotonic()
         task.outcome, task.bytes = value, worker.link.last_size
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Says what happens before the system ends the program for want of memory."""
+        held = sum(worker.link.leased for worker in self._workers)
+        if held > _memory_limit():
+            raise WorkerError(
+                f"batches that this program still refers to hold {held / 2**30:.1f} GiB of the "
+                "memory that it shares with its workers, nearly all that there is. If they are "
+                "meant to be kept, keep less of them: `batch['label'].copy()` keeps a label "
+                "without the images beside it."
+            )
 
     def _start_over(self) -> None:
         """Ends all workers; their tasks are done again by others."""
@@ -283,7 +318,7 @@ class Pool:
                 )
         error = self._blame(worker)
         self._homeless.extendleft(reversed(tasks if error is None else tasks[1:]))
-        self._start(worker.index)
+        self._instruct([self._start(worker.index)])
         if error is not None:
             raise error
 
@@ -307,6 +342,9 @@ class Pool:
         alone = task.other_deaths == self._other_deaths
         if task.suspect is None or task.deaths < (_MOST_DEATHS if alone else _MOST_AMONG_OTHERS):
             return None
+        fragment = self._fragments[task.order.fragment]
+        if not key and (found := _key_at(fragment, operation, position)) is not None:
+            key = repr(found)
         label = self._label(task, operation)
         of_key = f" (key {key})" if key else ""
         return WorkerError(
@@ -316,8 +354,8 @@ class Pool:
         )
 
     def _label(self, task: Task, operation: int) -> str:
-        labels = self._labels[task.order.fragment]
-        return labels[operation] if 0 <= operation < len(labels) else "the first step"
+        nodes = self._fragments[task.order.fragment].nodes()
+        return nodes[operation].label if 0 <= operation < len(nodes) else "the first step"
 
     def _look_for_hangs(self, timeout: float) -> None:
         now = time.monotonic()
@@ -342,6 +380,7 @@ class Pool:
             raise WorkerError(text)
         _log.warning("%s", text)
         if self._options.on_hang == "replace":
+            worker.hung = True
             worker.process.kill()
 
     def close(self, politely: bool = True) -> None:
@@ -371,6 +410,14 @@ class Pool:
         self._homeless.clear()
 
 
+def _key_at(fragment: Fragment, operation: int, position: int) -> Any:
+    """The key of the record that a step was at, where that is known."""
+    node = fragment.nodes()[operation]
+    if any(step is node for step in fragment.steps):
+        return None if fragment.root is None else key_of(fragment.root, position)
+    return key_of(node, position)
+
+
 def _stacks_of(worker: _Worker) -> str:
     """Asks a worker for its Python stacks, which it writes even while it hangs."""
     os.ftruncate(worker.stacks, 0)
@@ -383,7 +430,11 @@ def _stacks_of(worker: _Worker) -> str:
             break
         size = grown
         time.sleep(0.02)
-    return os.pread(worker.stacks, 1 << 16, 0).decode(errors="replace").strip() or "(none came)"
+    text = os.pread(worker.stacks, 1 << 16, 0).decode(errors="replace")
+    threads = [
+        thread.strip() for thread in text.split("\n\n") if "in wait_for_the_end" not in thread
+    ]
+    return "\n\n".join(filter(None, threads)) or "(none came)"
 
 
 def _interpreter() -> list[str]:
@@ -399,6 +450,16 @@ def _interpreter() -> list[str]:
 def _environment() -> dict[str, str]:
     # A worker that imports JAX must not take the accelerator from the trainer.
     return {**os.environ, "JAX_PLATFORMS": "cpu"}
+
+
+@cache
+def _memory_limit() -> int:
+    """Most of the memory that this process may use."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            total = min(total, int(Path(path).read_text()))
+    return total * 9 // 10
 
 
 _pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()

@@ -21,9 +21,7 @@ STACK_SIGNAL = signal.SIGUSR2
 READY, BROKEN, DONE = "ready", "broken", "done"
 
 
-def main(
-    connection: int, payload: int, status: int, stacks: int, lifeline: int, index: int, count: int
-) -> None:
+def main(connection: int, status: int, stacks: int, lifeline: int, index: int, count: int) -> None:
     """Runs tasks until the trainer closes the connection, or is gone."""
     # The trainer hears Ctrl-C as well, and decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -35,8 +33,7 @@ def main(
     os.close(status)
     with suppress(ChannelClosed):
         try:
-            fragments, worker_init = load(payload)
-            os.close(payload)
+            fragments, worker_init = load(link)
             if worker_init is not None:
                 worker_init(index, count)
             runners = [Runner(fragment, page.note) for fragment in fragments]
@@ -65,7 +62,7 @@ def _run(link: Link, order: Order, runners: list[Runner], page: Status) -> None:
 def _end_with_the_trainer(lifeline: int) -> None:
     """Ends this process when the other end of the pipe is closed, however that came about."""
 
-    def wait() -> None:
+    def wait_for_the_end() -> None:
         with suppress(OSError):
             os.read(lifeline, 1)
         os._exit(1)
@@ -76,7 +73,7 @@ def _end_with_the_trainer(lifeline: int) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
         flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
-    threading.Thread(target=wait, name="bushel-lifeline", daemon=True).start()
+    threading.Thread(target=wait_for_the_end, name="bushel-lifeline", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,41 @@
+"""Which record of a source an element is made of, for messages."""
+
+from typing import Any
+
+import numpy as np
+
+from bushel.node import Choice, Drop, Each, Node, Order, Place, Source
+from bushel.plan.places import CustomMapNode
+from bushel.plan.sampled import GlobalIndexNode, SampledNode
+
+
+def key_of(node: Node, position: int) -> Any:
+    """The key of the one record behind a position; None where there are several, or none.
+
+    >>> from bushel.order.shuffle import ShuffleNode
+    >>> from bushel.sources.memory import RangeNode
+    >>> key_of(ShuffleNode(RangeNode(range(10)), seed=1), 3)
+    4
+    """
+    try:
+        return _key_of(node, np.array([position]))
+    except Exception:  # A sampler or a selection of the user's own may fail on it.
+        return None
+
+
+def _key_of(node: Node, position: Any) -> Any:
+    while not isinstance(node, Source):
+        if isinstance(node, GlobalIndexNode):
+            position, node = (position - node.shard_index) // node.shard_count, node.input
+        elif isinstance(node, Order):
+            position, node = node.locate(position), node.input
+        elif isinstance(node, Choice):
+            which, position = node.locate(position)
+            node = node.inputs[int(which[0])]
+        elif isinstance(node, (Each, Drop, Place)):
+            node = node.input
+        else:
+            return None
+    if isinstance(node, SampledNode):
+        return node.sampler[int(position[0])].record_key
+    return position[0].item() if isinstance(node, CustomMapNode) else node.keys(position)[0].item()
