@@ -6,7 +6,10 @@ from bushel import MapDataset
 from tests.contract.events import events_of, run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.contract.test_failures import CASES, Case
+from tests.workers.guards import no_endless_wait, no_process_left_behind
 from tests.workers.streams import assert_same_events, with_workers
+
+__all__ = ["no_endless_wait", "no_process_left_behind"]
 
 every_pipeline = pytest.mark.parametrize("name", PIPELINES)
 

@@ -1,47 +1,5 @@
-"""What tests with worker processes are held to: none outlives its test, and none hangs it."""
+"""Every test with workers is guarded."""
 
-import gc
-import signal
-import threading
-from collections.abc import Iterator
-from pathlib import Path
-from types import FrameType
+from tests.workers.guards import no_endless_wait, no_process_left_behind
 
-import pytest
-
-from tests.workers.processes import GONE_SECONDS, descendants, wait_until
-
-# A test that waits for a worker which never answers is to fail, and the others to go on.
-_LIMIT_SECONDS = float(__import__("os").environ.get("LAB_LIMIT", "60"))
-
-
-@pytest.fixture(autouse=True)
-def no_process_left_behind() -> Iterator[None]:
-    """Fails a test after which a process is left, be it only one that nobody waited for."""
-    if not Path("/proc/self/stat").exists():
-        yield
-        return
-    before = descendants()
-    yield
-    if descendants() - before:
-        gc.collect()
-    wait_until(lambda: not descendants() - before, GONE_SECONDS)
-    left = descendants() - before
-    assert not left, f"processes left behind: {left}"
-
-
-@pytest.fixture(autouse=True)
-def no_endless_wait() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def give_up(number: int, frame: FrameType | None) -> None:
-        # No Exception, which the test might take for one of the pipeline's.
-        pytest.fail(f"this test takes longer than {_LIMIT_SECONDS} s")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, _LIMIT_SECONDS, _LIMIT_SECONDS)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+__all__ = ["no_endless_wait", "no_process_left_behind"]

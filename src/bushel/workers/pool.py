@@ -30,7 +30,7 @@ from bushel.transport.channel import ChannelClosed
 from bushel.transport.link import Link
 from bushel.workers.fragment import Fragment, Order, Outcome
 from bushel.workers.payload import Payload
-from bushel.workers.program import BROKEN, READY, STACK_SIGNAL
+from bushel.workers.program import BROKEN, FAULT, READY, STACK_SIGNAL
 from bushel.workers.status import Status
 
 _log = logging.getLogger("bushel")
@@ -57,6 +57,7 @@ class Task:
         "bytes",
         "cancelled",
         "deaths",
+        "error",
         "first",
         "order",
         "other_deaths",
@@ -68,6 +69,7 @@ class Task:
         self.order = order
         self.first = first
         self.outcome: Outcome | None = None
+        self.error: WorkerError | None = None
         self.bytes = 0
         self.cancelled = False
         # How many workers in a row died of it, and the element they were at.
@@ -192,6 +194,8 @@ class Pool:
     def wait(self, task: Task) -> Outcome:
         """Waits until a task is done."""
         while task.outcome is None:
+            if task.error is not None:
+                raise task.error
             self._settle()
             self._read()
         return task.outcome
@@ -265,6 +269,9 @@ class Pool:
             self.close(politely=False)
             raise WorkerError(f"{worker} could not begin:\n{value}")
         task = worker.tasks.popleft()
+        if kind == FAULT:
+            task.error = WorkerError(f"{worker} failed on {task.positions()}:\n{value}")
+            return
         assert task.order.task == value.task, (task.order.task, value.task)
         worker.noted_at = time.monotonic()
         task.outcome, task.bytes = value, worker.link.last_size
@@ -317,10 +324,10 @@ class Pool:
                     "they wrote to the error output may tell why."
                 )
         error = self._blame(worker)
-        self._homeless.extendleft(reversed(tasks if error is None else tasks[1:]))
-        self._instruct([self._start(worker.index)])
         if error is not None:
-            raise error
+            tasks.pop(0).error = error  # Whoever waits for it is told.
+        self._homeless.extendleft(reversed(tasks))
+        self._instruct([self._start(worker.index)])
 
     def _blame(self, worker: _Worker) -> WorkerError | None:
         """Finds out what the worker died of; returns an error if it certainly was an element."""

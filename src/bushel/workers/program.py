@@ -18,7 +18,7 @@ from bushel.workers.status import Status
 
 # Asks a worker to write its Python stacks to a file; nobody else uses this signal here.
 STACK_SIGNAL = signal.SIGUSR2
-READY, BROKEN, DONE = "ready", "broken", "done"
+READY, BROKEN, DONE, FAULT = "ready", "broken", "done", "fault"
 
 
 def main(connection: int, status: int, stacks: int, lifeline: int, index: int, count: int) -> None:
@@ -48,7 +48,12 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
 def _run(link: Link, order: Order, runners: list[Runner], page: Status) -> None:
     page.begin(order.task)
     arena = link.arena()
-    outcome = runners[order.fragment].run(order, arena)
+    try:
+        outcome = runners[order.fragment].run(order, arena)
+    except Exception:
+        # Not of the user's functions, whose exceptions are part of the outcome.
+        link.send((FAULT, traceback.format_exc()))
+        return
     try:
         link.send((DONE, outcome), arena)
     except ChannelClosed:

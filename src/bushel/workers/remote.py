@@ -150,12 +150,13 @@ class _PlacedMarks(Marks):
 
     made: Marks
     input: Marks
+    depth: int
 
     def at(self, used: int) -> State:
-        return _rooted(self.made.at(used), self._input_state)
+        return _rooted(self.made.at(used), self.depth, self._input_state)
 
     def before(self, index: int) -> State:
-        return _rooted(self.made.before(index), self._input_state)
+        return _rooted(self.made.before(index), self.depth, self._input_state)
 
     def _input_state(self, root: State) -> State:
         index = root["next_index"]
@@ -172,8 +173,11 @@ class RemoteSteps(Stream):
         twin: Stream,
         input: Stream,
         quotas: Sequence[DropQuota],
+        depth: int,
     ) -> None:
         self._engine, self._fragment = engine, fragment
+        # How many of the steps put a state of their own around the input's.
+        self._depth = depth
         # The same steps over the same input, without workers.
         self._twin, self._input = twin, input
         self._quotas = quotas
@@ -188,7 +192,7 @@ class RemoteSteps(Stream):
     def _begin(self) -> None:
         self._place: tuple[Marks, int] = (beginning_of(self._twin), 0)
         # The counts of steps that count, and how many elements were sent since.
-        self._counts: State = _rooted(self._twin.state(), lambda _: {"next_index": 0})
+        self._counts: State = _rooted(self._twin.state(), self._depth, _at_the_start)
         self._since = 0
 
     def pull(self, want: int) -> Chunk | None:
@@ -220,7 +224,7 @@ class RemoteSteps(Stream):
 
     def _finished(self, task: Task, taken: Chunk, outcome: Outcome) -> Chunk:
         chunk = outcome.chunk()
-        marks = _PlacedMarks(chunk.marks, taken.marks)
+        marks = _PlacedMarks(chunk.marks, taken.marks, self._depth)
         block = chunk.block
         if block.failure is not None:
             # Go on behind it; what was sent after it counted one too many.
@@ -231,7 +235,7 @@ class RemoteSteps(Stream):
             if used < len(taken.block) or taken.block.failure is not None:
                 unsent.insert(0, taken.rest(used))
             self._unsent.extendleft(reversed(unsent))
-            self._counts = _rooted(after, lambda _: {"next_index": 0})
+            self._counts = _rooted(after, self._depth, _at_the_start)
             self._since = 0
         else:
             block.failure = taken.block.failure
@@ -243,7 +247,7 @@ class RemoteSteps(Stream):
         """A filter dropped too much. Where exactly that is to be said, the twin knows."""
         self._cancel()
         self._unsent.clear()
-        state = _rooted(task.order.state, lambda _: taken.marks.at(0))
+        state = _rooted(task.order.state, self._depth, lambda _: taken.marks.at(0))
         self._twin.restore(state)
         for quota, counts in zip(self._quotas, before, strict=True):
             quota.counts = counts
@@ -261,10 +265,11 @@ class RemoteSteps(Stream):
             block = chunk.block
             if not len(block):
                 if block.failure is not None:
-                    state = _rooted(_advanced(self._counts, self._since), lambda _: {})
-                    self._sent.append((None, Chunk(block, _WithoutElements(state, chunk.marks))))
+                    state = _advanced(self._counts, self._since)
+                    marks = _WithoutElements(state, chunk.marks, self._depth)
+                    self._sent.append((None, Chunk(block, marks)))
                 continue
-            state = _rooted(_advanced(self._counts, self._since), lambda _: {"next_index": 0})
+            state = _rooted(_advanced(self._counts, self._since), self._depth, _at_the_start)
             given = pack_block(block)
             task = self._engine.submit(self._fragment, state, 0, int(block.positions[0]), given)
             self._sent.append((task, chunk))
@@ -309,16 +314,21 @@ class _WithoutElements(Marks):
 
     counts: State
     input: Marks
+    depth: int
 
     def at(self, used: int) -> State:
-        return _rooted(self.counts, lambda _: self.input.at(used))
+        return _rooted(self.counts, self.depth, lambda _: self.input.at(used))
 
 
-def _rooted(state: State, root: Callable[[State], State]) -> State:
-    """Puts another state in the place of the innermost one."""
-    if "parent" in state:
-        return {**state, "parent": _rooted(state["parent"], root)}
-    return root(state)
+def _rooted(state: State, depth: int, root: Callable[[State], State]) -> State:
+    """Puts another state in the place of the one that lies so deep."""
+    if not depth:
+        return root(state)
+    return {**state, "parent": _rooted(state["parent"], depth - 1, root)}
+
+
+def _at_the_start(_: State) -> State:
+    return {"next_index": 0}
 
 
 def _count(quotas: Sequence[DropQuota], kept: Sequence[Sequence[Any]]) -> bool:

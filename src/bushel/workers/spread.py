@@ -118,7 +118,11 @@ class _Spreader:
                 keeps_metadata=index + len(run) < len(steps),
             )
             number = self._engine.register(fragment)
-            stream = RemoteSteps(self._engine, number, twin, stream, quotas)
+            depth = sum(
+                isinstance(step, Expand) or (isinstance(step, Each) and step.uses_positions)
+                for step in run
+            )
+            stream = RemoteSteps(self._engine, number, twin, stream, quotas, depth)
             index += len(run)
         return stream
 

@@ -1,0 +1,48 @@
+"""What tests with worker processes are held to: none outlives its test, and none hangs it."""
+
+import gc
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from tests.workers.processes import GONE_SECONDS, descendants, wait_until
+
+# A test that waits for a worker which never answers is to fail, and the others to go on.
+_LIMIT_SECONDS = 60.0
+
+
+@pytest.fixture(autouse=True)
+def no_process_left_behind() -> Iterator[None]:
+    """Fails a test after which a process is left, be it only one that nobody waited for."""
+    if not Path("/proc/self/stat").exists():
+        yield
+        return
+    before = descendants()
+    yield
+    if descendants() - before:
+        gc.collect()
+    wait_until(lambda: not descendants() - before, GONE_SECONDS)
+    left = descendants() - before
+    assert not left, f"processes left behind: {left}"
+
+
+@pytest.fixture(autouse=True)
+def no_endless_wait() -> Iterator[None]:
+    """Fails a test that takes far too long."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        # No Exception, which the test might take for one of the pipeline's.
+        pytest.fail(f"this test takes longer than {_LIMIT_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, _LIMIT_SECONDS, _LIMIT_SECONDS)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
