@@ -291,8 +291,8 @@ class DataLoaderIterator(Generic[T]):
         if saved.get("worker_count", 0) != 0:
             # Grain's workers each read every n-th record: there is no one place to go to.
             raise StateError(
-                f"this state was saved with worker_count={saved['worker_count']!r}, and this "
-                "DataLoader has worker_count=0: it reads in another order."
+                f"this state was saved by Grain with worker_count={saved['worker_count']!r}, which "
+                "reads in another order. States that bushel saved fit any number of workers."
             )
         for name, now in current.items():
             if saved.get(name) != now:
@@ -351,7 +351,7 @@ class DataLoaderIterator(Generic[T]):
         self._iterator.start_prefetch()
 
     def close(self) -> None:
-        """Stops all threads; may be called more than once."""
+        """Stops all threads and worker processes; may be called more than once."""
         self._iterator.close()
 
     def __enter__(self) -> "DataLoaderIterator[T]":

@@ -107,7 +107,8 @@ class DatasetOptions:
         elements in a row; None never warns.
       filter_raise_threshold_ratio: raise in that case; None never raises.
       execution_tracking_mode: whether steps measure themselves.
-      min_shm_size: arrays below this many bytes do not travel by shared memory.
+      min_shm_size: accepted for programs written for Grain; bushel decides by itself what
+        travels by shared memory.
     """
 
     filter_warn_threshold_ratio: Any = _Default(0.9)  # noqa: RUF009

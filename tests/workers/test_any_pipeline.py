@@ -17,7 +17,7 @@ tried = settings(
     derandomize="BUSHEL_EXAMPLES" not in os.environ,
     database=None,
     deadline=None,
-    max_examples=int(os.environ.get("BUSHEL_EXAMPLES", "14")),
+    max_examples=int(os.environ.get("BUSHEL_EXAMPLES", "10")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

@@ -131,14 +131,17 @@ def test_ctrl_c_need_not_be_the_end(tmp_path: Path) -> None:
         ds = MapDataset.range(60).map(lambda n: time.sleep(0.001) or (n, os.getpid()))
         iterator = iter(ds.to_iter_dataset().mp_prefetch(workers(2)))
         taken = [next(iterator)]
-        tell(ready=True)
-        interrupts = 0
-        while len(taken) < 60 or not interrupts:
+        interrupts = -1
+        while True:
             try:
-                if len(taken) < 60:
+                if interrupts < 0:
+                    interrupts = 0
+                    tell(ready=True)
+                while len(taken) < 60:
                     taken.append(next(iterator))
-                else:
-                    time.sleep(0.01)
+                while not interrupts:
+                    time.sleep(0.001)
+                break
             except KeyboardInterrupt:
                 interrupts += 1
         assert next(iterator, None) is None
@@ -152,6 +155,32 @@ def test_ctrl_c_need_not_be_the_end(tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert answer["numbers"] == list(range(60))
     assert answer["pids"] <= 2, "Ctrl-C is for the program, not for its workers"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_ctrl_c_while_workers_are_started(count: int, tmp_path: Path) -> None:
+    """They are deaf to it from their first moment."""
+    text = f"""
+        iterator = iter(MapDataset.range(60).to_iter_dataset().mp_prefetch(workers({count})))
+        iterator.start_prefetch()
+        interrupts = -1
+        while interrupts < 1:
+            try:
+                if interrupts < 0:
+                    interrupts = 0
+                    tell(ready=True)
+                time.sleep(0.001)
+            except KeyboardInterrupt:
+                interrupts += 1
+        tell(numbers=list(iterator))
+    """
+    with running(tmp_path, text) as program:
+        assert program.hear() == {"ready": True}
+        assert wait_until(lambda: descendants(program.pid))
+        program.interrupt()
+        assert program.hear() == {"numbers": list(range(60))}
+        code, _, err = program.wait()
+    assert (code, err) == (0, "")
 
 
 _STUCK = """

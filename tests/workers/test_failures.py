@@ -10,7 +10,7 @@ import bushel
 from bushel import MapDataset
 from tests.workers import odd_errors, parts
 from tests.workers.processes import assert_gone, descendants, linux, run
-from tests.workers.streams import INLINE, make_loader, signed_events, with_workers
+from tests.workers.streams import make_loader, signed_events, with_workers
 
 KINDS = [*odd_errors.PLAIN]
 
@@ -25,6 +25,7 @@ def _collect(ds: Any) -> tuple[list[Any], list[Exception]]:
                 return elements, errors
             except Exception as error:
                 errors.append(error)
+                assert len(errors) < 100, error
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +61,9 @@ def test_type_message_notes_and_traceback(kind: str, inline: Any, remote: Any) -
     for note in wanted.__notes__:
         assert note in error.__notes__
     assert f"bushel: raised in `map(fail_at)` at position {3 * number + 1}." in error.__notes__
-    _assert_has_traceback(error, odd_errors.fail_at, 4)
-    assert "failures[number // 3]()" in str(error.__cause__)
+    if kind != "StopIteration":  # Which is told in bushel's words.
+        _assert_has_traceback(error, odd_errors.fail_at, 4)
+        assert "failures[number // 3]()" in str(error.__cause__)
 
 
 def test_the_cause_of_the_users_own_is_told_too(remote: Any) -> None:

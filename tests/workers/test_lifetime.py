@@ -237,7 +237,7 @@ def test_many_starts_leave_nothing(use: Callable[[], None]) -> None:
     for _ in range(2):
         use()  # What is made once and kept has been made after this.
     before, mappings = _held(), _mappings()
-    rounds = _ROUNDS if use is _closed else _ROUNDS // 3
+    rounds = _ROUNDS if use is _closed else _ROUNDS // 4
     for _ in range(rounds):
         use()
     wait_until(lambda: _held() == before, 10)

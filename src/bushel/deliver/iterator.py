@@ -67,7 +67,7 @@ class DatasetIterator(Iterator[T], Generic[T], ABC):
             parent.start_prefetch()
 
     def close(self) -> None:
-        """Stops the threads of the whole chain; may be called more than once."""
+        """Stops the threads and worker processes of the whole chain; may be called again."""
         for parent in self._parents:
             parent.close()
 

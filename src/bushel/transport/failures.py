@@ -37,11 +37,20 @@ def pack_failure(failure: Failure) -> PackedFailure:
     error = failure.release()
     text = "".join(traceback.format_exception(error)).rstrip()
     notes = list(getattr(error, "__notes__", []))
-    shown = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+    shown = f"{type(error).__module__}.{type(error).__qualname__}: {_text_of(error)}"
+    if error.__traceback__ is None:
+        text = f"Traceback (most recent call last):\n{text}"
     try:
         return PackedFailure(_pickled(error), shown, notes, text)
     except Exception:
         return PackedFailure(None, shown, notes, text)
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(an exception whose text cannot be made)"
 
 
 def _pickled(error: Exception) -> bytes:

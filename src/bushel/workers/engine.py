@@ -60,7 +60,7 @@ def _payload_of(fragments: list[Fragment], worker_init: Any, made: list[Payload]
     """What workers are told; made once, and kept in the list."""
     if not made:
         parts = [(node.label, node) for fragment in fragments for node in fragment.nodes()]
-        made.append(Payload((fragments, worker_init), _alone(parts)))
+        made.append(Payload(fragments, worker_init, _alone(parts)))
     return made[0]
 
 

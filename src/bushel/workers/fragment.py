@@ -241,7 +241,7 @@ def up_to_unpicklable(outcome: Outcome, error: Exception) -> Outcome:
         rows.append(row)
     position = int(outcome.positions[len(rows)]) if len(rows) < len(outcome.positions) else -1
     refusal = WorkerError(
-        f"the element at position {position} cannot be sent from a worker process: {error} "
+        f"the element at position {position} cannot be sent from a worker process: {error}. "
         "Return what can be pickled (arrays, numbers, strings, plain objects), or use "
         "worker_count=0."
     )

@@ -12,7 +12,7 @@ import os
 import pickle
 import struct
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import cloudpickle
@@ -32,11 +32,18 @@ _AT_A_TIME = 1 << 26
 _IN_PICKLE = 1 << 12
 
 
+_Cached = type(lru_cache(int))
+
+
 class Payload:
     """A file in memory with everything in it."""
 
-    def __init__(self, value: Any, parts: Iterable[tuple[str, Any]] = ()) -> None:
-        """Pickles a value; `parts` names what it is made of, to say what cannot be."""
+    def __init__(self, value: Any, prepare: Any, parts: Iterable[tuple[str, Any]] = ()) -> None:
+        """Pickles a value; `parts` names what it is made of, to say what cannot be.
+
+        `prepare` is for a worker to have before the value, which may import a good deal.
+        """
+        self._prepare, _ = _dump(prepare, [("worker_init_fn", prepare)], [])
         # Other files that workers need.
         self.files: list[int] = []
         pickled, buffers = _dump(value, parts, self.files)
@@ -55,6 +62,7 @@ class Payload:
 
     def send(self, link: Link) -> None:
         """Hands it to a worker."""
+        link.send(self._prepare)
         for number in self.files:
             link.send_file(number, number)
         link.send_file(-1, self.descriptor)
@@ -72,8 +80,13 @@ class Payload:
 _files: dict[int, int] = {}
 
 
+def load_first(link: Link) -> Any:
+    """Waits for what is to be done before everything else, in a worker."""
+    return pickle.loads(link.receive())
+
+
 def load(link: Link) -> Any:
-    """Waits for a payload and reads it, in a worker."""
+    """Waits for the rest of a payload and reads it."""
     number, descriptor = link.receive_file()
     while number >= 0:
         _files[number] = descriptor
@@ -105,11 +118,11 @@ def _dump(
                 _pickle(part, [], [])
             except Exception as inner:
                 raise PlanError(
-                    f"`{label}` cannot be sent to worker processes: {inner} Make what it holds "
+                    f"`{label}` cannot be sent to worker processes: {inner}. Make what it holds "
                     "(a lock, an open file, a connection) within the function, on first use, or "
                     "use worker_count=0."
                 ) from error
-        raise PlanError(f"this pipeline cannot be sent to worker processes: {error}") from error
+        raise PlanError(f"this pipeline cannot be sent to worker processes: {error}.") from error
 
 
 def _pickle(value: Any, buffers: list[memoryview], files: list[int]) -> bytes:
@@ -139,6 +152,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, un
                 return _open_array, on_file
             shared = _shared_file_of(obj)
             return NotImplemented if shared is None else (_map_array, self._kept(*shared))
+        if isinstance(obj, _Cached) and obj.__module__ == "__main__":
+            # Pickled by name as it is, and there is no such name in a worker.
+            return _cached, (obj.__wrapped__, obj.cache_parameters())
         if type(obj) is SequenceNode and type(obj.source) is list:
             # A hundred thousand small records are slow to pickle, and each worker would have
             # its own. As columns they are neither.
@@ -188,6 +204,10 @@ def _map_array(
     number: int, offset: int, dtype: Any, shape: Sequence[int], strides: Sequence[int]
 ) -> npt.NDArray[Any]:
     return np.ndarray(shape, dtype, _mapped(number), offset, strides)
+
+
+def _cached(function: Any, parameters: dict[str, Any]) -> Any:
+    return lru_cache(**parameters)(function)
 
 
 def _sequence_of(packed: Any) -> SequenceNode:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from bushel.transport.channel import ChannelClosed
 from bushel.transport.link import Link
 from bushel.workers.fragment import Order, Runner, up_to_unpicklable
-from bushel.workers.payload import load
+from bushel.workers.payload import load, load_first
 from bushel.workers.status import Status
 
 # Asks a worker to write its Python stacks to a file; nobody else uses this signal here.
@@ -33,10 +33,10 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
     os.close(status)
     with suppress(ChannelClosed):
         try:
-            fragments, worker_init = load(link)
-            if worker_init is not None:
-                worker_init(index, count)
-            runners = [Runner(fragment, page.note) for fragment in fragments]
+            prepare = load_first(link)
+            if prepare is not None:
+                prepare(index, count)
+            runners = [Runner(fragment, page.note) for fragment in load(link)]
         except BaseException:
             link.send((BROKEN, traceback.format_exc()))
             raise

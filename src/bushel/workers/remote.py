@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.run.quota import DropQuota
 from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of
@@ -173,11 +174,11 @@ class RemoteSteps(Stream):
         twin: Stream,
         input: Stream,
         quotas: Sequence[DropQuota],
-        depth: int,
+        counts: Sequence[str],
     ) -> None:
         self._engine, self._fragment = engine, fragment
-        # How many of the steps put a state of their own around the input's.
-        self._depth = depth
+        # What the steps that put a state of their own around the input's call it.
+        self._names, self._depth = counts, len(counts)
         # The same steps over the same input, without workers.
         self._twin, self._input = twin, input
         self._quotas = quotas
@@ -187,17 +188,27 @@ class RemoteSteps(Stream):
         self._unsent: deque[Chunk] = deque()
         self._block_size = BlockSize(most_bytes=_MOST_BYTES)
         self._instead: Stream | None = None
+        self.eager = input.eager
+        # A user's own iterator may have to wait for each element. So it is asked for few of
+        # them at a time, and the way ahead grows step by step.
+        self._most_sent = engine.depth if input.eager else 0
         self._begin()
 
     def _begin(self) -> None:
         self._place: tuple[Marks, int] = (beginning_of(self._twin), 0)
         # The counts of steps that count, and how many elements were sent since.
-        self._counts: State = _rooted(self._twin.state(), self._depth, _at_the_start)
+        self._counts: State = {"next_index": 0}
+        try:
+            self._counts = _rooted(self._twin.state(), self._depth, _at_the_start)
+        except StateError:  # A user's iterator may have none; it is at its beginning, then.
+            for name in self._names:
+                self._counts = {"parent": self._counts, name: 0}
         self._since = 0
 
     def pull(self, want: int) -> Chunk | None:
         if self._instead is not None:
             return self._instead.pull(want)
+        self._most_sent = min(self._most_sent + 1, self._engine.depth)
         self._fill()
         if not self._sent:
             self._engine.rest()
@@ -219,7 +230,8 @@ class RemoteSteps(Stream):
         elements = len(chunk.block) + (chunk.block.failure is not None)
         if elements:
             self._place = (chunk.marks, elements)
-        self._fill()
+        if self.eager:
+            self._fill()
         return chunk
 
     def _finished(self, task: Task, taken: Chunk, outcome: Outcome) -> Chunk:
@@ -255,11 +267,11 @@ class RemoteSteps(Stream):
         return self._instead.pull(want)
 
     def _fill(self) -> None:
-        while len(self._sent) < self._engine.depth:
+        while len(self._sent) < self._most_sent:
             if self._unsent:
                 chunk: Chunk | None = self._unsent.popleft()
             else:
-                chunk = self._input.pull(self._block_size.size)
+                chunk = self._input.pull(self._block_size.size if self.eager else 1)
             if chunk is None:
                 return
             block = chunk.block

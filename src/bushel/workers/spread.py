@@ -97,7 +97,7 @@ class _Spreader:
         index = 0
         while index < len(steps):
             run = _run_of_element_wise(steps[index:])
-            if not run or not stream.eager:
+            if not run:
                 stream = step_of(steps[index], [stream], self._quota)
                 index += 1
                 continue
@@ -118,13 +118,17 @@ class _Spreader:
                 keeps_metadata=index + len(run) < len(steps),
             )
             number = self._engine.register(fragment)
-            depth = sum(
-                isinstance(step, Expand) or (isinstance(step, Each) and step.uses_positions)
-                for step in run
-            )
-            stream = RemoteSteps(self._engine, number, twin, stream, quotas, depth)
+            counts = [name for step in run if (name := _count_of(step)) is not None]
+            stream = RemoteSteps(self._engine, number, twin, stream, quotas, counts)
             index += len(run)
         return stream
+
+
+def _count_of(step: Node) -> str | None:
+    """What a step counts in its state, if it does."""
+    if isinstance(step, Expand):
+        return "next_index_in_buffer"
+    return step.counter if isinstance(step, Each) and step.uses_positions else None
 
 
 def _chain_of(node: Node) -> list[Node]:
