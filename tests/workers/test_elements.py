@@ -5,6 +5,7 @@ import gc
 import threading
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +15,7 @@ import pytest
 import bushel
 from bushel import MapDataset
 from tests.workers import elements, parts
+from tests.workers.processes import linux, told
 from tests.workers.streams import INLINE, make_loader, with_workers
 
 
@@ -167,6 +169,22 @@ def test_kept_elements_stay_what_they_are(keep_every: int) -> None:
     del stream
     gc.collect()
     assert all(_is_full(element, number) for number, element in kept.items())
+
+
+@linux
+def test_a_kept_element_takes_memory_and_no_file(tmp_path: Path) -> None:
+    """A process may have so many files open, often 1,024; one may keep more elements than that."""
+    answer = told(
+        tmp_path,
+        """
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
+        ds = MapDataset.range(200).map(lambda n: np.full(300_000, n, np.uint8)).to_iter_dataset()
+        kept = list(ds.mp_prefetch(workers(2)))
+        tell(kept=len(kept), good=all(bool((x == n).all()) for n, x in enumerate(kept)))
+        """,
+    )
+    assert answer == {"kept": 200, "good": True}
 
 
 VIEWS = {

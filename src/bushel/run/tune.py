@@ -76,6 +76,7 @@ def approximate_bytes(element: Any) -> int:
 
 _ENOUGH_BLOCKS = 8
 _A_FEW = 4
+_HEAVY_SECONDS = 0.012
 _ENOUGH_SECONDS = 0.05
 # To try threads costs a few of the interpreter's switches, 5 ms each. Before work that keeps
 # a core busy is disturbed like that, it should have run a while.
@@ -93,6 +94,8 @@ class Mode:
         self.seconds = 0.0
 
     def measured(self, patience: float = _ENOUGH_SECONDS) -> bool:
+        if len(self.cycles) >= _A_FEW and self.seconds > len(self.cycles) * _HEAVY_SECONDS:
+            return True  # A few that are as long as that tell enough.
         return len(self.cycles) >= _ENOUGH_BLOCKS and self.seconds >= patience
 
     def typical(self) -> float:

@@ -9,6 +9,8 @@ import struct
 _PREFIX = struct.Struct("<II")  # Bytes of the message, and files that come with it.
 _MOST_FILES = 4
 _AT_A_TIME = 1 << 16
+# Never a signal, where the other side is gone, and no waiting.
+_AT_ONCE = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 class ChannelClosed(Exception):
@@ -39,11 +41,10 @@ class Channel:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)]
         while data:
             try:
-                data = data[self._socket.sendmsg([data], rights, socket.MSG_DONTWAIT) :]
+                data = data[self._socket.sendmsg([data], rights, _AT_ONCE) :]
                 rights = []
             except BlockingIOError:
-                readable, _, _ = select.select([self._socket], [self._socket], [])
-                if readable:
+                if self._wait(select.POLLIN | select.POLLOUT) & select.POLLIN:
                     self._read()
             except OSError as error:
                 raise ChannelClosed from error
@@ -64,11 +65,16 @@ class Channel:
     def try_read(self) -> bool:
         """Reads what has arrived, without waiting; tells whether a whole message is here."""
         while not self.has_message():
-            readable, _, _ = select.select([self._socket], [], [], 0)
-            if not readable:
+            if not self._wait(select.POLLIN, 0):
                 return False
             self._read()
         return True
+
+    def _wait(self, events: int, milliseconds: int | None = None) -> int:
+        """Waits until something can be done; not by `select`, which knows 1024 files only."""
+        poll = select.poll()
+        poll.register(self._socket, events)
+        return sum(found for _, found in poll.poll(milliseconds))
 
     def close(self) -> None:
         self._socket.close()

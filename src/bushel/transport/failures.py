@@ -40,10 +40,37 @@ def pack_failure(failure: Failure) -> PackedFailure:
     shown = f"{type(error).__module__}.{type(error).__qualname__}: {_text_of(error)}"
     if error.__traceback__ is None:
         text = f"Traceback (most recent call last):\n{text}"
-    try:
-        return PackedFailure(_pickled(error), shown, notes, text)
-    except Exception:
-        return PackedFailure(None, shown, notes, text)
+    for pickle_it in (_pickled, _pickled_by_parts):
+        try:
+            return PackedFailure(pickle_it(error), shown, notes, text)
+        except Exception:
+            continue
+    return PackedFailure(None, shown, notes, text)
+
+
+def _pickled_by_parts(error: Exception) -> bytes:
+    """For an exception whose `__init__` takes other arguments than it keeps."""
+    parts = (type(error), error.args, vars(error))
+    pickled = cloudpickle.dumps(_Parts(*parts), protocol=5)
+    pickle.loads(pickled)
+    return pickled  # type: ignore[no-any-return]
+
+
+class _Parts:
+    """What an exception is made of; unpickled, it is the exception."""
+
+    def __init__(self, kind: type, args: tuple[Any, ...], state: dict[str, Any]) -> None:
+        self._kind, self._args, self._state = kind, args, state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _put_together, (self._kind, self._args, self._state)
+
+
+def _put_together(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 def _text_of(error: Exception) -> str:

@@ -12,11 +12,14 @@ small goes with the message itself, and has no slot.
 Both ends of a link are processes of one program and trust each other, so pickles may travel.
 """
 
+import io
 import os
 import pickle
+import resource
 import socket
 from collections import deque
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -24,15 +27,24 @@ import numpy as np
 
 from bushel.transport.arena import Arena
 from bushel.transport.channel import Channel
+from bushel.transport.own_classes import OwnClasses
 from bushel.transport.slots import Bytes, Ring, Slot, SlotReader, aligned
 
 # Below this a message carries the value itself; above, a slot does.
-_IN_MESSAGE = 1 << 15
+_IN_MESSAGE = 1 << 13
 # Arrays below this are part of the pickle: to place them costs more than to copy them.
 _IN_PICKLE = 1 << 9
 # Below this a value is copied out of its slot: a program that keeps a hundred thousand of them
 # should not have that many mappings, of which the system allows only some.
 _COPIED = 1 << 18
+# So is one that comes when this many are kept: a mapping takes an open file.
+_MOST_LEASED = 256
+
+
+@cache
+def _most_leased() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_LEASED if soft == resource.RLIM_INFINITY else min(_MOST_LEASED, soft // 8)
 
 
 class _Layout(NamedTuple):
@@ -126,7 +138,7 @@ class Link:
         else:
             if file is not None:
                 self._reader.open(layout.slot, file, layout.slot_size)
-            if layout.used < _COPIED:
+            if layout.used < _COPIED or len(self._sizes) >= _most_leased():
                 memory = self._reader.copy(layout.slot, layout.used)
             else:
                 memory = self._reader.lease(layout.slot, layout.used)
@@ -188,13 +200,16 @@ def _dump(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
         buffers.append(raw)
         return False
 
-    if not by_value:
-        try:
-            return pickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
-        except Exception:
-            # A class or function of the user's main module, which a worker has by value only.
-            buffers.clear()
-    return cloudpickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
+    if by_value:
+        return cloudpickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
+    try:
+        return pickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
+    except Exception:
+        # A class of the user's main module, which a worker has by value only.
+        buffers.clear()
+    file = io.BytesIO()
+    OwnClasses(file, protocol=5, buffer_callback=keep_in).dump(value)
+    return file.getvalue(), buffers
 
 
 def _place(

@@ -66,7 +66,12 @@ def _pack(rows: list[Any]) -> Any:
         return _pack_column(rows)
     if kind is dict and first:
         names = tuple(first)
-        if all(type(row) is dict and tuple(row) == names for row in rows):
+        # Names that are equal may still be different: 1 and True, str and numpy's.
+        plain = all(type(name) is str for name in names)
+        if plain and all(
+            type(row) is dict and tuple(row) == names and set(map(type, row)) == {str}
+            for row in rows
+        ):
             columns = [_pack_column([row[name] for row in rows]) for name in names]
             return PackedRows(dict, names, columns, len(rows))
     elif (
@@ -92,7 +97,7 @@ def _pack_column(values: list[Any]) -> Any:
             for value in values
         ):
             return PackedColumn(np.stack(values))
-    elif isinstance(first, np.generic):
+    elif isinstance(first, np.generic) and kind.__module__ == "numpy":
         dtype = first.dtype
         if dtype.kind in _PLAIN_KINDS and all(type(value) is kind for value in values):
             return PackedColumn(np.array(values, dtype=dtype))

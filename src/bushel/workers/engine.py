@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from bushel.errors import ClosedError
 from bushel.options import MultiprocessingOptions
 from bushel.run.stream import State
 from bushel.workers.fragment import Fragment, Order, Outcome
 from bushel.workers.payload import Payload
-from bushel.workers.pool import Pool, Task
-
-__all__ = ["Engine", "Home", "Task"]
+from bushel.workers.pool import Pool
+from bushel.workers.task import Task
 
 
 class Home:
@@ -104,6 +104,8 @@ class Engine:
     def submit(self, fragment: int, state: State, stop: int, first: int, given: Any = None) -> Task:
         """Sends a task on its way."""
         task = Task(Order(0, fragment, state, stop, False, given), first)
+        if self._pool and self._pool[0].closed:
+            self._pool.clear()  # It could not be started, and is no use any more.
         if not self._pool:
             self._pool.append(self._home.take(self._fragments, self._worker_init, self._options))
         self._pool[0].submit(task)
@@ -111,7 +113,11 @@ class Engine:
 
     def wait(self, task: Task) -> Outcome:
         """Waits for a task."""
-        return task.outcome or self._pool[0].wait(task)
+        if task.outcome is not None:
+            return task.outcome
+        if not self._pool:
+            raise ClosedError("this iterator was closed while it was waited for.")
+        return self._pool[0].wait(task)
 
     def cancel(self, tasks: Iterable[Task]) -> None:
         """Says that nobody wants to know what becomes of tasks."""

@@ -205,13 +205,15 @@ def _pull_all(stream: Stream, state: State) -> tuple[Block, Marks]:
     """Everything that a stream has from a state on, up to its end or a failure."""
     stream.restore(state)
     chunks: list[Chunk] = []
+    nothing: Marks = FixedMarks(state)
     while (chunk := stream.pull(_ALL)) is not None:
+        nothing = chunk.marks
         if len(chunk.block) or chunk.block.failure is not None:
             chunks.append(chunk)
             if chunk.block.failure is not None:
                 break
     if not chunks:
-        return Block([], np.empty(0, dtype=np.int64)), FixedMarks(state)
+        return Block([], np.empty(0, dtype=np.int64)), nothing
     if len(chunks) == 1:
         return chunks[0].block, chunks[0].marks
     marks = SeriesMarks([(chunk.marks, len(chunk.block)) for chunk in chunks])

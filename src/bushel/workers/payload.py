@@ -183,7 +183,9 @@ def _file_of(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
         return None
     offset = base.offset + array.ctypes.data - base.ctypes.data
     kind = np.memmap if isinstance(array, np.memmap) else np.ndarray
-    return os.fspath(base.filename), array.dtype, offset, array.shape, kind
+    # One that may be written to stays so; what a worker writes is its own.
+    mode = "c" if array.flags.writeable else "r"
+    return os.path.abspath(base.filename), array.dtype, offset, array.shape, kind, mode
 
 
 def _shared_file_of(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
@@ -215,7 +217,7 @@ def _sequence_of(packed: Any) -> SequenceNode:
 
 
 def _open_array(
-    path: str, dtype: Any, offset: int, shape: Sequence[int], kind: type
+    path: str, dtype: Any, offset: int, shape: Sequence[int], kind: type, mode: Any
 ) -> npt.NDArray[Any]:
-    mapped: Any = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=tuple(shape))
+    mapped: Any = np.memmap(path, dtype=dtype, mode=mode, offset=offset, shape=tuple(shape))
     return mapped if kind is np.memmap else np.asarray(mapped)

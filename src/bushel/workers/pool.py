@@ -5,15 +5,15 @@ sockets; the trainer reads those lines when it wants an element. A task says all
 know, so one whose worker died is simply given to another.
 """
 
-import json
+import atexit
 import logging
 import os
 import select
 import signal
-import socket
 import subprocess
-import sys
+import threading
 import time
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,138 +22,30 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bushel.errors import WorkerError
-from bushel.memory_file import create_unnamed
+from bushel.errors import ClosedError, WorkerError
 from bushel.options import MultiprocessingOptions
 from bushel.plan.keys import key_of
 from bushel.transport.channel import ChannelClosed
-from bushel.transport.link import Link
-from bushel.workers.fragment import Fragment, Order, Outcome
+from bushel.workers.fragment import Fragment, Outcome
 from bushel.workers.payload import Payload
-from bushel.workers.program import BROKEN, FAULT, READY, STACK_SIGNAL
-from bushel.workers.status import Status
+from bushel.workers.process import WorkerProcess
+from bushel.workers.program import BROKEN, FAULT, READY
+from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
 
-_BOOT = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from bushel.workers.program import main; main(*map(int, sys.argv[1:]))"
-)
 # A record that kills this many workers in a row is to blame.
 _MOST_DEATHS = 3
 _MOST_AMONG_OTHERS = 12
 # Starts in a row that may fail; many more where somebody outside kills, who may stop.
 _MOST_FAILED_STARTS = 3
 _MOST_KILLED_STARTS = 50
-# How long a worker may take to leave by itself, and to write its stacks.
+# So often a task is tried, whatever ends the workers that have it.
+_MOST_TRIES = 40
+# How long a worker may take to leave by itself.
 _GRACE_SECONDS = 0.4
-_STACK_SECONDS = 1.0
-
-
-class Task:
-    """Something for a worker to do, and later what became of it."""
-
-    __slots__ = (
-        "bytes",
-        "cancelled",
-        "deaths",
-        "error",
-        "first",
-        "order",
-        "other_deaths",
-        "outcome",
-        "suspect",
-    )
-
-    def __init__(self, order: Order, first: int) -> None:
-        self.order = order
-        self.first = first
-        self.outcome: Outcome | None = None
-        self.error: WorkerError | None = None
-        self.bytes = 0
-        self.cancelled = False
-        # How many workers in a row died of it, and the element they were at.
-        self.deaths = 0
-        self.other_deaths = 0
-        self.suspect: tuple[int, int] | None = None
-
-    def positions(self) -> str:
-        if self.order.given is not None:
-            return f"positions from {self.first} on"
-        return f"positions {self.first} to {self.order.stop - 1}"
-
-
-class _Worker:
-    """One process, and what is with it."""
-
-    def __init__(self, index: int, count: int) -> None:
-        self.index = index
-        self.hung = False
-        self.tasks: deque[Task] = deque()
-        self.ready = False
-        self.noted = -1
-        self.noted_at = time.monotonic()
-        self.reported = -1
-        ours, theirs = socket.socketpair()
-        lifeline, self.lifeline = os.pipe()
-        status = Status.open()
-        self.stacks = create_unnamed(0)
-        paths = json.dumps([os.fspath(path) for path in sys.path])
-        given = (theirs.fileno(), status, self.stacks, lifeline)
-        try:
-            self.process = subprocess.Popen(
-                [*_interpreter(), "-c", _BOOT, paths, *map(str, (*given, index, count))],
-                pass_fds=given,
-                stdin=subprocess.DEVNULL,
-                env=_environment(),
-            )
-        except BaseException:
-            os.close(self.lifeline)
-            os.close(self.stacks)
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-            os.close(lifeline)
-            self.status = Status(status)
-            os.close(status)
-        self.link = Link(ours)
-
-    def __str__(self) -> str:
-        return f"worker {self.index} (pid {self.process.pid})"
-
-    def exit(self) -> str:
-        """How the process ended."""
-        if self.hung:
-            return "was ended because it hung"
-        code = self.process.returncode
-        if code is not None and code < 0:
-            try:
-                return f"was killed by {signal.Signals(-code).name}"
-            except ValueError:
-                return f"was killed by signal {-code}"
-        return f"ended with exit code {code}"
-
-    def leave(self) -> None:
-        """Asks the process to end; it does when it comes to reading its socket."""
-        self.link.close()
-
-    def end(self) -> None:
-        """Makes sure that the process is gone, and everything that belongs to it."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.forget()
-
-    def forget(self) -> None:
-        """Closes what belongs to the process, here."""
-        self.link.close()
-        for name in ("lifeline", "stacks"):
-            descriptor = getattr(self, name)
-            if descriptor >= 0:
-                setattr(self, name, -1)
-                with suppress(OSError):
-                    os.close(descriptor)
+# Tasks that one worker may have: more would fill its socket.
+_MOST_TASKS = 16
 
 
 class Pool:
@@ -168,7 +60,7 @@ class Pool:
         self._fragments = fragments
         self._make_payload = make_payload
         self._options = options
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerProcess] = []
         # Tasks without a worker.
         self._homeless: deque[Task] = deque()
         self._failed_starts = 0
@@ -186,6 +78,7 @@ class Pool:
 
     def submit(self, task: Task) -> None:
         """Gives a task to the worker with the least to do."""
+        self._check_open()
         task.order.task = self._next_number
         self._next_number += 1
         self._homeless.append(task)
@@ -196,39 +89,58 @@ class Pool:
         while task.outcome is None:
             if task.error is not None:
                 raise task.error
+            self._check_open()
             self._settle()
             self._read()
         return task.outcome
 
-    def _settle(self) -> None:
-        if not self._workers:
-            for index in range(self._options.num_workers):
-                self._start(index)
-            self._instruct(self._workers)
-        while self._homeless:
-            task = self._homeless[0]
-            if not task.cancelled:
-                worker = min(self._workers, key=lambda worker: len(worker.tasks))
-                try:
-                    self._send(worker, task)
-                except ChannelClosed:
-                    self._replace(worker)
-                    continue
-            self._homeless.popleft()
+    def _check_open(self) -> None:
+        if _exiting:
+            # A daemon thread that iterates while the program ends: there is nothing to say.
+            threading.Event().wait()
+        if self.closed:
+            raise ClosedError("this iterator was closed while it was waited for.")
 
-    def _send(self, worker: _Worker, task: Task) -> None:
+    def _settle(self) -> None:
+        """Sees that there are workers, and that tasks have one."""
+        try:
+            if not self._workers:
+                for index in range(self._options.num_workers):
+                    self._start(index)
+                self._instruct(self._workers)
+            while self._homeless:
+                task = self._homeless[0]
+                if not task.cancelled:
+                    worker = min(self._workers, key=lambda worker: len(worker.tasks))
+                    if len(worker.tasks) >= _MOST_TASKS:
+                        return
+                    try:
+                        self._send(worker, task)
+                    except ChannelClosed:
+                        self._replace(worker)
+                        continue
+                self._homeless.popleft()
+        except Exception:
+            raise
+        except BaseException:
+            # Half a message may be sent: an interrupt comes when it likes.
+            self._start_over()
+            raise
+
+    def _send(self, worker: WorkerProcess, task: Task) -> None:
         if not worker.tasks:
             worker.noted_at = time.monotonic()
         worker.link.send(task.order, by_value=task.order.given is not None)
         worker.tasks.append(task)
 
-    def _start(self, index: int) -> _Worker:
-        worker = _Worker(index, self._options.num_workers)
+    def _start(self, index: int) -> WorkerProcess:
+        worker = WorkerProcess(index, self._options.num_workers)
         self._workers.insert(index, worker)
-        self._poll.register(worker.link.fileno(), select.POLLIN)
+        for file in worker.files():
+            self._poll.register(file, select.POLLIN)
         return worker
 
-    def _instruct(self, workers: Sequence[_Worker]) -> None:
+    def _instruct(self, workers: Sequence[WorkerProcess]) -> None:
         """Tells workers the pipeline; it is pickled while they are still starting."""
         try:
             payload = self._make_payload()
@@ -249,19 +161,36 @@ class Pool:
             if timeout is not None:
                 self._look_for_hangs(timeout)
             ready = {file for file, _ in files}
-            news = [worker for worker in self._workers if worker.link.fileno() in ready]
+            news = [worker for worker in self._workers if not ready.isdisjoint(worker.files())]
+        self._check_open()
         for worker in news:
             try:
                 while worker.link.try_read():
-                    self._take(worker, *worker.link.receive())
+                    self._take(worker, *self._received(worker))
+                if worker.pidfd >= 0 and worker.process.poll() is not None:
+                    # Gone, though something that it left behind may hold its socket.
+                    while worker.link.try_read():
+                        self._take(worker, *self._received(worker))
+                    raise ChannelClosed
             except ChannelClosed:
                 self._replace(worker)
+            except Exception:
+                raise
             except BaseException:
-                # Half a message may be lost: an interrupt comes when it likes.
+                # Half a message may be lost.
                 self._start_over()
                 raise
 
-    def _take(self, worker: _Worker, kind: str, value: Any) -> None:
+    def _received(self, worker: WorkerProcess) -> tuple[str, Any]:
+        try:
+            kind, value = worker.link.receive()
+        except ChannelClosed:
+            raise
+        except Exception:
+            return FAULT, f"what it sent cannot be unpickled:\n{traceback.format_exc()}"
+        return kind, value
+
+    def _take(self, worker: WorkerProcess, kind: str, value: Any) -> None:
         if kind == READY:
             worker.ready, self._failed_starts = True, 0
             return
@@ -291,15 +220,19 @@ class Pool:
     def _start_over(self) -> None:
         """Ends all workers; their tasks are done again by others."""
         for worker in self._workers:
-            self._poll.unregister(worker.link.fileno())
+            self._unregister(worker)
             worker.end()
             self._homeless.extendleft(reversed(worker.tasks))
         self._workers.clear()
 
-    def _replace(self, worker: _Worker) -> None:
+    def _unregister(self, worker: WorkerProcess) -> None:
+        for file in worker.files():
+            with suppress(KeyError, ValueError):
+                self._poll.unregister(file)
+
+    def _replace(self, worker: WorkerProcess) -> None:
         """A worker is gone: another one takes its place and its tasks."""
-        with suppress(KeyError, ValueError):
-            self._poll.unregister(worker.link.fileno())
+        self._unregister(worker)
         try:
             worker.process.wait(_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -312,7 +245,7 @@ class Pool:
             had += f" and {len(tasks) - 3} more blocks"
         _log.warning(
             "%s %s while it had %s. Another one takes its place; the stream does not change.",
-            worker, worker.exit(), had,
+            str(worker), worker.exit(), had,
         )  # fmt: skip
         if not worker.ready:
             self._failed_starts += 1
@@ -324,15 +257,22 @@ class Pool:
                     "they wrote to the error output may tell why."
                 )
         error = self._blame(worker)
-        if error is not None:
+        if error is not None and tasks:
             tasks.pop(0).error = error  # Whoever waits for it is told.
         self._homeless.extendleft(reversed(tasks))
         self._instruct([self._start(worker.index)])
 
-    def _blame(self, worker: _Worker) -> WorkerError | None:
+    def _blame(self, worker: WorkerProcess) -> WorkerError | None:
         """Finds out what the worker died of; returns an error if it certainly was an element."""
         task = worker.tasks[0] if worker.tasks else None
         _, number, operation, position, key = worker.status.read()
+        if task is not None:
+            task.tries += 1
+            if task.tries >= _MOST_TRIES:
+                return WorkerError(
+                    f"{task.tries} worker processes ended with {task.positions()}: the last one "
+                    f"{worker.exit()}."
+                )
         if task is None or task.cancelled or number != task.order.task or operation < 0:
             self._other_deaths += 1
             return None
@@ -375,20 +315,22 @@ class Pool:
                 self._report_hang(worker, operation, position, now - worker.noted_at)
                 return
 
-    def _report_hang(self, worker: _Worker, operation: int, position: int, seconds: float) -> None:
+    def _report_hang(
+        self, worker: WorkerProcess, operation: int, position: int, seconds: float
+    ) -> None:
         task = worker.tasks[0]
         where = f" at position {position}" if position >= 0 else ""
         text = (
             f"{worker} has made no progress for {seconds:.1f} s in "
             f"`{self._label(task, operation)}`{where}; it has {task.positions()}. Its stack:\n"
-            f"{_stacks_of(worker)}"
+            f"{worker.stack()}"
         )
+        if self._options.on_hang != "wait":
+            worker.hung = True
+            worker.process.kill()
         if self._options.on_hang == "raise":
             raise WorkerError(text)
         _log.warning("%s", text)
-        if self._options.on_hang == "replace":
-            worker.hung = True
-            worker.process.kill()
 
     def close(self, politely: bool = True) -> None:
         """Ends all workers."""
@@ -425,40 +367,6 @@ def _key_at(fragment: Fragment, operation: int, position: int) -> Any:
     return key_of(node, position)
 
 
-def _stacks_of(worker: _Worker) -> str:
-    """Asks a worker for its Python stacks, which it writes even while it hangs."""
-    os.ftruncate(worker.stacks, 0)
-    worker.process.send_signal(STACK_SIGNAL)
-    deadline = time.monotonic() + _STACK_SECONDS
-    size = -1
-    while time.monotonic() < deadline:
-        grown = os.fstat(worker.stacks).st_size
-        if grown and grown == size:
-            break
-        size = grown
-        time.sleep(0.02)
-    text = os.pread(worker.stacks, 1 << 16, 0).decode(errors="replace")
-    threads = [
-        thread.strip() for thread in text.split("\n\n") if "in wait_for_the_end" not in thread
-    ]
-    return "\n\n".join(filter(None, threads)) or "(none came)"
-
-
-def _interpreter() -> list[str]:
-    """The command that starts a Python like this one."""
-    if not sys.executable:
-        raise WorkerError("worker processes need `sys.executable`, and there is none.")
-    options = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
-    for option in sys.warnoptions:
-        options += ["-W", option]
-    return [sys.executable, *options]
-
-
-def _environment() -> dict[str, str]:
-    # A worker that imports JAX must not take the accelerator from the trainer.
-    return {**os.environ, "JAX_PLATFORMS": "cpu"}
-
-
 @cache
 def _memory_limit() -> int:
     """Most of the memory that this process may use."""
@@ -469,6 +377,8 @@ def _memory_limit() -> int:
     return total * 9 // 10
 
 
+_exiting: list[bool] = []
+atexit.register(_exiting.append, True)
 _pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from bushel.transport.channel import ChannelClosed
 from bushel.transport.link import Link
+from bushel.transport.own_classes import remember_classes
 from bushel.workers.fragment import Order, Runner, up_to_unpicklable
 from bushel.workers.payload import load, load_first
 from bushel.workers.status import Status
@@ -25,10 +26,16 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
     """Runs tasks until the trainer closes the connection, or is gone."""
     # The trainer hears Ctrl-C as well, and decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faulthandler.enable()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if sys.stderr is not None:
+        faulthandler.enable()
     faulthandler.register(STACK_SIGNAL, file=stacks, all_threads=True)
+    for descriptor in (connection, status, stacks, lifeline):
+        os.set_inheritable(descriptor, False)
     _end_with_the_trainer(lifeline)
     link = Link(socket.socket(fileno=connection))
+    # What the user's functions fork must not be taken for this worker when that is gone.
+    os.register_at_fork(after_in_child=link.close)
     page = Status(status)
     os.close(status)
     with suppress(ChannelClosed):
@@ -37,6 +44,7 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
             if prepare is not None:
                 prepare(index, count)
             runners = [Runner(fragment, page.note) for fragment in load(link)]
+            remember_classes()
         except BaseException:
             link.send((BROKEN, traceback.format_exc()))
             raise
@@ -52,6 +60,8 @@ def _run(link: Link, order: Order, runners: list[Runner], page: Status) -> None:
         outcome = runners[order.fragment].run(order, arena)
     except Exception:
         # Not of the user's functions, whose exceptions are part of the outcome.
+        if arena is not None:
+            link.return_arena(arena)
         link.send((FAULT, traceback.format_exc()))
         return
     try:
@@ -61,7 +71,12 @@ def _run(link: Link, order: Order, runners: list[Runner], page: Status) -> None:
     except Exception as error:
         if arena is not None:
             link.return_arena(arena)
-        link.send((DONE, up_to_unpicklable(outcome, error)))
+        try:
+            link.send((DONE, up_to_unpicklable(outcome, error)))
+        except ChannelClosed:
+            raise
+        except Exception:
+            link.send((FAULT, traceback.format_exc()))
 
 
 def _end_with_the_trainer(lifeline: int) -> None:

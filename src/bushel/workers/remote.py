@@ -13,8 +13,9 @@ from bushel.frozen import plain
 from bushel.run.quota import DropQuota
 from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of
 from bushel.run.tune import BlockSize
-from bushel.workers.engine import Engine, Task
+from bushel.workers.engine import Engine
 from bushel.workers.fragment import Outcome, pack_block
+from bushel.workers.task import Task
 
 # A task should be worth its way there and back, a tenth of a millisecond or two.
 _MOST_BYTES = 1 << 20
@@ -62,12 +63,10 @@ class RemoteStream(Stream):
         self._tasks.popleft()
         self._learn(task, outcome)
         if self._cut is not None and _has_gaps(outcome.kept[0]):
-            return self._go_on_with(self._cut(), task.order.state, want)
-        counts = [quota.counts for quota in self._quotas]
+            return self._go_on_with(self._cut(), task.order.state, want, self._quota_counts())
+        counts = self._quota_counts()
         if not _count(self._quotas, outcome.kept):
             # A filter dropped too much. Where exactly that is to be said, the twin knows.
-            for quota, before in zip(self._quotas, counts, strict=True):
-                quota.counts = before
             return self._go_on_with(self._twin, task.order.state, want, counts)
         chunk = outcome.chunk()
         if chunk.block.failure is not None:
@@ -96,15 +95,17 @@ class RemoteStream(Stream):
         self._block_size.limit_to(task.bytes // max(1, groups))
 
     def _go_on_with(
-        self, stream: Stream, state: State, want: int, counts: "Sequence[Any] | None" = None
+        self, stream: Stream, state: State, want: int, counts: Sequence[tuple[int, int]]
     ) -> Chunk | None:
         self._cancel()
         stream.restore(state)
-        if counts is not None:
-            for quota, before in zip(self._quotas, counts, strict=True):
-                quota.counts = before
+        for quota, before in zip(self._quotas, counts, strict=True):
+            quota.counts = before
         self._instead = stream
         return stream.pull(want)
+
+    def _quota_counts(self) -> list[tuple[int, int]]:
+        return [quota.counts for quota in self._quotas]
 
     def _go_to(self, state: State) -> None:
         self._start_state = state
@@ -242,7 +243,12 @@ class RemoteSteps(Stream):
             # Go on behind it; what was sent after it counted one too many.
             after = chunk.marks.at(len(block) + 1)
             used = _index_in(after)
-            unsent = [chunk for _, chunk in self._sent]
+            unsent = [
+                Chunk(chunk.block, chunk.marks.input)
+                if isinstance(chunk.marks, _WithoutElements)
+                else chunk
+                for _, chunk in self._sent
+            ]
             self._cancel()
             if used < len(taken.block) or taken.block.failure is not None:
                 unsent.insert(0, taken.rest(used))

@@ -34,7 +34,7 @@ def spread(node: WorkersNode, options: DatasetOptions) -> Stream:
     if not node.home:
         node.home.append(Home())
     engine = Engine(node.home[0], node.options, node.worker_init)
-    return _Spreader(engine, options).build(node.input)
+    return _Spreader(engine, options).build(node.input, last=True)
 
 
 class _Spreader:
@@ -42,29 +42,40 @@ class _Spreader:
         self._engine = engine
         self._options = options
 
-    def build(self, node: Node, speculate: bool = True) -> Stream:
-        """The stream of a node, as far as possible evaluated by workers."""
+    def build(self, node: Node, last: bool = False) -> Stream:
+        """The stream of a node, as far as possible evaluated by workers.
+
+        `last` says that nothing comes behind it which would ask what a sampler said.
+        """
         chain = _chain_of(node)
         root = chain[0]
         if isinstance(root, ToStreamNode):
-            return self._over_positions(root, chain[1:], speculate)
+            quota = self._quota(dropping_step(root.input).label)
+            return self._over_positions(root, chain[1:], quota, last)
         if isinstance(root, CustomStreamNode):
             stream = build_with(root, self._options)
         else:
             inputs = [self.build(parent) for parent in root.inputs]
             stream = step_of(root, inputs, self._quota)
-        return self._behind(stream, chain[1:])
+        return self._behind(stream, chain[1:], last)
 
     def _quota(self, label: str) -> DropQuota:
         return DropQuota(label, self._options)
 
-    def _over_positions(self, root: ToStreamNode, steps: Sequence[Node], speculate: bool) -> Stream:
+    def _over_positions(
+        self,
+        root: ToStreamNode,
+        steps: Sequence[Node],
+        root_quota: DropQuota,
+        last: bool,
+        speculate: bool = True,
+    ) -> Stream:
         """The longest beginning that workers can do by themselves, and then the rest."""
         count, certain = _fusable(root, steps)
         if not speculate:
             count = certain
         fused, rest = steps[:count], steps[count:]
-        quotas = [self._quota(dropping_step(root.input).label)]
+        quotas = [root_quota]
         twin: Stream = PositionalStream(root.input, ReadOptions(0, 0), root.allow_nones, quotas[0])
 
         def quota(label: str) -> DropQuota:
@@ -78,21 +89,21 @@ class _Spreader:
             tuple(_detached(step) for step in fused),
             root.read_options,
             root.allow_nones,
-            keeps_metadata=bool(rest),
+            keeps_metadata=bool(rest) or not last,
         )
         sizes = [step.group_size for step in fused if isinstance(step, Fold)]
         number = self._engine.register(fragment)
         cut = None
         if count > certain:
             # Known to the workers from their start, should it be needed.
-            instead = self._over_positions(root, fused, speculate=False)
+            instead = self._over_positions(root, fused, root_quota, last, speculate=False)
             cut = lambda: instead  # noqa: E731
         stream = RemoteStream(
             self._engine, number, twin, root.input.length(), quotas, sizes[0] if sizes else 1, cut
         )
-        return self._behind(stream, rest)
+        return self._behind(stream, rest, last)
 
-    def _behind(self, stream: Stream, steps: Sequence[Node]) -> Stream:
+    def _behind(self, stream: Stream, steps: Sequence[Node], last: bool) -> Stream:
         """Steps behind a cut: runs of element-wise ones by workers, the others here."""
         index = 0
         while index < len(steps):
@@ -115,7 +126,7 @@ class _Spreader:
                 tuple(_detached(step) for step in run),
                 ReadOptions(0, 0),
                 True,
-                keeps_metadata=index + len(run) < len(steps),
+                keeps_metadata=index + len(run) < len(steps) or not last,
             )
             number = self._engine.register(fragment)
             counts = [name for step in run if (name := _count_of(step)) is not None]

@@ -1,0 +1,39 @@
+"""Classes that have no name elsewhere (of the main module, or local), on their way back.
+
+cloudpickle sends such a class by value, and marks it, so that a process that sees the mark
+again has one class and not two. But it also sets everything that is in the class once more:
+an element that comes back from a worker would put the trainer's class, with the counters and
+settings that the program keeps there, back to what they were when the worker was started. So
+a class that came from the trainer goes back as its mark alone.
+"""
+
+from typing import Any
+
+import cloudpickle
+from cloudpickle import cloudpickle as internals
+
+
+class OwnClasses(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, unused-ignore]
+    """Pickles as cloudpickle does, but classes that came from elsewhere by their marks."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type):
+            mark = _came_with.get(obj)
+            if mark is not None:
+                return _class_of, (mark,)
+        return super().reducer_override(obj)
+
+
+_came_with: dict[type, str] = {}
+
+
+def remember_classes() -> None:
+    """Takes note of the classes that came so far; called when something was received."""
+    known = getattr(internals, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", None)
+    if known is not None:
+        _came_with.update(known)
+
+
+def _class_of(mark: str) -> type:
+    found: type = internals._DYNAMIC_CLASS_TRACKER_BY_ID[mark]
+    return found

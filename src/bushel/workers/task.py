@@ -1,0 +1,40 @@
+"""A task, as the trainer keeps it."""
+
+from bushel.errors import WorkerError
+from bushel.workers.fragment import Order, Outcome
+
+
+class Task:
+    """Something for a worker to do, and later what became of it."""
+
+    __slots__ = (
+        "bytes",
+        "cancelled",
+        "deaths",
+        "error",
+        "first",
+        "order",
+        "other_deaths",
+        "outcome",
+        "suspect",
+        "tries",
+    )
+
+    def __init__(self, order: Order, first: int) -> None:
+        self.order = order
+        self.first = first
+        self.outcome: Outcome | None = None
+        self.error: WorkerError | None = None
+        self.bytes = 0
+        self.cancelled = False
+        # How many workers ended with it, and how many of those in a row at the same element.
+        self.tries = 0
+        self.deaths = 0
+        self.other_deaths = 0
+        self.suspect: tuple[int, int] | None = None
+
+    def positions(self) -> str:
+        """What it covers, for messages."""
+        if self.order.given is not None:
+            return f"positions from {self.first} on"
+        return f"positions {self.first} to {self.order.stop - 1}"
