@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from bushel.errors import ClosedError
 from bushel.options import MultiprocessingOptions
 from bushel.run.stream import State
 from bushel.workers.fragment import Fragment, Order, Outcome
 from bushel.workers.payload import Payload
-from bushel.workers.pool import Pool
+from bushel.workers.pool import Pool, raise_closed
 from bushel.workers.task import Task
 
 
@@ -116,7 +115,7 @@ class Engine:
         if task.outcome is not None:
             return task.outcome
         if not self._pool:
-            raise ClosedError("this iterator was closed while it was waited for.")
+            raise_closed()
         return self._pool[0].wait(task)
 
     def cancel(self, tasks: Iterable[Task]) -> None:

@@ -16,13 +16,13 @@ import time
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from bushel.errors import ClosedError, WorkerError
+from bushel.errors import ClosedError, PlanError, WorkerError
 from bushel.options import MultiprocessingOptions
 from bushel.plan.keys import key_of
 from bushel.transport.channel import ChannelClosed
@@ -70,6 +70,9 @@ class Pool:
         self._poll = select.poll()
         self.closed = False
         _pools.add(self)
+        # What is registered last is done first: before all that ends workers at the exit.
+        atexit.unregister(_say_exiting)
+        atexit.register(_say_exiting)
 
     @property
     def idle(self) -> bool:
@@ -82,7 +85,8 @@ class Pool:
         task.order.task = self._next_number
         self._next_number += 1
         self._homeless.append(task)
-        self._settle()
+        with self._closed_by_another():
+            self._settle()
 
     def wait(self, task: Task) -> Outcome:
         """Waits until a task is done."""
@@ -90,16 +94,27 @@ class Pool:
             if task.error is not None:
                 raise task.error
             self._check_open()
-            self._settle()
-            self._read()
+            with self._closed_by_another():
+                self._settle()
+                self._read()
         return task.outcome
 
+    @contextmanager
+    def _closed_by_another(self) -> Iterator[None]:
+        """Explains what comes of another thread closing, here, in the middle of something."""
+        before = self.closed
+        try:
+            yield
+        except (WorkerError, PlanError):
+            raise
+        except Exception:
+            if (self.closed and not before) or _exiting:
+                raise_closed()
+            raise
+
     def _check_open(self) -> None:
-        if _exiting:
-            # A daemon thread that iterates while the program ends: there is nothing to say.
-            threading.Event().wait()
-        if self.closed:
-            raise ClosedError("this iterator was closed while it was waited for.")
+        if self.closed or _exiting:
+            raise_closed()
 
     def _settle(self) -> None:
         """Sees that there are workers, and that tasks have one."""
@@ -377,8 +392,21 @@ def _memory_limit() -> int:
     return total * 9 // 10
 
 
+def raise_closed() -> NoReturn:
+    """Says that the workers are gone while somebody waits for them."""
+    if _exiting:
+        # A daemon thread that iterates while the program ends: there is nobody to tell.
+        threading.Event().wait()
+    raise ClosedError("this iterator was closed while it was waited for.")
+
+
 _exiting: list[bool] = []
-atexit.register(_exiting.append, True)
+
+
+def _say_exiting() -> None:
+    _exiting.append(True)
+
+
 _pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()
 
 
