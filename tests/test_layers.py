@@ -38,6 +38,7 @@ LAZY = {
     ("deliver/device.py", "jax"): "an optional dependency",
     ("sharding.py", "bushel.deliver.device"): "the way to jax, asked only when it is wanted",
     ("deliver/open.py", "bushel.workers.spread"): "processes, only for those who want them",
+    ("deliver/open.py", "bushel.workers.start"): "and first of all what takes them longest",
 }
 
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

@@ -142,10 +142,10 @@ class Failing(bushel.transforms.Map):
 
 @linux
 def test_a_loader_goes_on_behind_it_and_closes() -> None:
+    before = descendants()
     plain, iterator = (
         iter(make_loader(Failing(), parts.Double(), workers=count)) for count in (0, 2)
     )
-    before = descendants()
     events = signed_events(iterator)
     assert [what[:3] for what, _ in events if what[0] == "error"] == [
         ("error", "Mine", "thirty-one")

@@ -1,16 +1,46 @@
 """From a pipeline to the stream that an iterator hands out."""
 
-from bushel.node import Node, walk
-from bushel.plan.places import WorkersNode
+from collections.abc import Iterator
+from functools import partial
+
+from bushel.node import Node
+from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
 from bushel.run.build import build_stream
 from bushel.run.stream import Stream
 
 
+def _steps(node: Node) -> Iterator[Node]:
+    """A node and what it is built of; streams of the user's own build theirs themselves."""
+    yield node
+    if not isinstance(node, (CustomStreamNode, ToStreamNode)):
+        for parent in node.inputs:
+            yield from _steps(parent)
+
+
 def open_stream(node: Node) -> Stream:
     """Makes the stream of a node, with worker processes where it asks for them."""
-    if not any(isinstance(step, WorkersNode) for step in walk(node)):
+    places = {
+        id(step): step
+        for step in _steps(node)
+        if isinstance(step, WorkersNode) and step.options.num_workers
+    }
+    if not places:
         return build_stream(node)
-    # Only for those who want them: what worker processes need takes time to import.
-    from bushel.workers.spread import spread
+    # Only for those who want them. Processes first: while they start, the rest is imported.
+    from bushel.workers.start import start_workers
 
-    return build_stream(node, spread)
+    started = {
+        place: start_workers(step.options.num_workers)
+        for place, step in places.items()
+        if not (step.home and step.home[0].has_workers)
+    }
+    try:
+        from bushel.workers.spread import spread
+
+        return build_stream(node, partial(spread, started=started))
+    finally:
+        # Those that nobody took: something failed, or they lie below a stream of the user's
+        # own, which starts others.
+        for workers in started.values():
+            for worker in workers:
+                worker.end()

@@ -2,7 +2,7 @@
 
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from bushel.run.stream import State
 from bushel.workers.fragment import Fragment, Order, Outcome
 from bushel.workers.payload import Payload
 from bushel.workers.pool import Pool, raise_closed
+from bushel.workers.start import Started
 from bushel.workers.task import Task
 
 
@@ -40,7 +41,23 @@ class Home:
             pool = self._kept.pop()
             if not pool.closed:
                 return pool
-        return Pool(fragments, partial(_payload_of, fragments, worker_init, self._payload), options)
+        return self.pool(fragments, worker_init, options)
+
+    def pool(
+        self,
+        fragments: list[Fragment],
+        worker_init: Any,
+        options: MultiprocessingOptions,
+        started: Sequence[Started] = (),
+    ) -> Pool:
+        """Makes a pool, of processes that have been started or are yet to be."""
+        make_payload = partial(_payload_of, fragments, worker_init, self._payload)
+        return Pool(fragments, make_payload, options, started)
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether there are workers here that are free."""
+        return any(not pool.closed for pool in self._kept)
 
     def give_back(self, pool: Pool) -> None:
         """Keeps workers that are done, if none are kept already."""
@@ -83,12 +100,20 @@ def _end_all(kept: list[Pool], payload: list[Payload]) -> None:
 class Engine:
     """Sends the tasks of one iterator to workers, which it has only while it needs them."""
 
-    def __init__(self, home: Home, options: MultiprocessingOptions, worker_init: Any) -> None:
+    def __init__(
+        self,
+        home: Home,
+        options: MultiprocessingOptions,
+        worker_init: Any,
+        started: Sequence[Started] = (),
+    ) -> None:
         self._home, self._options, self._worker_init = home, options, worker_init
         self._fragments: list[Fragment] = []
         # The pool, in a list that the finalizer can hold without holding the engine.
         self._pool: list[Pool] = []
         weakref.finalize(self, _abandon, self._pool, weakref.ref(home))
+        if started:
+            self._pool.append(home.pool(self._fragments, worker_init, options, started))
 
     @property
     def depth(self) -> int:

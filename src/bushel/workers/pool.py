@@ -30,6 +30,7 @@ from bushel.workers.fragment import Fragment, Outcome
 from bushel.workers.payload import Payload
 from bushel.workers.process import WorkerProcess
 from bushel.workers.program import BROKEN, FAULT, READY
+from bushel.workers.start import Started
 from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
@@ -56,7 +57,10 @@ class Pool:
         fragments: Sequence[Fragment],
         make_payload: Callable[[], Payload],
         options: MultiprocessingOptions,
+        started: Sequence[Started] = (),
     ) -> None:
+        """`started` are processes that wait to be told; others are started when needed."""
+        self._started = list(started)
         self._fragments = fragments
         self._make_payload = make_payload
         self._options = options
@@ -149,7 +153,8 @@ class Pool:
         worker.tasks.append(task)
 
     def _start(self, index: int) -> WorkerProcess:
-        worker = WorkerProcess(index, self._options.num_workers)
+        waiting = self._started.pop(0) if self._started else None
+        worker = WorkerProcess(waiting or Started(index, self._options.num_workers))
         self._workers.insert(index, worker)
         for file in worker.files():
             self._poll.register(file, select.POLLIN)
@@ -182,8 +187,8 @@ class Pool:
             try:
                 while worker.link.try_read():
                     self._take(worker, *self._received(worker))
-                if worker.pidfd >= 0 and worker.process.poll() is not None:
-                    # Gone, though something that it left behind may hold its socket.
+                if worker.is_gone():
+                    # Something that it left behind may hold its socket.
                     while worker.link.try_read():
                         self._take(worker, *self._received(worker))
                     raise ChannelClosed
@@ -353,6 +358,8 @@ class Pool:
             return
         self.closed = True
         self._homeless.clear()
+        while self._started:
+            self._started.pop().end()
         workers, self._workers = self._workers, []
         for worker in workers:
             worker.leave()
@@ -367,9 +374,11 @@ class Pool:
     def forget(self) -> None:
         """Lets go of everything, in a forked child: the workers are the parent's."""
         self.closed = True
-        for worker in self._workers:
+        processes: list[Started | WorkerProcess] = [*self._started, *self._workers]
+        for worker in processes:
             worker.process.returncode = 0  # Not ours to wait for.
             worker.forget()
+        self._started = []
         self._workers = []
         self._homeless.clear()
 

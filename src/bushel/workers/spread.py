@@ -22,10 +22,14 @@ from bushel.run.stream import Stream
 from bushel.workers.engine import Engine, Home
 from bushel.workers.fragment import Fragment
 from bushel.workers.remote import RemoteSteps, RemoteStream
+from bushel.workers.start import Started
 
 
-def spread(node: WorkersNode, options: DatasetOptions) -> Stream:
-    """Makes the stream of a node whose input runs in worker processes."""
+def spread(node: WorkersNode, options: DatasetOptions, started: dict[int, list[Started]]) -> Stream:
+    """Makes the stream of a node whose input runs in worker processes.
+
+    `started` has processes that wait for something to do, by the `id` of the node.
+    """
     if any(isinstance(step, WorkersNode) for step in walk(node.input)):
         raise PlanError(
             "`mp_prefetch` cannot be nested: the part of the pipeline that it covers has another "
@@ -33,7 +37,7 @@ def spread(node: WorkersNode, options: DatasetOptions) -> Stream:
         )
     if not node.home:
         node.home.append(Home())
-    engine = Engine(node.home[0], node.options, node.worker_init)
+    engine = Engine(node.home[0], node.options, node.worker_init, started.pop(id(node), []))
     return _Spreader(engine, options).build(node.input, last=True)
 
 

@@ -6,9 +6,8 @@ worker hangs, which could not answer a question.
 
 import struct
 
-from bushel.memory_file import create_unnamed, map_file
+from bushel.memory_file import map_file
 
-PAGE = 4096
 # How often something was noted, the task, the operation, the position, the key's length.
 _HEAD = struct.Struct("<qqqqq")
 _MOST_KEY = 256
@@ -21,11 +20,6 @@ class Status:
         self._memory = memoryview(map_file(descriptor, writable=True))  # type: ignore[arg-type]
         self._count = 0
         self._task = -1
-
-    @staticmethod
-    def open() -> int:
-        """Makes a page; returns its file."""
-        return create_unnamed(PAGE)
 
     def begin(self, task: int) -> None:
         """Notes that a task was begun."""
