@@ -62,7 +62,6 @@ def test_a_class_of_the_main_module_keeps_what_the_program_put_in_it(tmp_path: P
 
         class Example:
             scale = 1
-            __slots__ = ("number",)
             def __init__(self, number):
                 self.number = number
 

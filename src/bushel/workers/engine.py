@@ -109,6 +109,7 @@ class Engine:
     ) -> None:
         self._home, self._options, self._worker_init = home, options, worker_init
         self._fragments: list[Fragment] = []
+        self._closed = False
         # The pool, in a list that the finalizer can hold without holding the engine.
         self._pool: list[Pool] = []
         weakref.finalize(self, _abandon, self._pool, weakref.ref(home))
@@ -128,6 +129,8 @@ class Engine:
     def submit(self, fragment: int, state: State, stop: int, first: int, given: Any = None) -> Task:
         """Sends a task on its way."""
         task = Task(Order(0, fragment, state, stop, False, given), first)
+        if self._closed:
+            raise_closed()
         if self._pool and self._pool[0].closed:
             self._pool.clear()  # It could not be started, and is no use any more.
         if not self._pool:
@@ -155,6 +158,7 @@ class Engine:
 
     def close(self) -> None:
         """Ends the workers."""
+        self._closed = True
         while self._pool:
             self._pool.pop().close()
         self._home.close()

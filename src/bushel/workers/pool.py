@@ -115,6 +115,10 @@ class Pool:
             if (self.closed and not before) or _exiting:
                 raise_closed()
             raise
+        finally:
+            if self.closed:
+                # Those that were just being started when the others were ended.
+                self._end_all()
 
     def _check_open(self) -> None:
         if self.closed or _exiting:
@@ -358,9 +362,7 @@ class Pool:
             return
         self.closed = True
         self._homeless.clear()
-        while self._started:
-            self._started.pop().end()
-        workers, self._workers = self._workers, []
+        workers = list(self._workers)
         for worker in workers:
             worker.leave()
         if politely:
@@ -368,8 +370,13 @@ class Pool:
             for worker in workers:
                 with suppress(subprocess.TimeoutExpired):
                     worker.process.wait(max(0.0, deadline - time.monotonic()))
-        for worker in workers:
-            worker.end()
+        self._end_all()
+
+    def _end_all(self) -> None:
+        while self._started:
+            self._started.pop().end()
+        while self._workers:
+            self._workers.pop().end()
 
     def forget(self) -> None:
         """Lets go of everything, in a forked child: the workers are the parent's."""
