@@ -125,7 +125,7 @@ REFUSED_STATES: dict[str, tuple[Callable[[bytes], Any], str]] = {
         lambda s: json.dumps({"next_index": 3}).encode(),
         "another sampler.\nIn the state: None",
     ),
-    "of workers": (edited(worker_count=2), "saved with worker_count=2"),
+    "of workers": (edited(worker_count=2), "saved by Grain with worker_count=2"),
     "another sampler": (
         edited(sampler="IndexSampler(5)"),
         r"another sampler.\nIn the state: IndexSampler\(5\)\n"

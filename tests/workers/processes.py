@@ -96,6 +96,10 @@ import numpy as np
 import bushel
 from bushel import IterDataset, MapDataset, MultiprocessingOptions, ReadOptions
 
+# As in a terminal, whatever the one who runs the tests has set (`nohup`, a job of a shell).
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 def tell(**what):
     print(json.dumps(what), flush=True)
 

@@ -15,7 +15,7 @@ def key_of(node: Node, position: int) -> Any:
     >>> from bushel.order.shuffle import ShuffleNode
     >>> from bushel.sources.memory import RangeNode
     >>> key_of(ShuffleNode(RangeNode(range(10)), seed=1), 3)
-    4
+    0
     """
     try:
         return _key_of(node, np.array([position]))

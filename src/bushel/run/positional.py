@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from operator import length_hint
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -258,12 +257,15 @@ def available_cores() -> int:
 
 def _cores_of_container() -> float:
     """The share of the CPUs that a control group allows, in cores."""
-    with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    with suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max") as file:
+        quota, period = file.read().split()
         return math.inf if quota == "max" else int(quota) / int(period)
-    with suppress(OSError, ValueError):
-        folder = Path("/sys/fs/cgroup/cpu")
-        allowed = int((folder / "cpu.cfs_quota_us").read_text())
-        period_us = int((folder / "cpu.cfs_period_us").read_text())
-        return allowed / period_us if allowed > 0 else math.inf
+    folder = "/sys/fs/cgroup/cpu/cpu.cfs_"
+    with (
+        suppress(OSError, ValueError),
+        open(folder + "quota_us") as quota_file,
+        open(folder + "period_us") as period_file,
+    ):
+        allowed = int(quota_file.read())
+        return allowed / int(period_file.read()) if allowed > 0 else math.inf
     return math.inf

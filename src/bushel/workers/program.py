@@ -2,6 +2,7 @@
 
 import faulthandler
 import fcntl
+import gc
 import os
 import signal
 import socket
@@ -45,6 +46,7 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
                 prepare(index, count)
             runners = [Runner(fragment, page.note) for fragment in load(link)]
             remember_classes()
+            gc.enable()
         except BaseException:
             link.send((BROKEN, traceback.format_exc()))
             raise

@@ -16,9 +16,10 @@ from bushel.memory_file import create_unnamed
 
 # The size of the page on which a worker notes what it is at (see `Status`).
 PAGE = 4096
-# The first argument is `sys.path`; nothing is imported before it is set.
+# The first argument is `sys.path`; nothing of the path is imported before it is set. Imports
+# make nothing that a collector of garbage could find.
 _BOOT = (
-    "import sys; sys.path[:] = sys.argv.pop(1).split(chr(10)); "
+    "import sys, gc; gc.disable(); sys.path[:] = sys.argv.pop(1).split(chr(10)); "
     "from bushel.workers.program import main; main(*map(int, sys.argv[1:]))"
 )
 
