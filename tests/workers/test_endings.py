@@ -211,7 +211,8 @@ def test_killed_while_its_workers_are_stuck(how: str, tmp_path: Path) -> None:
     text = _STUCK.replace("HOW", HOW_STUCK[how]) + _LOOP
     with running(tmp_path, text) as program:
         pids = set(program.hear()["workers"])
-        assert wait_until(lambda: len(list(tmp_path.glob("stuck-*"))) == 2)
+        # One is enough: while it is waited for, the other may have nothing left to do.
+        assert wait_until(lambda: list(tmp_path.glob("stuck-*")))
         program.kill(signal.SIGKILL)
         program.wait_for_exit()
         assert_gone(pids)
@@ -222,7 +223,7 @@ def test_over_while_its_workers_are_stuck(tmp_path: Path) -> None:
     rest = """
     import threading
     threading.Thread(target=lambda: list(iterator), daemon=True).start()
-    while len([name for name in os.listdir() if name.startswith("stuck-")]) < 2:
+    while not [name for name in os.listdir() if name.startswith("stuck-")]:
         time.sleep(0.005)
     """
     with running(tmp_path, _STUCK.replace("HOW", "time.sleep(3600)") + rest) as program:
