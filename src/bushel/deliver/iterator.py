@@ -150,11 +150,7 @@ class StreamIterator(DatasetIterator[T]):
             raise ClosedError(
                 "this iterator was closed and cannot go on. Make another one with `iter(dataset)`."
             )
-        if os.getpid() != self._process:
-            raise ForkedError(
-                "this iterator was made before a fork, and its threads stayed in the parent. "
-                "Make another one with `iter(dataset)` in the child."
-            )
+        self._check_process()
         trickle = None if self._fresh else self._stream.trickle()
         if trickle is not None:
             self._rows, self._left, self._marks = trickle.rows, trickle.left, trickle.marks
@@ -172,6 +168,13 @@ class StreamIterator(DatasetIterator[T]):
             self._marks, self._past_failure = chunk.marks, False
             self._failure = block.failure
             return
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise ForkedError(
+                "this iterator was made before a fork, and its threads stayed in the parent. "
+                "Make another one with `iter(dataset)` in the child."
+            )
 
     def _pull(self) -> Chunk | None:
         if self._fresh:
@@ -223,8 +226,15 @@ class StreamIterator(DatasetIterator[T]):
         self._failure, self._past_failure = None, False
 
     def start_prefetch(self) -> None:
-        if not self._closed and self._fresh:
+        if self._closed or not self._fresh:
+            return
+        self._check_process()
+        try:
             self._stream.start()
+        except BaseException:
+            with suppress(StateError):
+                self._stream.restore(self._state())
+            raise
 
     def close(self) -> None:
         if not self._closed:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from bushel.node import Node
 from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
@@ -29,12 +30,11 @@ def open_stream(node: Node) -> Stream:
     # Only for those who want them. Processes first: while they start, the rest is imported.
     from bushel.workers.start import start_workers
 
-    started = {
-        place: start_workers(step.options.num_workers)
-        for place, step in places.items()
-        if not (step.home and step.home[0].has_workers)
-    }
+    started: dict[int, list[Any]] = {}
     try:
+        for place, step in places.items():
+            if not (step.home and step.home[0].has_workers):
+                started[place] = start_workers(step.options.num_workers)
         from bushel.workers.spread import spread
 
         return build_stream(node, partial(spread, started=started))

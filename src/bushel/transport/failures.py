@@ -4,11 +4,10 @@ import pickle
 import traceback
 from typing import Any
 
-import cloudpickle
-
 from bushel.block import Failure
 from bushel.errors import WorkerError
 from bushel.frozen import plain
+from bushel.transport.own_classes import dump_own
 
 
 class RemoteTraceback(Exception):
@@ -51,9 +50,9 @@ def pack_failure(failure: Failure) -> PackedFailure:
 def _pickled_by_parts(error: Exception) -> bytes:
     """For an exception whose `__init__` takes other arguments than it keeps."""
     parts = (type(error), error.args, vars(error))
-    pickled = cloudpickle.dumps(_Parts(*parts), protocol=5)
+    pickled = dump_own(_Parts(*parts))
     pickle.loads(pickled)
-    return pickled  # type: ignore[no-any-return]
+    return pickled
 
 
 class _Parts:
@@ -84,7 +83,7 @@ def _pickled(error: Exception) -> bytes:
     try:
         pickled = pickle.dumps(error, protocol=5)
     except Exception:
-        pickled = cloudpickle.dumps(error, protocol=5)
+        pickled = dump_own(error)
     # An exception whose `__init__` takes other arguments than it keeps fails here, not there.
     again = pickle.loads(pickled)
     if type(again).__name__ != type(error).__name__:

@@ -7,6 +7,7 @@ settings that the program keeps there, back to what they were when the worker wa
 a class that came from the trainer goes back as its mark alone.
 """
 
+import io
 from typing import Any
 
 import cloudpickle
@@ -22,6 +23,18 @@ class OwnClasses(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, 
             if mark is not None:
                 return _class_of, (mark,)
         return super().reducer_override(obj)
+
+
+def dump_own(value: Any) -> bytes:
+    """Pickles a value by itself."""
+    file = io.BytesIO()
+    OwnClasses(file, protocol=5).dump(value)
+    return file.getvalue()
+
+
+def marked_classes() -> list[type]:
+    """The classes that were sent by value so far: to be kept, or their marks mean nothing."""
+    return list(getattr(internals, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ()))
 
 
 _came_with: dict[type, str] = {}

@@ -1,6 +1,5 @@
 """The engine of one iterator: tasks out, outcomes in; and where workers stay in between."""
 
-import os
 import weakref
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -22,7 +21,6 @@ class Home:
     """
 
     def __init__(self) -> None:
-        self._process = os.getpid()
         self._kept: list[Pool] = []
         self._payload: list[Payload] = []
         weakref.finalize(self, _end_all, self._kept, self._payload)
@@ -34,9 +32,6 @@ class Home:
         self, fragments: list[Fragment], worker_init: Any, options: MultiprocessingOptions
     ) -> Pool:
         """Returns workers that are free, or new ones."""
-        if self._process != os.getpid():  # A forked child has a payload, but no workers.
-            self._process = os.getpid()
-            self._kept.clear()
         while self._kept:
             pool = self._kept.pop()
             if not pool.closed:
@@ -61,6 +56,7 @@ class Home:
 
     def give_back(self, pool: Pool) -> None:
         """Keeps workers that are done, if none are kept already."""
+        self._kept[:] = [other for other in self._kept if not other.closed]
         if self._kept or pool.closed:
             pool.close()
         else:
@@ -142,6 +138,8 @@ class Engine:
         """Waits for a task."""
         if task.outcome is not None:
             return task.outcome
+        if task.error is not None:
+            raise task.error
         if not self._pool:
             raise_closed()
         return self._pool[0].wait(task)
@@ -169,7 +167,7 @@ def _abandon(pools: list[Pool], home: "weakref.ref[Home]") -> None:
     while pools:
         pool = pools.pop()
         kept = home()
-        if kept is not None and pool.idle:
+        if kept is not None and pool.idle and pool.told:
             kept.give_back(pool)
         else:
             pool.close(politely=False)

@@ -23,6 +23,7 @@ from bushel.errors import PlanError
 from bushel.memory_file import create_unnamed, file_of, map_file
 from bushel.sources.memory import SequenceNode
 from bushel.transport.link import Link
+from bushel.transport.own_classes import marked_classes
 from bushel.transport.rows import pack_values, unpack_values
 from bushel.transport.slots import aligned
 
@@ -53,6 +54,7 @@ class Payload:
             spans.append((end, buffer.nbytes))
             end = aligned(end + buffer.nbytes)
         layout = pickle.dumps(spans)
+        self._classes = marked_classes()
         self.size = end + len(layout) + _TAIL.size
         self.descriptor = create_unnamed(self.size)
         for (start, _), buffer in zip(spans, [*buffers, memoryview(pickled)], strict=True):

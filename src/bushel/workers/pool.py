@@ -65,6 +65,8 @@ class Pool:
         self._make_payload = make_payload
         self._options = options
         self._workers: list[WorkerProcess] = []
+        # Those that are to end.
+        self._ending: list[Started | WorkerProcess] = []
         # Tasks without a worker.
         self._homeless: deque[Task] = deque()
         self._failed_starts = 0
@@ -77,6 +79,11 @@ class Pool:
         # What is registered last is done first: before all that ends workers at the exit.
         atexit.unregister(_say_exiting)
         atexit.register(_say_exiting)
+
+    @property
+    def told(self) -> bool:
+        """Whether there are workers that know the pipeline."""
+        return bool(self._workers)
 
     @property
     def idle(self) -> bool:
@@ -127,9 +134,14 @@ class Pool:
     def _settle(self) -> None:
         """Sees that there are workers, and that tasks have one."""
         try:
+            self._end_rest()
             if not self._workers:
-                for index in range(self._options.num_workers):
-                    self._start(index)
+                try:
+                    for index in range(self._options.num_workers):
+                        self._start(index)
+                except Exception:
+                    self._start_over()
+                    raise
                 self._instruct(self._workers)
             while self._homeless:
                 task = self._homeless[0]
@@ -243,11 +255,20 @@ class Pool:
 
     def _start_over(self) -> None:
         """Ends all workers; their tasks are done again by others."""
-        for worker in self._workers:
-            self._unregister(worker)
-            worker.end()
+        # First nobody works with them any more, then they are ended: an interrupt may come in
+        # between, and what is left is ended the next time.
+        workers, self._workers = self._workers, []
+        self._ending += [*workers, *self._started]
+        self._started = []
+        for worker in workers:
             self._homeless.extendleft(reversed(worker.tasks))
-        self._workers.clear()
+            self._unregister(worker)
+        self._end_rest()
+
+    def _end_rest(self) -> None:
+        while self._ending:
+            self._ending[-1].end()
+            self._ending.pop()
 
     def _unregister(self, worker: WorkerProcess) -> None:
         for file in worker.files():
@@ -289,7 +310,7 @@ class Pool:
     def _blame(self, worker: WorkerProcess) -> WorkerError | None:
         """Finds out what the worker died of; returns an error if it certainly was an element."""
         task = worker.tasks[0] if worker.tasks else None
-        _, number, operation, position, key = worker.status.read()
+        count, number, operation, position, key = worker.status.read()
         if task is not None:
             task.tries += 1
             if task.tries >= _MOST_TRIES:
@@ -297,7 +318,10 @@ class Pool:
                     f"{task.tries} worker processes ended with {task.positions()}: the last one "
                     f"{worker.exit()}."
                 )
-        if task is None or task.cancelled or number != task.order.task or operation < 0:
+        if not count or task is None or task.cancelled:
+            self._other_deaths += 1  # It had not even begun, or nobody wants to know.
+            return None
+        if number != task.order.task or operation < 0:
             self._other_deaths += 1
             return None
         if not task.deaths:
@@ -373,6 +397,7 @@ class Pool:
         self._end_all()
 
     def _end_all(self) -> None:
+        self._end_rest()
         while self._started:
             self._started.pop().end()
         while self._workers:
@@ -381,12 +406,11 @@ class Pool:
     def forget(self) -> None:
         """Lets go of everything, in a forked child: the workers are the parent's."""
         self.closed = True
-        processes: list[Started | WorkerProcess] = [*self._started, *self._workers]
+        processes = [*self._started, *self._workers, *self._ending]
         for worker in processes:
             worker.process.returncode = 0  # Not ours to wait for.
             worker.forget()
-        self._started = []
-        self._workers = []
+        self._started, self._workers, self._ending = [], [], []
         self._homeless.clear()
 
 
@@ -410,7 +434,7 @@ def _memory_limit() -> int:
 
 def raise_closed() -> NoReturn:
     """Says that the workers are gone while somebody waits for them."""
-    if _exiting:
+    if _exiting and threading.current_thread() is not threading.main_thread():
         # A daemon thread that iterates while the program ends: there is nobody to tell.
         threading.Event().wait()
     raise ClosedError("this iterator was closed while it was waited for.")

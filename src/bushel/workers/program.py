@@ -52,7 +52,10 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
             raise
         link.send((READY, None))
         while True:
-            _run(link, link.receive(), runners, page)
+            order = link.receive()
+            if order.given is not None:
+                remember_classes()
+            _run(link, order, runners, page)
 
 
 def _run(link: Link, order: Order, runners: list[Runner], page: Status) -> None:

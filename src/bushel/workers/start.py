@@ -29,22 +29,22 @@ class Started:
 
     def __init__(self, index: int, count: int) -> None:
         self.index = index
+        self.lifeline = self.status = self.stacks = self.pidfd = -1
         self.connection, theirs = socket.socketpair()
-        lifeline, self.lifeline = os.pipe()
-        self.status = create_unnamed(PAGE)
-        self.stacks = create_unnamed(0)
-        self.pidfd = -1
-        given = (theirs.fileno(), self.status, self.stacks, lifeline)
-        paths = "\n".join(os.fspath(path) for path in sys.path)
-        arguments = [paths, *map(str, (*given, index, count))]
+        lifeline = -1
         try:
+            lifeline, self.lifeline = os.pipe()
+            self.status, self.stacks = create_unnamed(PAGE), create_unnamed(0)
+            given = (theirs.fileno(), self.status, self.stacks, lifeline)
+            arguments = [_paths(), *map(str, (*given, index, count))]
             self.process = _without_interrupts([*_interpreter(), "-c", _BOOT, *arguments], given)
         except BaseException:
             self.forget()
             raise
         finally:
             theirs.close()
-            os.close(lifeline)
+            if lifeline >= 0:
+                os.close(lifeline)
         if hasattr(os, "pidfd_open"):
             with suppress(OSError):
                 self.pidfd = os.pidfd_open(self.process.pid)
@@ -89,6 +89,11 @@ def _without_interrupts(command: list[str], files: tuple[int, ...]) -> "subproce
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _paths() -> str:
+    """What is on `sys.path` that Python itself would look at."""
+    return "\n".join(os.fspath(path) for path in sys.path if isinstance(path, (str, os.PathLike)))
 
 
 def _interpreter() -> list[str]:
