@@ -92,15 +92,22 @@ class Mode:
     def __init__(self) -> None:
         self.cycles: deque[float] = deque(maxlen=64)
         self.seconds = 0.0
+        # Threads that began together end together, and deliver that many at once. So their
+        # deliveries are looked at so many at a time.
+        self.burst = 1
 
     def measured(self, patience: float = _ENOUGH_SECONDS) -> bool:
+        if len(self.cycles) < 2 * self.burst:
+            return False
         if len(self.cycles) >= _A_FEW and self.seconds > len(self.cycles) * _HEAVY_SECONDS:
             return True  # A few that are as long as that tell enough.
         return len(self.cycles) >= _ENOUGH_BLOCKS and self.seconds >= patience
 
     def typical(self) -> float:
         # The median: a compilation or a checkpoint in the user's loop is no reason.
-        ordered = sorted(self.cycles)
+        cycles, burst = list(self.cycles), min(self.burst, len(self.cycles))
+        ends = range(burst, len(cycles) + 1)
+        ordered = sorted(sum(cycles[end - burst : end]) / burst for end in ends)
         return ordered[len(ordered) // 2]
 
     def forget(self) -> None:
@@ -199,6 +206,8 @@ class ThreadChoice:
 
     def _switch(self) -> None:
         self.threaded = not self.threaded
+        # (Many threads that wait are told apart without that, and a pause would hide in so many.)
+        self._threaded.burst = 1 if self._waits else min(self.threads, 16)
         # The first deliveries after a change show the change, not the mode.
         (self._threaded if self.threaded else self._inline).forget()
 
