@@ -29,7 +29,7 @@ from bushel.plan.sampled import (
 )
 from bushel.rng import KeyedGenerators
 from bushel.run.positional import available_cores
-from bushel.run.stream import State
+from bushel.run.stream import State, innermost_index
 from bushel.samplers import IndexSampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardOptions
 from bushel.sources.memory import ColumnsNode, source_node
@@ -252,7 +252,7 @@ class DataLoaderIterator(Generic[T]):
         loader = self._data_loader
         shards = loader._shard_options
         state = self._iterator._state()
-        taken = _records_taken(state)
+        taken = innermost_index(state)
         last_seen = shards.shard_index + (taken - 1) * shards.shard_count
         return json.dumps(
             {
@@ -485,13 +485,6 @@ def _show_source(source: Any) -> str:
     if isinstance(source, dict) and all(isinstance(name, str) for name in source):
         return f"dict with keys {sorted(source)}"
     return repr(source)
-
-
-def _records_taken(state: Any) -> int:
-    """Finds how many records were read in a state, under whatever later steps added."""
-    while "next_index" not in state:
-        state = state["parent"]
-    return int(state["next_index"])
 
 
 def _decode(state: Any) -> dict[str, Any]:

@@ -39,6 +39,15 @@ def map_file(descriptor: int, *, writable: bool) -> npt.NDArray[np.uint8]:
     return np.frombuffer(mmap.mmap(descriptor, 0, access=access), dtype=np.uint8)
 
 
+def aligned(size: int, step: int = 64) -> int:
+    """Rounds a size up, so that the next array begins where vector instructions like it.
+
+    >>> aligned(1), aligned(64), aligned(9, 8)
+    (64, 64, 16)
+    """
+    return -(-size // step) * step
+
+
 # Mappings whose file is kept open, by their address, so that it can be handed on.
 _open_files: dict[int, int] = {}
 

@@ -292,6 +292,17 @@ def copy_state(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
+def innermost_index(state: State) -> int:
+    """How many positions were read in a state, under whatever later steps put around it.
+
+    >>> innermost_index({"parent": {"next_index": 3}, "counter": 2})
+    3
+    """
+    while "next_index" not in state:
+        state = state["parent"]
+    return int(state["next_index"])
+
+
 def need(state: Any, *names: str) -> list[Any]:
     """Reads fields of a state, which may come from anywhere.
 

@@ -6,12 +6,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from bushel.block import Block, Columns, Failure, is_stackable
-from bushel.errors import EmptyDatasetError, PlanError, SourceError
+from bushel.errors import EmptyDatasetError, SourceError
 from bushel.frozen import frozen
 from bushel.naming import source_name
 from bushel.node import Source, failed
 from bushel.positions import Keys, Positions, split_epochs
-from bushel.sources.base import ColumnSource
+from bushel.sources.base import ColumnSource, check_equally_long
 from bushel.tree import leaves_with_paths, map_leaves, open_node, show_path
 
 
@@ -217,13 +217,7 @@ def _columns_of(source: Any) -> ColumnsNode | None:
         _refuse_half_columns(source, leaves)
         return None
     arrays = [leaf for _, leaf in leaves]
-    lengths = {show_path(path): len(leaf) if leaf.ndim else None for path, leaf in leaves}
-    if len(set(lengths.values())) > 1 or None in lengths.values():
-        shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-        raise PlanError(
-            f"the columns of a source must be equally long, and these are not: {shown}. (For "
-            "a sequence of arrays, one a record, give a list.)"
-        )
+    check_equally_long(leaves)
     size = len(leaves[0][1])
     return ColumnsNode(map_leaves(np.asarray, source), size, all(map(_stacks_to_itself, arrays)))
 

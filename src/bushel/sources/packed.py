@@ -21,9 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.block import Columns
-from bushel.errors import PlanError, SourceError
+from bushel.errors import SourceError
 from bushel.frozen import frozen
+from bushel.memory_file import aligned
 from bushel.positions import Keys
+from bushel.sources.base import check_equally_long
 from bushel.tree import leaves_with_paths, map_leaves, show_path
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
@@ -90,13 +92,13 @@ class Packing:
         for part in parts:
             self._offsets.append(end)
             size = part.dtype.itemsize * int(np.prod(part.shape, dtype=object))
-            end = _aligned(end + size, _ALIGNMENT)
+            end = aligned(end + size, _ALIGNMENT)
         layout = [
             (part.dtype, part.shape, offset)
             for part, offset in zip(parts, self._offsets, strict=True)
         ]
         self._description = pickle.dumps((tree, layout, kinds), protocol=5)
-        self._start = _aligned(_PREFIX_BYTES + len(self._description), _ALIGNMENT)
+        self._start = aligned(_PREFIX_BYTES + len(self._description), _ALIGNMENT)
         self.size = self._start + end
 
     def write(self, memory: Memory) -> None:
@@ -127,13 +129,7 @@ def _columns(elements: Any) -> _Looked | None:
             "a dict is a source when all its values are numpy arrays of one length, and here "
             f"{what}. Convert columns with `numpy.asarray`; give records as a list."
         )
-    lengths = {show_path(path): len(leaf) if leaf.ndim else None for path, leaf in leaves}
-    if len(set(lengths.values())) > 1 or None in lengths.values():
-        shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-        raise PlanError(
-            f"the columns of a source must be equally long, and these are not: {shown}. (For "
-            "a sequence of arrays, one a record, give a list.)"
-        )
+    check_equally_long(leaves)
     for path, leaf in leaves:
         _check_array(leaf, f"the column {show_path(path)}")
     numbers = iter(range(len(leaves)))
@@ -246,12 +242,12 @@ def _check_array(array: Any, name: str) -> None:
 
 def _stored_bytes(piece: Any) -> int:
     if isinstance(piece, bytes):
-        return _aligned(8 + len(piece), 8)
-    return _shape_bytes(piece.ndim) + _aligned(piece.nbytes, _ALIGNMENT_IN_BYTES) + 8
+        return aligned(8 + len(piece), 8)
+    return _shape_bytes(piece.ndim) + aligned(piece.nbytes, _ALIGNMENT_IN_BYTES) + 8
 
 
 def _shape_bytes(ndim: int) -> int:
-    return _aligned(8 * ndim, _ALIGNMENT_IN_BYTES)
+    return aligned(8 * ndim, _ALIGNMENT_IN_BYTES)
 
 
 def _fill_bytes(room: Array, pieces: Sequence[tuple[int, Any]]) -> None:
@@ -261,7 +257,7 @@ def _fill_bytes(room: Array, pieces: Sequence[tuple[int, Any]]) -> None:
             view[start : start + 8] = len(piece).to_bytes(8, "little")
             view[start + 8 : start + 8 + len(piece)] = piece
             continue
-        start = _aligned(start, _ALIGNMENT_IN_BYTES)
+        start = aligned(start, _ALIGNMENT_IN_BYTES)
         np.ndarray((piece.ndim,), np.int64, room, start)[:] = piece.shape
         np.ndarray(piece.shape, piece.dtype, room, start + _shape_bytes(piece.ndim))[...] = piece
 
@@ -273,10 +269,6 @@ def _copied(array: Array) -> _Part:
 def _stack(rows: Sequence[Array], room: Array) -> None:
     for row, place in zip(rows, room, strict=True):
         place[...] = row
-
-
-def _aligned(size: int, step: int) -> int:
-    return -(-size // step) * step
 
 
 def _a_type(value: Any) -> str:
@@ -305,7 +297,7 @@ class Packed:
             )
         length = int.from_bytes(memory[8:16].tobytes(), "little")
         tree, layout, kinds = pickle.loads(memory[16 : 16 + length].tobytes())
-        start = _aligned(_PREFIX_BYTES + length, _ALIGNMENT)
+        start = aligned(_PREFIX_BYTES + length, _ALIGNMENT)
         arrays = [
             np.ndarray(shape, dtype, memory, start + offset) for dtype, shape, offset in layout
         ]
@@ -361,7 +353,7 @@ class Packed:
     def _array(self, kind: int, start: int) -> Any:
         assert self._kinds is not None
         found = self._kinds[kind - _ARRAY]
-        start = _aligned(start, _ALIGNMENT_IN_BYTES)
+        start = aligned(start, _ALIGNMENT_IN_BYTES)
         shape = np.ndarray((found.ndim,), np.int64, self._bytes, start).tolist()
         stored: Array = np.ndarray(
             shape, found.dtype, self._bytes, start + _shape_bytes(found.ndim)

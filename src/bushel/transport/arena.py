@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bushel.transport.slots import Slot, aligned
+from bushel.memory_file import aligned
+from bushel.transport.slots import Slot
 
 
 class Arena:

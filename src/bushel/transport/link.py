@@ -18,17 +18,18 @@ import pickle
 import resource
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
 
+from bushel.memory_file import aligned
 from bushel.transport.arena import Arena
 from bushel.transport.channel import Channel
 from bushel.transport.own_classes import OwnClasses
-from bushel.transport.slots import Bytes, Ring, Slot, SlotReader, aligned
+from bushel.transport.slots import Bytes, Ring, Slot, SlotReader
 
 # Below this a message carries the value itself; above, a slot does.
 _IN_MESSAGE = 1 << 13
@@ -189,17 +190,23 @@ class Link:
         self._channel.close()
 
 
-def _dump(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
-    """Pickles a value, its large buffers apart."""
-    buffers: list[memoryview] = []
+def set_apart(buffers: list[memoryview], least: int) -> Callable[[pickle.PickleBuffer], bool]:
+    """A callback for pickle: buffers of at least so many bytes go to the list."""
 
     def keep_in(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
-        if raw.nbytes < _IN_PICKLE:
+        if raw.nbytes < least:
             return True
         buffers.append(raw)
         return False
 
+    return keep_in
+
+
+def _dump(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
+    """Pickles a value, its large buffers apart."""
+    buffers: list[memoryview] = []
+    keep_in = set_apart(buffers, _IN_PICKLE)
     if by_value:
         return cloudpickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
     try:

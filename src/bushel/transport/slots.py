@@ -28,16 +28,6 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 # Sizes are rounded up so that values of nearly one size share slots.
 _STEP = 1 << 16
-_ALIGNMENT = 64
-
-
-def aligned(size: int) -> int:
-    """Rounds a size up, so that the next array begins where vector instructions like it.
-
-    >>> aligned(1), aligned(64)
-    (64, 64)
-    """
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 class Slot:

@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.errors import PlanError
-from bushel.memory_file import create_unnamed, file_of, map_file
+from bushel.memory_file import aligned, create_unnamed, file_of, map_file
 from bushel.sources.memory import SequenceNode
-from bushel.transport.link import Link
+from bushel.transport.link import Link, set_apart
 from bushel.transport.own_classes import marked_classes
 from bushel.transport.rows import pack_values, unpack_values
-from bushel.transport.slots import aligned
 
 _TAIL = struct.Struct("<qq")  # Where the pickle of the layout begins, and its size.
 _AT_A_TIME = 1 << 26
@@ -128,15 +127,8 @@ def _dump(
 
 
 def _pickle(value: Any, buffers: list[memoryview], files: list[int]) -> bytes:
-    def keep_in(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes < _IN_PICKLE:
-            return True
-        buffers.append(raw)
-        return False
-
     file = io.BytesIO()
-    pickler = _Pickler(file, protocol=5, buffer_callback=keep_in)
+    pickler = _Pickler(file, protocol=5, buffer_callback=set_apart(buffers, _IN_PICKLE))
     pickler.files = files
     pickler.dump(value)
     return file.getvalue()

@@ -201,12 +201,11 @@ class Pool:
         self._check_open()
         for worker in news:
             try:
+                # Asked first: what a worker sent before its end is still to be read then.
+                gone = worker.is_gone()
                 while worker.link.try_read():
                     self._take(worker, *self._received(worker))
-                if worker.is_gone():
-                    # Something that it left behind may hold its socket.
-                    while worker.link.try_read():
-                        self._take(worker, *self._received(worker))
+                if gone:  # Though something that it left behind may hold its socket.
                     raise ChannelClosed
             except ChannelClosed:
                 self._replace(worker)
@@ -278,10 +277,8 @@ class Pool:
     def _replace(self, worker: WorkerProcess) -> None:
         """A worker is gone: another one takes its place and its tasks."""
         self._unregister(worker)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             worker.process.wait(_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
         worker.end()
         self._workers.remove(worker)
         tasks = [task for task in worker.tasks if not task.cancelled]
@@ -318,10 +315,9 @@ class Pool:
                     f"{task.tries} worker processes ended with {task.positions()}: the last one "
                     f"{worker.exit()}."
                 )
-        if not count or task is None or task.cancelled:
-            self._other_deaths += 1  # It had not even begun, or nobody wants to know.
-            return None
-        if number != task.order.task or operation < 0:
+        # With no count it had not even begun.
+        at_it = count > 0 and task is not None and number == task.order.task and operation >= 0
+        if task is None or task.cancelled or not at_it:
             self._other_deaths += 1
             return None
         if not task.deaths:

@@ -4,6 +4,7 @@ Their states are those of the streams that they stand for. So a state can be tak
 restored in a process that has no workers, or the other way round.
 """
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,14 @@ from typing import Any
 from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.run.quota import DropQuota
-from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of
+from bushel.run.stream import (
+    Chunk,
+    Marks,
+    State,
+    Stream,
+    beginning_of,
+    innermost_index,
+)
 from bushel.run.tune import BlockSize
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Outcome, pack_block
@@ -21,7 +29,70 @@ from bushel.workers.task import Task
 _MOST_BYTES = 1 << 20
 
 
-class RemoteStream(Stream):
+class _Remote(Stream):
+    """What workers make; its `twin` is the same stream without them.
+
+    The twin knows what states mean, and takes over where a plan does not fit.
+    """
+
+    def __init__(
+        self, engine: Engine, fragment: int, twin: Stream, quotas: Sequence[DropQuota]
+    ) -> None:
+        self._engine, self._fragment = engine, fragment
+        self._twin, self._quotas = twin, quotas
+        self._instead: Stream | None = None
+        self._block_size = BlockSize(most_bytes=_MOST_BYTES)
+        self._place: tuple[Marks, int] = (beginning_of(twin), 0)
+
+    @abstractmethod
+    def _fill(self) -> None:
+        """Sends as many tasks as keep the workers busy."""
+
+    @abstractmethod
+    def _cancel(self) -> None:
+        """Forgets the tasks that are under way."""
+
+    def _learn(self, task: Task, count: int, seconds: float) -> None:
+        self._block_size.learn(count, seconds)
+        self._block_size.limit_to(task.bytes // max(1, count))
+
+    def _note_place(self, chunk: Chunk) -> None:
+        elements = len(chunk.block) + (chunk.block.failure is not None)
+        if elements:  # A chunk of which a filter left nothing tells nothing.
+            self._place = (chunk.marks, elements)
+
+    def _go_on_with(
+        self, stream: Stream, state: State, want: int, counts: Sequence[tuple[int, int]]
+    ) -> Chunk | None:
+        """Leaves it to another stream from here on, as if it had been asked from the start."""
+        self._cancel()
+        stream.restore(state)
+        for quota, before in zip(self._quotas, counts, strict=True):
+            quota.counts = before
+        self._instead = stream
+        return stream.pull(want)
+
+    def _quota_counts(self) -> list[tuple[int, int]]:
+        return [quota.counts for quota in self._quotas]
+
+    def state(self) -> State:
+        if self._instead is not None:
+            return self._instead.state()
+        marks, used = self._place
+        return marks.at(used)
+
+    def state_for(self, index: int) -> State:
+        return self._twin.state_for(index)
+
+    def index_in(self, state: State) -> int:
+        return self._twin.index_in(state)
+
+    def start(self) -> None:
+        if self._instead is None:
+            self._fill()
+
+
+class RemoteStream(_Remote):
     """A fragment over a random-access dataset: ranges of its positions are the tasks."""
 
     def __init__(
@@ -32,21 +103,14 @@ class RemoteStream(Stream):
         length: int,
         quotas: Sequence[DropQuota],
         group_size: int = 1,
-        cut: Callable[[], Stream] | None = None,
+        cut: Stream | None = None,
     ) -> None:
-        self._engine, self._fragment = engine, fragment
-        # The same, without workers: it knows what states mean, and what to do in the rare
-        # case that the plan does not fit.
-        self._twin = twin
+        super().__init__(engine, fragment, twin, quotas)
         self._length = length
-        self._quotas = quotas
         self._group_size = group_size
         # Where elements were expected to be there, all of them: another plan if they are not.
         self._cut = cut
-        self._instead: Stream | None = None
         self._tasks: deque[Task] = deque()
-        self._block_size = BlockSize(most_bytes=_MOST_BYTES)
-        self._place: tuple[Marks, int] = (beginning_of(twin), 0)
         self._start_state: State = {}
         self._start = self._next = 0
         self._go_to(twin.state())
@@ -61,10 +125,11 @@ class RemoteStream(Stream):
         task = self._tasks[0]
         outcome = self._engine.wait(task)
         self._tasks.popleft()
-        self._learn(task, outcome)
-        if self._cut is not None and _has_gaps(outcome.kept[0]):
-            return self._go_on_with(self._cut(), task.order.state, want, self._quota_counts())
+        groups = -(-(task.order.stop - task.first) // self._group_size)
+        self._learn(task, groups, outcome.seconds)
         counts = self._quota_counts()
+        if self._cut is not None and _has_gaps(outcome.kept[0]):
+            return self._go_on_with(self._cut, task.order.state, want, counts)
         if not _count(self._quotas, outcome.kept):
             # A filter dropped too much. Where exactly that is to be said, the twin knows.
             return self._go_on_with(self._twin, task.order.state, want, counts)
@@ -73,14 +138,11 @@ class RemoteStream(Stream):
             # Reading goes on behind it, which the tasks ahead do not.
             self._cancel()
             self._go_to(chunk.marks.at(len(chunk.block) + 1))
-        elements = len(chunk.block) + (chunk.block.failure is not None)
-        if elements:
-            self._place = (chunk.marks, elements)
+        self._note_place(chunk)
         self._fill()
         return chunk
 
     def _fill(self) -> None:
-        """Sends as many tasks as keep the workers busy."""
         while self._next < self._length and len(self._tasks) < self._engine.depth:
             count = self._block_size.size * self._group_size
             stop = min(self._next + count, self._length)
@@ -89,37 +151,13 @@ class RemoteStream(Stream):
             self._tasks.append(task)
             self._next = stop
 
-    def _learn(self, task: Task, outcome: Outcome) -> None:
-        groups = -(-(task.order.stop - task.first) // self._group_size)
-        self._block_size.learn(groups, outcome.seconds)
-        self._block_size.limit_to(task.bytes // max(1, groups))
-
-    def _go_on_with(
-        self, stream: Stream, state: State, want: int, counts: Sequence[tuple[int, int]]
-    ) -> Chunk | None:
-        self._cancel()
-        stream.restore(state)
-        for quota, before in zip(self._quotas, counts, strict=True):
-            quota.counts = before
-        self._instead = stream
-        return stream.pull(want)
-
-    def _quota_counts(self) -> list[tuple[int, int]]:
-        return [quota.counts for quota in self._quotas]
-
     def _go_to(self, state: State) -> None:
         self._start_state = state
-        self._start = self._next = _index_in(state)
+        self._start = self._next = innermost_index(state)
 
     def _cancel(self) -> None:
         self._engine.cancel(self._tasks)
         self._tasks.clear()
-
-    def state(self) -> State:
-        if self._instead is not None:
-            return self._instead.state()
-        marks, used = self._place
-        return marks.at(used)
 
     def restore(self, state: State) -> None:
         self._twin.restore(state)
@@ -130,16 +168,6 @@ class RemoteStream(Stream):
         self._instead = None
         self._place = (beginning_of(self._twin), 0)
         self._go_to(self._twin.state())
-
-    def state_for(self, index: int) -> State:
-        return self._twin.state_for(index)
-
-    def index_in(self, state: State) -> int:
-        return self._twin.index_in(state)
-
-    def start(self) -> None:
-        if self._instead is None:
-            self._fill()
 
     def close(self) -> None:
         self._cancel()
@@ -165,7 +193,7 @@ class _PlacedMarks(Marks):
         return self.input.before(index) if root.get("before") else self.input.at(index)
 
 
-class RemoteSteps(Stream):
+class RemoteSteps(_Remote):
     """Steps behind a cut: blocks of the input are sent to workers and come back changed."""
 
     def __init__(
@@ -177,18 +205,15 @@ class RemoteSteps(Stream):
         quotas: Sequence[DropQuota],
         counts: Sequence[str],
     ) -> None:
-        self._engine, self._fragment = engine, fragment
+        # The twin is the same steps over the same input.
+        super().__init__(engine, fragment, twin, quotas)
+        self._input = input
         # What the steps that put a state of their own around the input's call it.
         self._names, self._depth = counts, len(counts)
-        # The same steps over the same input, without workers.
-        self._twin, self._input = twin, input
-        self._quotas = quotas
         # What was taken from the input: with a worker (or without, where only a failure is
         # left of it), and to be sent again.
         self._sent: deque[tuple[Task | None, Chunk]] = deque()
         self._unsent: deque[Chunk] = deque()
-        self._block_size = BlockSize(most_bytes=_MOST_BYTES)
-        self._instead: Stream | None = None
         self.eager = input.eager
         # A user's own iterator may have to wait for each element. So it is asked for few of
         # them at a time, and the way ahead grows step by step.
@@ -196,7 +221,7 @@ class RemoteSteps(Stream):
         self._begin()
 
     def _begin(self) -> None:
-        self._place: tuple[Marks, int] = (beginning_of(self._twin), 0)
+        self._place = (beginning_of(self._twin), 0)
         # The counts of steps that count, and how many elements were sent since.
         self._counts: State = {"next_index": 0}
         try:
@@ -221,28 +246,27 @@ class RemoteSteps(Stream):
         else:
             outcome = self._engine.wait(task)
             self._sent.popleft()
-            count = len(taken.block)
-            self._block_size.learn(count, outcome.seconds)
-            self._block_size.limit_to(task.bytes // max(1, count))
-            before = [quota.counts for quota in self._quotas]
+            self._learn(task, len(taken.block), outcome.seconds)
+            counts = self._quota_counts()
             if not _count(self._quotas, outcome.kept):
-                return self._object(task, taken, before, want)
-            chunk = self._finished(task, taken, outcome)
-        elements = len(chunk.block) + (chunk.block.failure is not None)
-        if elements:
-            self._place = (chunk.marks, elements)
+                # A filter dropped too much. Where exactly that is to be said, the twin knows.
+                state = _rooted(task.order.state, self._depth, lambda _: taken.marks.at(0))
+                self._unsent.clear()
+                return self._go_on_with(self._twin, state, want, counts)
+            chunk = self._finished(taken, outcome)
+        self._note_place(chunk)
         if self.eager:
             self._fill()
         return chunk
 
-    def _finished(self, task: Task, taken: Chunk, outcome: Outcome) -> Chunk:
+    def _finished(self, taken: Chunk, outcome: Outcome) -> Chunk:
         chunk = outcome.chunk()
         marks = _PlacedMarks(chunk.marks, taken.marks, self._depth)
         block = chunk.block
         if block.failure is not None:
             # Go on behind it; what was sent after it counted one too many.
             after = chunk.marks.at(len(block) + 1)
-            used = _index_in(after)
+            used = innermost_index(after)
             unsent = [
                 Chunk(chunk.block, chunk.marks.input)
                 if isinstance(chunk.marks, _WithoutElements)
@@ -258,19 +282,6 @@ class RemoteSteps(Stream):
         else:
             block.failure = taken.block.failure
         return Chunk(block, marks)
-
-    def _object(
-        self, task: Task, taken: Chunk, before: Sequence[tuple[int, int]], want: int
-    ) -> Chunk | None:
-        """A filter dropped too much. Where exactly that is to be said, the twin knows."""
-        self._cancel()
-        self._unsent.clear()
-        state = _rooted(task.order.state, self._depth, lambda _: taken.marks.at(0))
-        self._twin.restore(state)
-        for quota, counts in zip(self._quotas, before, strict=True):
-            quota.counts = counts
-        self._instead = self._twin
-        return self._instead.pull(want)
 
     def _fill(self) -> None:
         while len(self._sent) < self._most_sent:
@@ -297,28 +308,12 @@ class RemoteSteps(Stream):
         self._engine.cancel([task for task, _ in self._sent if task is not None])
         self._sent.clear()
 
-    def state(self) -> State:
-        if self._instead is not None:
-            return self._instead.state()
-        marks, used = self._place
-        return marks.at(used)
-
     def restore(self, state: State) -> None:
         self._cancel()
         self._unsent.clear()
         self._instead = None
         self._twin.restore(state)
         self._begin()
-
-    def state_for(self, index: int) -> State:
-        return self._twin.state_for(index)
-
-    def index_in(self, state: State) -> int:
-        return self._twin.index_in(state)
-
-    def start(self) -> None:
-        if self._instead is None:
-            self._fill()
 
     def close(self) -> None:
         self._cancel()
@@ -361,12 +356,6 @@ def _count(quotas: Sequence[DropQuota], kept: Sequence[Sequence[Any]]) -> bool:
 
 def _has_gaps(notes: Sequence[Any]) -> bool:
     return any(not isinstance(note, int) and not note.all() for note in notes)
-
-
-def _index_in(state: State) -> int:
-    while "next_index" not in state:
-        state = state["parent"]
-    return int(state["next_index"])
 
 
 def _advanced(state: State, by: int) -> State:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from bushel.errors import PlanError
 from bushel.node import Drop, Each, Expand, Fold, Node, Place, walk
 from bushel.options import DatasetOptions, ReadOptions
-from bushel.plan.places import CustomStreamNode, PrefetchNode, ToStreamNode, WorkersNode
+from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
 from bushel.run.build import build_with, step_of
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
@@ -79,15 +79,8 @@ class _Spreader:
         if not speculate:
             count = certain
         fused, rest = steps[:count], steps[count:]
-        quotas = [root_quota]
-        twin: Stream = PositionalStream(root.input, ReadOptions(0, 0), root.allow_nones, quotas[0])
-
-        def quota(label: str) -> DropQuota:
-            quotas.append(self._quota(label))
-            return quotas[-1]
-
-        for step in fused:
-            twin = step_of(step, [twin], quota)
+        positions = PositionalStream(root.input, ReadOptions(0, 0), root.allow_nones, root_quota)
+        twin, quotas = self._twin(positions, fused)
         fragment = Fragment(
             root.input,
             tuple(_detached(step) for step in fused),
@@ -100,12 +93,29 @@ class _Spreader:
         cut = None
         if count > certain:
             # Known to the workers from their start, should it be needed.
-            instead = self._over_positions(root, fused, root_quota, last, speculate=False)
-            cut = lambda: instead  # noqa: E731
+            cut = self._over_positions(root, fused, root_quota, last, speculate=False)
         stream = RemoteStream(
-            self._engine, number, twin, root.input.length(), quotas, sizes[0] if sizes else 1, cut
+            self._engine,
+            number,
+            twin,
+            root.input.length(),
+            [root_quota, *quotas],
+            sizes[0] if sizes else 1,
+            cut,
         )
         return self._behind(stream, rest, last)
+
+    def _twin(self, stream: Stream, steps: Sequence[Node]) -> tuple[Stream, list[DropQuota]]:
+        """Steps without workers, and the watches over those that drop elements."""
+        quotas: list[DropQuota] = []
+
+        def quota(label: str) -> DropQuota:
+            quotas.append(self._quota(label))
+            return quotas[-1]
+
+        for step in steps:
+            stream = step_of(step, [stream], quota)
+        return stream, quotas
 
     def _behind(self, stream: Stream, steps: Sequence[Node], last: bool) -> Stream:
         """Steps behind a cut: runs of element-wise ones by workers, the others here."""
@@ -116,15 +126,7 @@ class _Spreader:
                 stream = step_of(steps[index], [stream], self._quota)
                 index += 1
                 continue
-            quotas: list[DropQuota] = []
-
-            def quota(label: str, quotas: list[DropQuota] = quotas) -> DropQuota:
-                quotas.append(self._quota(label))
-                return quotas[-1]
-
-            twin = stream
-            for step in run:
-                twin = step_of(step, [twin], quota)
+            twin, quotas = self._twin(stream, run)
             fragment = Fragment(
                 None,
                 tuple(_detached(step) for step in run),
@@ -150,11 +152,8 @@ def _chain_of(node: Node) -> list[Node]:
     """A node and what it reads from, up to one that does not read from exactly one stream."""
     chain: list[Node] = []
     while True:
-        if isinstance(node, PrefetchNode):
-            node = node.input  # Workers are ahead anyway.
-            continue
         if isinstance(node, Place) and not isinstance(node, ToStreamNode):
-            node = node.input
+            node = node.input  # A thread that prefetches too: workers are ahead anyway.
             continue
         chain.insert(0, node)
         if isinstance(node, ToStreamNode) or not isinstance(node, (Each, Drop, Expand, Fold)):

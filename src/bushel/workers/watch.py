@@ -6,7 +6,7 @@ the task is done again carefully: element by element, each noted before it is to
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from bushel.block import Block, Columns, Failure, join
 from bushel.frozen import frozen
@@ -18,10 +18,25 @@ from bushel.room import made_in
 # when the step is done.
 Note = Callable[..., None]
 BETWEEN = -1
+T = TypeVar("T")
+
+
+class _Named:
+    """A step that goes by the name of the one it watches."""
+
+    __slots__ = ()
+    node: Node
+
+    def describe(self) -> str:
+        return self.node.describe()
+
+    @property
+    def label(self) -> str:
+        return self.node.label
 
 
 @frozen
-class WatchedSource(Source):
+class WatchedSource(_Named, Source):
     """A source that notes."""
 
     node: Source
@@ -40,33 +55,21 @@ class WatchedSource(Source):
         return self.node.keys(positions)
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
-        if not self.carefully:
+        if not self.carefully or not len(keys):
             self.note(self.number)
             block = self.node.fetch(keys, positions)
             self.note(BETWEEN)
             return block
-        blocks: list[Block] = []
-        for index in range(len(keys)):
+
+        def fetch_one(index: int) -> Block:
             self.note(self.number, int(positions[index]), repr(keys[index].item()))
-            one = self.node.fetch(keys[index : index + 1], positions[index : index + 1])
-            self.note(BETWEEN)
-            if isinstance(one.values, Columns):
-                one.values = one.rows()
-            blocks.append(one)
-            if one.failure is not None:
-                break
-        return join(blocks) if blocks else self.node.fetch(keys, positions)
+            return self.node.fetch(keys[index : index + 1], positions[index : index + 1])
 
-    def describe(self) -> str:
-        return self.node.describe()
-
-    @property
-    def label(self) -> str:
-        return self.node.label
+        return _one_by_one(fetch_one, len(keys), self.note)
 
 
 @frozen
-class WatchedEach(Each):
+class WatchedEach(_Named, Each):
     """An Each that notes."""
 
     node: Each
@@ -83,31 +86,19 @@ class WatchedEach(Each):
             block = self.node.apply(block)
             self.note(BETWEEN)
             return block
-        blocks: list[Block] = []
-        for index in range(len(block)):
+
+        def apply_to_one(index: int) -> Block:
             self.note(self.number, int(block.positions[index]))
             one = block.part(index, index + 1)
             if index == len(block) - 1:
                 one.failure = block.failure
-            one = self.node.apply(one)
-            self.note(BETWEEN)
-            if isinstance(one.values, Columns):
-                one.values = one.rows()
-            blocks.append(one)
-            if one.failure is not None:
-                break
-        return join(blocks)
+            return self.node.apply(one)
 
-    def describe(self) -> str:
-        return self.node.describe()
-
-    @property
-    def label(self) -> str:
-        return self.node.label
+        return _one_by_one(apply_to_one, len(block), self.note)
 
 
 @frozen
-class WatchedDrop(Drop):
+class WatchedDrop(_Named, Drop):
     """A Drop that notes."""
 
     node: Drop
@@ -117,26 +108,11 @@ class WatchedDrop(Drop):
     carefully: bool
 
     def keep(self, rows: Sequence[Any], positions: Positions) -> tuple[list[bool], Failure | None]:
-        answers: list[bool] = []
-        for part, places in _parts(rows, positions, self.carefully):
-            self.note(self.number, int(places[0]) if self.carefully and len(places) else -1)
-            some, failure = self.node.keep(part, places)
-            self.note(BETWEEN)
-            answers.extend(some)
-            if failure is not None:
-                return answers, failure
-        return answers, None
-
-    def describe(self) -> str:
-        return self.node.describe()
-
-    @property
-    def label(self) -> str:
-        return self.node.label
+        return _in_parts(self, self.node.keep, rows, positions)
 
 
 @frozen
-class WatchedExpand(Expand):
+class WatchedExpand(_Named, Expand):
     """An Expand that notes."""
 
     node: Expand
@@ -152,26 +128,11 @@ class WatchedExpand(Expand):
     def expand(
         self, rows: Sequence[Any], positions: Positions
     ) -> tuple[list[Sequence[Any]], Failure | None]:
-        sequences: list[Sequence[Any]] = []
-        for part, places in _parts(rows, positions, self.carefully):
-            self.note(self.number, int(places[0]) if self.carefully and len(places) else -1)
-            some, failure = self.node.expand(part, places)
-            self.note(BETWEEN)
-            sequences.extend(some)
-            if failure is not None:
-                return sequences, failure
-        return sequences, None
-
-    def describe(self) -> str:
-        return self.node.describe()
-
-    @property
-    def label(self) -> str:
-        return self.node.label
+        return _in_parts(self, self.node.expand, rows, positions)
 
 
 @frozen
-class WatchedFold(Fold):
+class WatchedFold(_Named, Fold):
     """A Fold that notes."""
 
     node: Fold
@@ -201,20 +162,40 @@ class WatchedFold(Fold):
         self.note(BETWEEN)
         return folded
 
-    def describe(self) -> str:
-        return self.node.describe()
 
-    @property
-    def label(self) -> str:
-        return self.node.label
+def _one_by_one(make: Callable[[int], Block], count: int, note: Note) -> Block:
+    """Joins blocks of one element each, up to the first that fails."""
+    blocks: list[Block] = []
+    for index in range(count):
+        one = make(index)
+        note(BETWEEN)
+        if isinstance(one.values, Columns):
+            one.values = one.rows()
+        blocks.append(one)
+        if one.failure is not None:
+            break
+    return join(blocks)
 
 
-def _parts(
-    rows: Sequence[Any], positions: Positions, carefully: bool
-) -> list[tuple[Sequence[Any], Positions]]:
-    if not carefully or len(rows) < 2:
-        return [(rows, positions)]
-    return [(rows[i : i + 1], positions[i : i + 1]) for i in range(len(rows))]
+def _in_parts(
+    step: WatchedDrop | WatchedExpand,
+    function: Callable[[Sequence[Any], Positions], tuple[list[T], Failure | None]],
+    rows: Sequence[Any],
+    positions: Positions,
+) -> tuple[list[T], Failure | None]:
+    """Calls a function of rows: once for all of them, or carefully for one after the other."""
+    alone = step.carefully and len(rows) > 0
+    size = 1 if alone else max(1, len(rows))
+    results: list[T] = []
+    for start in range(0, max(1, len(rows)), size):
+        places = positions[start : start + size]
+        step.note(step.number, int(places[0]) if alone else -1)
+        some, failure = function(rows[start : start + size], places)
+        step.note(BETWEEN)
+        results.extend(some)
+        if failure is not None:
+            return results, failure
+    return results, None
 
 
 class Watch:
