@@ -10,6 +10,7 @@ import bushel
 from bushel import MapDataset, ReadOptions
 from bushel.errors import FilterError
 from bushel.options import DatasetOptions
+from bushel.run import positional
 
 BATCHES = 200
 
@@ -104,6 +105,24 @@ def test_dropped_batches_are_absent() -> None:
     iterator = iter(ds)
     kept = [int(x[0]) for x in iterator]
     assert kept == [first + 1 for first in range(0, 4 * BATCHES, 4) if first % 3 == 0]
+
+
+def test_dropped_batches_are_absent_however_few_are_made_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As where a machine is so slow that blocks stay small: all of one may be dropped.
+    monkeypatch.setattr(positional, "_MOST_TRICKLED", 2)
+    ds = numbers().map(lambda x: x if x[0] % 40 == 0 else None)
+    iterator = iter(ds)
+    kept = []
+    for batch in iterator:
+        kept.append(int(batch[0]))
+        other = iter(ds)
+        other.set_state(iterator.get_state())
+        assert next(other, [None])[0] == next(
+            (first for first in range(kept[-1] + 4, 4 * BATCHES, 4) if first % 40 == 0), None
+        )
+    assert kept == list(range(0, 4 * BATCHES, 40))
 
 
 def test_the_watch_over_dropped_elements_counts_them() -> None:

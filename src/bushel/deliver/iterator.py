@@ -108,8 +108,8 @@ class StreamIterator(DatasetIterator[T]):
             # A `for` statement takes one element of the list's iterator at the speed of C.
             for row in self._rows:
                 return cast(T, row)
-            if self._failure is None:
-                self._refill()
+            # More than once where all elements of a refill were dropped as they were made.
+            while self._failure is None and self._refill():
                 for row in self._rows:
                     return cast(T, row)
         except BaseException as error:
@@ -144,8 +144,8 @@ class StreamIterator(DatasetIterator[T]):
             # This frame is on the traceback: it must not refer to the exception in turn.
             del error
 
-    def _refill(self) -> None:
-        """Gets the next rows and what failed behind them; nothing at the end of the stream."""
+    def _refill(self) -> bool:
+        """Gets the next rows and what failed behind them; False at the end of the stream."""
         if self._closed:
             raise ClosedError(
                 "this iterator was closed and cannot go on. Make another one with `iter(dataset)`."
@@ -155,7 +155,7 @@ class StreamIterator(DatasetIterator[T]):
         if trickle is not None:
             self._rows, self._left, self._marks = trickle.rows, trickle.left, trickle.marks
             self._size, self._past_failure = operator.length_hint(trickle.left), False
-            return
+            return True
         while (chunk := self._pull()) is not None:
             block = chunk.block
             if not len(block) and block.failure is None:
@@ -167,7 +167,8 @@ class StreamIterator(DatasetIterator[T]):
             self._size = len(rows)
             self._marks, self._past_failure = chunk.marks, False
             self._failure = block.failure
-            return
+            return True
+        return False
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
