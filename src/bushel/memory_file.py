@@ -2,7 +2,6 @@
 
 import mmap
 import os
-import tempfile
 import weakref
 
 import numpy as np
@@ -18,6 +17,8 @@ def create_unnamed(size: int) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("bushel", os.MFD_CLOEXEC)
     else:  # macOS: a file that has no name any more when anybody could look for it.
+        import tempfile
+
         with tempfile.TemporaryFile(prefix="bushel-") as file:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, size)

@@ -66,10 +66,32 @@ def descendants(of: int | None = None) -> set[int]:
     return found
 
 
+def nurseries(of: int | None = None) -> set[int]:
+    """The processes from which the workers of a process are forked."""
+    parent = str(os.getpid() if of is None else of)
+    return {
+        pid
+        for pid in descendants(of)
+        if _stat(pid)[1:2] == [parent] and "bushel.workers.nursery" in _command(pid)
+    }
+
+
+def workers_of(of: int | None = None) -> set[int]:
+    """The worker processes of a process."""
+    return set().union(*map(descendants, nurseries(of)))
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def assert_gone(pids: set[int]) -> None:
     assert pids, "there was no process to watch"
     wait_until(lambda: not any(map(is_alive, pids)), GONE_SECONDS)
-    left = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in pids if is_alive(pid)}
+    left = {pid: _command(pid) for pid in pids if is_alive(pid)}
     assert not left, f"still alive: {left}"
 
 

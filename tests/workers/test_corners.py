@@ -13,7 +13,14 @@ import pytest
 import bushel
 from bushel import MapDataset, transforms
 from bushel.errors import ClosedError, WorkerError
-from tests.workers.processes import assert_gone, descendants, linux, told, wait_until
+from tests.workers.processes import (
+    assert_gone,
+    descendants,
+    linux,
+    told,
+    wait_until,
+    workers_of,
+)
 from tests.workers.streams import INLINE, make_loader, signed_events, with_workers
 
 
@@ -142,8 +149,7 @@ def test_workers_that_end_for_no_known_reason_are_not_replaced_for_ever(
 def test_iterators_that_are_never_advanced_leave_nothing() -> None:
     before = descendants()
     iterators = [iter(with_workers(MapDataset.range(5), 2)) for _ in range(3)]
-    started = descendants() - before
-    assert len(started) == 6
+    assert wait_until(lambda: len(workers_of()) == 6)
     del iterators
     assert wait_until(lambda: not descendants() - before)
 

@@ -238,6 +238,7 @@ def test_killed_before_its_workers_were_ready(tmp_path: Path) -> None:
         iterator = iter(MapDataset.range(10**9).to_iter_dataset().mp_prefetch(workers(3)))
         tell(about_to_start=True)
         next(iterator)
+        time.sleep(3600)
     """
     for attempt in range(3):
         folder = tmp_path / str(attempt)

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from tests.workers.processes import (
     descendants,
     is_alive,
     linux,
+    nurseries,
     take_until,
     wait_until,
     worker_pids,
+    workers_of,
 )
 from tests.workers.streams import INLINE, make_loader, pids_without_end, signed_events, with_workers
 
@@ -137,7 +140,6 @@ def test_dozens_of_deaths() -> None:
         ds = MapDataset.range(600).shuffle(seed=4).random_map(work, seed=3)
         return with_workers(ds.to_iter_dataset(INLINE).filter(lambda pair: pair[0] % 4), count)
 
-    before = descendants()
     rng = np.random.default_rng(7)
     kills = 0
     with iter(make(0)) as plain, iter(make(3)) as iterator:
@@ -147,9 +149,13 @@ def test_dozens_of_deaths() -> None:
             assert (values == wanted_values).all()
             assert iterator.get_state() == plain.get_state()
             if taken % 15 == 0 or rng.random() < 0.04:
-                alive = sorted(filter(is_alive, descendants() - before))
-                for pid in rng.permutation(alive)[: 1 if taken % 4 else 3].tolist():
-                    os.kill(pid, signal.SIGKILL)
+                # Now and then with the process that they come from.
+                nursery = sorted(nurseries()) if taken % 60 == 0 else []
+                alive = sorted(filter(is_alive, workers_of()))
+                victims = rng.permutation(alive)[: 1 if taken % 4 else 3].tolist()
+                for pid in nursery + victims:
+                    with suppress(ProcessLookupError):  # One that was killed just before.
+                        os.kill(pid, signal.SIGKILL)
                     kills += 1
         assert next(plain, None) is None
     assert kills >= 24
@@ -204,6 +210,32 @@ def test_a_new_worker_for_each_dead_one() -> None:
             alive = seen - {victim}
             assert all(map(is_alive, alive))
     assert_gone(alive)
+
+
+def test_an_interrupt_while_a_worker_is_replaced(tmp_path: Path) -> None:
+    """Its tasks are done all the same."""
+    once = parts.Once(tmp_path / "interrupted")
+
+    class Interrupt(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if once():
+                raise KeyboardInterrupt
+
+    interrupt = Interrupt()
+    taken: list[int] = []
+    ds = MapDataset.range(300).map(lambda number: (number, os.getpid()))
+    logging.getLogger("bushel").addHandler(interrupt)
+    try:
+        with iter(with_workers(ds, 2)) as iterator:
+            number, victim = next(iterator)
+            taken.append(number)
+            os.kill(victim, signal.SIGKILL)
+            with pytest.raises(KeyboardInterrupt):
+                taken.extend(number for number, _ in iterator)
+            taken += [number for number, _ in iterator]
+    finally:
+        logging.getLogger("bushel").removeHandler(interrupt)
+    assert taken == list(range(300))
 
 
 # What kills every worker.

@@ -9,7 +9,7 @@ import pytest
 import bushel
 from bushel import MapDataset
 from tests.workers import parts
-from tests.workers.processes import descendants, linux
+from tests.workers.processes import linux, workers_of
 from tests.workers.streams import make_loader, signed_events, with_workers
 
 _MEGABYTE = 2**20
@@ -60,7 +60,6 @@ SHAPES: dict[str, Any] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_large_source_is_there_once(shape: str) -> None:
     source = SHAPES[shape](_large())
-    before = descendants()
     loader = make_loader(bushel.Batch(2), workers=2, source=source, count=200)
     sampler = bushel.IndexSampler(200, shuffle=True, num_epochs=1, seed=5)
     with iter(loader) as iterator:
@@ -69,7 +68,7 @@ def test_a_large_source_is_there_once(shape: str) -> None:
             rows = batch["x"] if isinstance(batch, dict) else batch
             keys = [sampler[step].record_key, sampler[step + 1].record_key]
             assert rows[:, 0].tolist() == rows[:, -1].tolist() == keys
-        pids = descendants() - before
+        pids = workers_of()
         assert len(pids) == 2
         for pid in pids:
             assert _own_memory(pid) < 100 * _MEGABYTE
@@ -78,11 +77,10 @@ def test_a_large_source_is_there_once(shape: str) -> None:
 @linux
 def test_an_array_in_a_function_is_there_once() -> None:
     table = _large()
-    before = descendants()
     ds = MapDataset.range(10**6).map(lambda number: int(table[number % 200, number % 1000]))
     with iter(with_workers(ds, 2)) as iterator:
         assert [next(iterator) for _ in range(400)] == [n % 200 for n in range(400)]
-        pids = descendants() - before
+        pids = workers_of()
         assert len(pids) == 2
         for pid in pids:
             assert _own_memory(pid) < 100 * _MEGABYTE
@@ -97,7 +95,6 @@ def test_a_memory_map_is_opened_by_name(shape: str, tmp_path: Path) -> None:
     source: Any = np.memmap(path, np.uint8, "r+", shape=(300, _MEGABYTE))
     source[:, 0] = np.arange(300) % 251
     source.flush()
-    before = descendants()
     loader = make_loader(bushel.Batch(2), workers=2, source=SHAPES[shape](source), count=300)
     with iter(loader) as iterator:
         for _ in range(20):
@@ -105,7 +102,7 @@ def test_a_memory_map_is_opened_by_name(shape: str, tmp_path: Path) -> None:
             rows = batch["x"] if isinstance(batch, dict) else batch
             assert rows.shape == (2, _MEGABYTE)
             assert rows[:, 0].all() or rows[:, 0].tolist().count(0) == 1
-        for pid in descendants() - before:
+        for pid in workers_of():
             assert str(path) in Path(f"/proc/{pid}/maps").read_text()
             assert _own_memory(pid) < 100 * _MEGABYTE
 

@@ -13,7 +13,7 @@ import bushel
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import PlanError, WorkerError
 from tests.workers import parts
-from tests.workers.processes import descendants, linux, take_until, told
+from tests.workers.processes import descendants, linux, nurseries, take_until, told, workers_of
 from tests.workers.streams import INLINE, make_loader, with_workers, workers
 
 # How many.
@@ -38,11 +38,11 @@ class _Mark(bushel.transforms.Map):
 @linux
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_as_many_as_asked_for(count: int) -> None:
-    before = descendants()
     with iter(with_workers(MapDataset.range(10**9), count)) as iterator:
         for number in range(200):
             assert next(iterator) == number
-        assert len(descendants() - before) == count
+        assert len(workers_of()) == count
+        assert len(nurseries()) == 1
 
 
 @linux

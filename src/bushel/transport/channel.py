@@ -5,16 +5,40 @@ import os
 import select
 import socket
 import struct
+from collections.abc import Sequence
 
 _PREFIX = struct.Struct("<II")  # Bytes of the message, and files that come with it.
 _MOST_FILES = 4
 _AT_A_TIME = 1 << 16
-# Never a signal, where the other side is gone, and no waiting.
-_AT_ONCE = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 class ChannelClosed(Exception):
     """The other side is gone."""
+
+
+def send_files(
+    connection: socket.socket, data: "bytes | memoryview", files: Sequence[int], flags: int = 0
+) -> int:
+    """Sends bytes, and open files with the first of them; returns how many bytes it took."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files).tobytes())]
+    # Never a signal, where the other side is gone.
+    flags |= getattr(socket, "MSG_NOSIGNAL", 0)
+    return connection.sendmsg([data], rights if files else [], flags)
+
+
+def receive_files(
+    connection: socket.socket, size: int, flags: int = 0
+) -> tuple[bytes, "array.array[int]"]:
+    """Waits for bytes, and files that came along; nothing at all is the end."""
+    files = array.array("i")
+    space = socket.CMSG_SPACE(_MOST_FILES * files.itemsize)
+    # No program that another thread starts just now shall have them.
+    flags |= getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+    data, ancillary, _, _ = connection.recvmsg(size, space, flags)
+    for level, kind, rights in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            files.frombytes(rights[: len(rights) - len(rights) % files.itemsize])
+    return data, files
 
 
 class Channel:
@@ -34,15 +58,12 @@ class Channel:
         While the other side does not read, what it sends is read here: otherwise both might
         wait for the other for ever.
         """
-        data = memoryview(_PREFIX.pack(len(message), file is not None) + message)
-        rights = []
-        if file is not None:
-            files = array.array("i", [file]).tobytes()
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)]
+        files = [] if file is None else [file]
+        data = memoryview(_PREFIX.pack(len(message), len(files)) + message)
         while data:
             try:
-                data = data[self._socket.sendmsg([data], rights, _AT_ONCE) :]
-                rights = []
+                data = data[send_files(self._socket, data, files, socket.MSG_DONTWAIT) :]
+                files = []
             except BlockingIOError:
                 if self._wait(select.POLLIN | select.POLLOUT) & select.POLLIN:
                     self._read()
@@ -92,16 +113,11 @@ class Channel:
         return message, self._files.pop(0) if count else None
 
     def _read(self) -> None:
-        space = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize)
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(_AT_A_TIME, space)
+            data, files = receive_files(self._socket, _AT_A_TIME)
         except OSError as error:
             raise ChannelClosed from error
-        for level, kind, rights in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                files = array.array("i")
-                files.frombytes(rights[: len(rights) - len(rights) % files.itemsize])
-                self._files.extend(files)
+        self._files.extend(files)
         if not data:
             raise ChannelClosed
         self._received += data

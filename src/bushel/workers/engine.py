@@ -1,7 +1,7 @@
 """The engine of one iterator: tasks out, outcomes in; and where workers stay in between."""
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from bushel.run.stream import State
 from bushel.workers.fragment import Fragment, Order, Outcome
 from bushel.workers.payload import Payload
 from bushel.workers.pool import Pool, raise_closed
-from bushel.workers.start import Started
+from bushel.workers.start import Starter
 from bushel.workers.task import Task
 
 
@@ -43,11 +43,11 @@ class Home:
         fragments: list[Fragment],
         worker_init: Any,
         options: MultiprocessingOptions,
-        started: Sequence[Started] = (),
+        starter: Starter | None = None,
     ) -> Pool:
         """Makes a pool, of processes that have been started or are yet to be."""
         make_payload = partial(_payload_of, fragments, worker_init, self._payload)
-        return Pool(fragments, make_payload, options, started)
+        return Pool(fragments, make_payload, options, starter)
 
     @property
     def has_workers(self) -> bool:
@@ -101,7 +101,7 @@ class Engine:
         home: Home,
         options: MultiprocessingOptions,
         worker_init: Any,
-        started: Sequence[Started] = (),
+        starter: Starter | None = None,
     ) -> None:
         self._home, self._options, self._worker_init = home, options, worker_init
         self._fragments: list[Fragment] = []
@@ -109,8 +109,8 @@ class Engine:
         # The pool, in a list that the finalizer can hold without holding the engine.
         self._pool: list[Pool] = []
         weakref.finalize(self, _abandon, self._pool, weakref.ref(home))
-        if started:
-            self._pool.append(home.pool(self._fragments, worker_init, options, started))
+        if starter is not None:
+            self._pool.append(home.pool(self._fragments, worker_init, options, starter))
 
     @property
     def depth(self) -> int:

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,11 +27,12 @@ from bushel.errors import ClosedError, PlanError, WorkerError
 from bushel.options import MultiprocessingOptions
 from bushel.plan.keys import key_of
 from bushel.transport.channel import ChannelClosed
+from bushel.workers.child import UNKNOWN
 from bushel.workers.fragment import Fragment, Outcome
 from bushel.workers.payload import Payload
 from bushel.workers.process import WorkerProcess
 from bushel.workers.program import BROKEN, FAULT, READY
-from bushel.workers.start import Started
+from bushel.workers.start import Starter
 from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
@@ -57,23 +59,22 @@ class Pool:
         fragments: Sequence[Fragment],
         make_payload: Callable[[], Payload],
         options: MultiprocessingOptions,
-        started: Sequence[Started] = (),
+        starter: Starter | None = None,
     ) -> None:
-        """`started` are processes that wait to be told; others are started when needed."""
-        self._started = list(started)
+        """`starter` may have processes that wait to be told; others are started when needed."""
+        self._starter = starter or Starter(options.num_workers)
         self._fragments = fragments
         self._make_payload = make_payload
         self._options = options
         self._workers: list[WorkerProcess] = []
         # Those that are to end.
-        self._ending: list[Started | WorkerProcess] = []
+        self._ending: list[Starter | WorkerProcess] = []
         # Tasks without a worker.
         self._homeless: deque[Task] = deque()
         self._failed_starts = 0
         # Workers that did not die of an element.
         self._other_deaths = 0
         self._next_number = 0
-        self._poll = select.poll()
         self.closed = False
         _pools.add(self)
         # What is registered last is done first: before all that ends workers at the exit.
@@ -169,11 +170,8 @@ class Pool:
         worker.tasks.append(task)
 
     def _start(self, index: int) -> WorkerProcess:
-        waiting = self._started.pop(0) if self._started else None
-        worker = WorkerProcess(waiting or Started(index, self._options.num_workers))
+        worker = WorkerProcess(self._starter.start(index))
         self._workers.insert(index, worker)
-        for file in worker.files():
-            self._poll.register(file, select.POLLIN)
         return worker
 
     def _instruct(self, workers: Sequence[WorkerProcess]) -> None:
@@ -193,28 +191,39 @@ class Pool:
         timeout = self._options.hang_timeout
         news = [worker for worker in self._workers if worker.link.has_message()]
         if not news:
-            files = self._poll.poll(None if timeout is None else max(1, timeout * 1000 / 4))
+            news = self._wait_for_news(None if timeout is None else max(1, timeout * 1000 / 4))
             if timeout is not None:
                 self._look_for_hangs(timeout)
-            ready = {file for file, _ in files}
-            news = [worker for worker in self._workers if not ready.isdisjoint(worker.files())]
         self._check_open()
-        for worker in news:
-            try:
-                # Asked first: what a worker sent before its end is still to be read then.
-                gone = worker.is_gone()
-                while worker.link.try_read():
-                    self._take(worker, *self._received(worker))
-                if gone:  # Though something that it left behind may hold its socket.
-                    raise ChannelClosed
-            except ChannelClosed:
-                self._replace(worker)
-            except Exception:
-                raise
-            except BaseException:
-                # Half a message may be lost.
-                self._start_over()
-                raise
+        try:
+            for worker in news:
+                self._hear(worker)
+        except Exception:
+            raise
+        except BaseException:
+            # Half a message may be lost.
+            self._start_over()
+            raise
+
+    def _hear(self, worker: WorkerProcess) -> None:
+        """Reads what a worker has sent; if it is gone, another one takes its place."""
+        try:
+            # Asked first: what a worker sent before its end is still to be read then.
+            gone = worker.is_gone()
+            while worker.link.try_read():
+                self._take(worker, *self._received(worker))
+            if gone:  # Though something that it left behind may hold its socket.
+                raise ChannelClosed
+        except ChannelClosed:
+            self._replace(worker)
+
+    def _wait_for_news(self, milliseconds: float | None) -> list[WorkerProcess]:
+        poll = select.poll()
+        files = {worker: worker.files() for worker in self._workers}
+        for file in chain.from_iterable(files.values()):
+            poll.register(file, select.POLLIN)
+        ready = {file for file, _ in poll.poll(milliseconds)}
+        return [worker for worker in self._workers if not ready.isdisjoint(files[worker])]
 
     def _received(self, worker: WorkerProcess) -> tuple[str, Any]:
         try:
@@ -257,11 +266,9 @@ class Pool:
         # First nobody works with them any more, then they are ended: an interrupt may come in
         # between, and what is left is ended the next time.
         workers, self._workers = self._workers, []
-        self._ending += [*workers, *self._started]
-        self._started = []
+        self._ending += [self._starter, *workers]
         for worker in workers:
             self._homeless.extendleft(reversed(worker.tasks))
-            self._unregister(worker)
         self._end_rest()
 
     def _end_rest(self) -> None:
@@ -269,18 +276,11 @@ class Pool:
             self._ending[-1].end()
             self._ending.pop()
 
-    def _unregister(self, worker: WorkerProcess) -> None:
-        for file in worker.files():
-            with suppress(KeyError, ValueError):
-                self._poll.unregister(file)
-
     def _replace(self, worker: WorkerProcess) -> None:
         """A worker is gone: another one takes its place and its tasks."""
-        self._unregister(worker)
         with suppress(subprocess.TimeoutExpired):
             worker.process.wait(_GRACE_SECONDS)
         worker.end()
-        self._workers.remove(worker)
         tasks = [task for task in worker.tasks if not task.cancelled]
         had = ", ".join(task.positions() for task in tasks[:3]) or "nothing to do"
         if len(tasks) > 3:
@@ -291,7 +291,7 @@ class Pool:
         )  # fmt: skip
         if not worker.ready:
             self._failed_starts += 1
-            killed = worker.process.returncode in (-signal.SIGKILL, -signal.SIGTERM)
+            killed = worker.process.returncode in (-signal.SIGKILL, -signal.SIGTERM, UNKNOWN)
             if self._failed_starts >= (_MOST_KILLED_STARTS if killed else _MOST_FAILED_STARTS):
                 self.close(politely=False)
                 raise WorkerError(
@@ -301,7 +301,9 @@ class Pool:
         error = self._blame(worker)
         if error is not None and tasks:
             tasks.pop(0).error = error  # Whoever waits for it is told.
+        # In this order: if an interrupt comes in between, tasks are done twice and not never.
         self._homeless.extendleft(reversed(tasks))
+        self._workers.remove(worker)
         self._instruct([self._start(worker.index)])
 
     def _blame(self, worker: WorkerProcess) -> WorkerError | None:
@@ -394,19 +396,16 @@ class Pool:
 
     def _end_all(self) -> None:
         self._end_rest()
-        while self._started:
-            self._started.pop().end()
         while self._workers:
             self._workers.pop().end()
+        self._starter.end()
 
     def forget(self) -> None:
         """Lets go of everything, in a forked child: the workers are the parent's."""
         self.closed = True
-        processes = [*self._started, *self._workers, *self._ending]
-        for worker in processes:
-            worker.process.returncode = 0  # Not ours to wait for.
+        for worker in [*self._workers, *self._ending, self._starter]:
             worker.forget()
-        self._started, self._workers, self._ending = [], [], []
+        self._workers, self._ending = [], []
         self._homeless.clear()
 
 

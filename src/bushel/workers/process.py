@@ -6,6 +6,7 @@ import time
 from collections import deque
 
 from bushel.transport.link import Link
+from bushel.workers.child import UNKNOWN, Child
 from bushel.workers.program import STACK_SIGNAL
 from bushel.workers.start import Started
 from bushel.workers.status import Status
@@ -34,12 +35,12 @@ class WorkerProcess:
 
     def files(self) -> tuple[int, ...]:
         """What becomes readable when there is news: a message, or the end of the process."""
-        connection, pidfd = self.link.fileno(), self._started.pidfd
-        return (connection,) if pidfd < 0 else (connection, pidfd)
+        ending = self.process.fileno() if isinstance(self.process, Child) else -1
+        return tuple(file for file in (self.link.fileno(), ending) if file >= 0)
 
     def is_gone(self) -> bool:
         """Whether the process has ended, whoever may still hold its socket."""
-        return self._started.pidfd >= 0 and self.process.poll() is not None
+        return isinstance(self.process, Child) and self.process.poll() is not None
 
     def exit(self) -> str:
         """How the process ended."""
@@ -51,7 +52,7 @@ class WorkerProcess:
                 return f"was killed by {signal.Signals(-code).name}"
             except ValueError:
                 return f"was killed by signal {-code}"
-        return f"ended with exit code {code}"
+        return "ended" if code == UNKNOWN else f"ended with exit code {code}"
 
     def leave(self) -> None:
         """Asks the process to end; it does when it comes to reading its socket."""

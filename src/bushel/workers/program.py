@@ -25,9 +25,6 @@ READY, BROKEN, DONE, FAULT = "ready", "broken", "done", "fault"
 
 def main(connection: int, status: int, stacks: int, lifeline: int, index: int, count: int) -> None:
     """Runs tasks until the trainer closes the connection, or is gone."""
-    # The trainer hears Ctrl-C as well, and decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if sys.stderr is not None:
         faulthandler.enable()
     faulthandler.register(STACK_SIGNAL, file=stacks, all_threads=True)
@@ -99,7 +96,3 @@ def _end_with_the_trainer(lifeline: int) -> None:
         flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
     threading.Thread(target=wait_for_the_end, name="bushel-lifeline", daemon=True).start()
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

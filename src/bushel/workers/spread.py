@@ -22,13 +22,13 @@ from bushel.run.stream import Stream
 from bushel.workers.engine import Engine, Home
 from bushel.workers.fragment import Fragment
 from bushel.workers.remote import RemoteSteps, RemoteStream
-from bushel.workers.start import Started
+from bushel.workers.start import Starter
 
 
-def spread(node: WorkersNode, options: DatasetOptions, started: dict[int, list[Started]]) -> Stream:
+def spread(node: WorkersNode, options: DatasetOptions, starters: dict[int, Starter]) -> Stream:
     """Makes the stream of a node whose input runs in worker processes.
 
-    `started` has processes that wait for something to do, by the `id` of the node.
+    `starters` have processes that wait for something to do, by the `id` of the node.
     """
     if any(isinstance(step, WorkersNode) for step in walk(node.input)):
         raise PlanError(
@@ -37,7 +37,7 @@ def spread(node: WorkersNode, options: DatasetOptions, started: dict[int, list[S
         )
     if not node.home:
         node.home.append(Home())
-    engine = Engine(node.home[0], node.options, node.worker_init, started.pop(id(node), []))
+    engine = Engine(node.home[0], node.options, node.worker_init, starters.pop(id(node), None))
     return _Spreader(engine, options).build(node.input, last=True)
 
 
@@ -183,7 +183,7 @@ def _fusable(root: ToStreamNode, steps: Sequence[Node]) -> tuple[int, int]:
             if not dense:
                 certain = min(certain, index)
             folded = folded or isinstance(step, Fold)
-        elif not isinstance(step, Each):
+        elif not isinstance(step, Each) or step.stays_here:
             return index, min(certain, index)
     return len(steps), certain
 
@@ -195,7 +195,9 @@ def _run_of_element_wise(steps: Sequence[Node]) -> list[Node]:
     for step in steps:
         if isinstance(step, (Drop, Expand)):
             countable = False
-        elif not isinstance(step, Each) or (step.uses_positions and not countable):
+        elif (
+            not isinstance(step, Each) or step.stays_here or (step.uses_positions and not countable)
+        ):
             break
         run.append(step)
     return run

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from bushel.errors import WorkerError
 from bushel.memory_file import create_unnamed
+from bushel.workers.child import Child, NurseryProcess
 
 # The size of the page on which a worker notes what it is at (see `Status`).
 PAGE = 4096
@@ -20,34 +21,31 @@ PAGE = 4096
 # make nothing that a collector of garbage could find.
 _BOOT = (
     "import sys, gc; gc.disable(); sys.path[:] = sys.argv.pop(1).split(chr(10)); "
-    "from bushel.workers.program import main; main(*map(int, sys.argv[1:]))"
+    "from bushel.workers.nursery import serve; from bushel.workers.program import main; "
+    "main(*serve(*map(int, sys.argv[1:])))"
 )
 
 
 class Started:
     """A process, and the files that it shares with this one."""
 
-    def __init__(self, index: int, count: int) -> None:
+    def __init__(self, index: int, count: int, nursery: NurseryProcess) -> None:
         self.index = index
-        self.lifeline = self.status = self.stacks = self.pidfd = -1
+        self.lifeline = self.status = self.stacks = -1
         self.connection, theirs = socket.socketpair()
         lifeline = -1
         try:
             lifeline, self.lifeline = os.pipe()
             self.status, self.stacks = create_unnamed(PAGE), create_unnamed(0)
             given = (theirs.fileno(), self.status, self.stacks, lifeline)
-            arguments = [_paths(), *map(str, (*given, index, count))]
-            self.process = _without_interrupts([*_interpreter(), "-c", _BOOT, *arguments], given)
+            self.process = nursery.ask(given, index, count)
         except BaseException:
-            self.forget()
+            self._close_files()
             raise
         finally:
             theirs.close()
             if lifeline >= 0:
                 os.close(lifeline)
-        if hasattr(os, "pidfd_open"):
-            with suppress(OSError):
-                self.pidfd = os.pidfd_open(self.process.pid)
 
     def end(self) -> None:
         """Makes sure that the process is gone, and everything that belongs to it."""
@@ -57,9 +55,16 @@ class Started:
         self.forget()
 
     def forget(self) -> None:
-        """Closes what belongs to the process, here."""
+        """Lets go of the process, and closes what belongs to it, here."""
+        if self.process.returncode is None:
+            self.process.returncode = 0  # It is not ours to wait for.
+        if isinstance(self.process, Child):
+            self.process.close()
+        self._close_files()
+
+    def _close_files(self) -> None:
         self.connection.close()
-        for name in ("lifeline", "status", "stacks", "pidfd"):
+        for name in ("lifeline", "status", "stacks"):
             descriptor = getattr(self, name)
             if descriptor >= 0:
                 setattr(self, name, -1)
@@ -67,28 +72,89 @@ class Started:
                     os.close(descriptor)
 
 
-def start_workers(count: int) -> list[Started]:
-    """Starts so many workers, which then wait to be told what to do."""
-    started: list[Started] = []
-    try:
-        for index in range(count):
-            started.append(Started(index, count))
-    except BaseException:
-        for worker in started:
-            worker.end()
-        raise
-    return started
+class Starter:
+    """Starts the workers of one pool, and others in the place of those that died."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._nursery: NurseryProcess | None = None
+        # Those that wait to be told what to do.
+        self._waiting: list[Started] = []
+
+    def start_all(self) -> None:
+        """Starts all workers, before they are asked for."""
+        try:
+            for index in range(self._count):
+                self._waiting.append(self._new(index))
+        except BaseException:
+            self.end()
+            raise
+
+    def start(self, index: int) -> Started:
+        """Returns a worker that waits, or a new one."""
+        return self._waiting.pop(0) if self._waiting else self._new(index)
+
+    def _new(self, index: int) -> Started:
+        if self._nursery is not None:
+            self._nursery.read()
+        if self._nursery is None or self._nursery.gone:
+            self._end_nursery()
+            self._nursery = _start_nursery()
+        return Started(index, self._count, self._nursery)
+
+    def end(self) -> None:
+        """Ends those that wait, and what others would have come from."""
+        while self._waiting:
+            self._waiting.pop().end()
+        self._end_nursery()
+
+    def _end_nursery(self) -> None:
+        nursery, self._nursery = self._nursery, None
+        if nursery is not None:
+            nursery.end()
+
+    def forget(self) -> None:
+        """Lets go of everything, in a forked child: it is the parent's."""
+        while self._waiting:
+            self._waiting.pop().forget()
+        if self._nursery is not None:
+            self._nursery.forget()
+            self._nursery = None
 
 
-def _without_interrupts(command: list[str], files: tuple[int, ...]) -> "subprocess.Popen[bytes]":
-    """Starts a program that Ctrl-C does not reach before it says what it thinks of that."""
+def _start_nursery() -> NurseryProcess:
+    """Starts a process that Ctrl-C does not reach before it says what it thinks of that."""
+    ours, theirs = socket.socketpair()
+    forks = _can_fork()
+    arguments = [_paths(), str(theirs.fileno()), str(int(forks))]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return subprocess.Popen(
-            command, pass_fds=files, stdin=subprocess.DEVNULL, env=_environment()
+        process = subprocess.Popen(
+            [*_interpreter(), "-c", _BOOT, *arguments],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env=_environment(),
         )
+    except BaseException:
+        ours.close()
+        raise
     finally:
+        theirs.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return NurseryProcess(process, ours, forks)
+
+
+def _can_fork() -> bool:
+    """Whether a process may be forked that has imported numpy, and its end be noticed.
+
+    On macOS libraries of the system do not survive it.
+    """
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        return False
+    with suppress(OSError):
+        os.close(os.pidfd_open(os.getpid()))
+        return True
+    return False
 
 
 def _paths() -> str:

@@ -1,0 +1,182 @@
+"""The nursery, and the processes that it forks, as the trainer sees them.
+
+Nobody waits for the nursery: a worker can be told what to do before it is born.
+"""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from bushel.transport.channel import receive_files, send_files
+from bushel.workers.nursery import BORN, NEWS, REQUEST
+
+# So long the nursery may take to say how a child ended. It takes no time, unless it is stopped.
+_REPORT_SECONDS = 1.0
+# Another thread may hear what this one waits for.
+_SLICE_SECONDS = 0.05
+# The exit code of a process whose end nobody can tell of, since the nursery is gone.
+UNKNOWN = 1 << 16
+
+
+class NurseryProcess:
+    """The process, and the children that it has or is asked for."""
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", connection: socket.socket, forks: bool
+    ) -> None:
+        """`forks` is False for one that becomes the first child itself."""
+        self.process = process
+        self.gone = False
+        self._connection, self._forks = connection, forks
+        self._children: dict[int, Child] = {}
+        self._asked = 0
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def ask(
+        self, files: Sequence[int], index: int, count: int
+    ) -> "Child | subprocess.Popen[bytes]":
+        """Asks for a worker that has these files, and does not wait for it."""
+        self._asked += 1
+        child = self._children[self._asked] = Child(self)
+        # Where nobody listens any more, the child ends before it is born.
+        with suppress(ConnectionError):
+            send_files(self._connection, REQUEST.pack(self._asked, index, count), files)
+        if self._forks:
+            return child
+        self.gone = True
+        self._connection.close()
+        return self.process
+
+    def read(self) -> None:
+        """Takes note of what the nursery has said, without waiting."""
+        while not self.gone:
+            try:
+                news, files = receive_files(self._connection, NEWS.size, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError:
+                news = b""
+            if not news:
+                self.gone = True
+                return
+            kind, number, value = NEWS.unpack(news)
+            if kind == BORN:
+                self._children[number].pid, self._children[number].pidfd = value, files[0]
+            else:
+                self._children.pop(number).returncode = value
+
+    def wait_for_news(self, seconds: float) -> None:
+        """Waits until the nursery says something, or for a moment."""
+        if not self.gone:
+            _wait(self.fileno(), min(seconds, _SLICE_SECONDS))
+            self.read()
+
+    def end(self) -> None:
+        """Ends the process, which has nothing to put in order."""
+        if self._forks:
+            self.process.kill()
+            self.process.wait()
+        self._let_go()
+
+    def forget(self) -> None:
+        """Lets go of the process, in a forked child of the trainer: it is not ours."""
+        self.process.returncode = 0
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.gone = True
+        self._connection.close()
+        self._children.clear()
+
+
+class Child:
+    """A process that the nursery forks, with what `Popen` has. Until then it is the nursery."""
+
+    def __init__(self, nursery: NurseryProcess) -> None:
+        self._nursery = nursery
+        self.pid, self.pidfd = nursery.process.pid, -1
+        self.returncode: int | None = None
+
+    def fileno(self) -> int:
+        """What becomes readable when the process ends; before it is born, when it is."""
+        return self.pidfd if self.pidfd >= 0 else self._nursery.fileno()
+
+    def poll(self) -> int | None:
+        """The exit code, if the process has ended."""
+        if self.returncode is None and self._has_ended():
+            self._learn_how()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for the end of the process; raises `TimeoutExpired` if that takes longer."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            left = _SLICE_SECONDS if deadline is None else deadline - time.monotonic()
+            if timeout is not None and left <= 0:
+                raise subprocess.TimeoutExpired("a worker", timeout)
+            _wait(self.fileno(), min(left, _SLICE_SECONDS))
+        return code
+
+    def kill(self) -> None:
+        if not self._is_born():
+            # After its end, all that it had to say can be read: perhaps that this one was born.
+            self._nursery.process.kill()
+            self._nursery.process.wait()
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        if self._is_born():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    def close(self) -> None:
+        """Lets go of the process."""
+        if self.pidfd >= 0:
+            pidfd, self.pidfd = self.pidfd, -1
+            os.close(pidfd)
+
+    def _is_born(self) -> bool:
+        if self.pidfd < 0:
+            self._nursery.read()
+        return self.pidfd >= 0
+
+    def _has_ended(self) -> bool:
+        return _wait(self.pidfd, 0) if self._is_born() else self._nursery.gone
+
+    def _learn_how(self) -> None:
+        """Finds out how the process ended, or that nobody can tell."""
+        if self.pidfd < 0:
+            self.returncode = self._nursery.process.wait()
+            return
+        deadline = time.monotonic() + _REPORT_SECONDS
+        self._nursery.read()
+        while self.returncode is None and not self._nursery.gone:
+            left = deadline - time.monotonic()
+            if left < 0:
+                break
+            self._nursery.wait_for_news(left)
+        if self.returncode is None:
+            self.returncode = _adopted(self.pidfd)
+
+
+def _wait(file: int, seconds: float) -> bool:
+    """Waits until there is something to read."""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def _adopted(pidfd: int) -> int:
+    """The exit code of an orphan, if it was left to this process: to the first of a container."""
+    with suppress(ChildProcessError):
+        found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED)
+        if found is not None:
+            return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    return UNKNOWN

@@ -1,0 +1,97 @@
+"""The nursery: a process that has imported what workers need, and forks them.
+
+    trainer ── asks for a worker, with its files ──────────> nursery ── forks ──> worker
+            <─ says that it is born, and later how it ended ─
+
+It has no threads and holds nothing of anybody's: not the trainer's, of which it is no fork,
+nor a worker's, whose files it closes as soon as the worker has them.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from array import array
+
+from bushel.transport.channel import receive_files, send_files
+
+REQUEST = struct.Struct("<iii")  # The child's number, the worker's index, how many there are.
+NEWS = struct.Struct("<iii")  # What there is to tell, the child's number, its pid or exit code.
+BORN, ENDED = 0, 1
+
+
+def serve(connection: int, forks: int) -> tuple[int, ...]:
+    """Forks workers until the trainer is gone; returns in each of them, with what it was given.
+
+    Where forking is no good (`forks` is 0) this process becomes the first worker itself.
+    """
+    # The trainer hears Ctrl-C as well, and decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # What is here now is never garbage: looking at it would copy its memory in every worker.
+    gc.freeze()
+    trainer = socket.socket(fileno=connection)
+    children: dict[int, tuple[int, int]] = {}
+    poll = select.poll()
+    poll.register(trainer, select.POLLIN)
+    while True:
+        for file, _ in poll.poll():
+            if file in children:
+                poll.unregister(file)
+                _tell_end(trainer, file, *children.pop(file))
+                continue
+            number, index, count, files = _hear(trainer)
+            pid = os.fork() if forks else 0
+            if not pid:
+                trainer.close()
+                for pidfd in children:
+                    os.close(pidfd)
+                _be_different()
+                return *files, index, count
+            pidfd = _tell_birth(trainer, number, pid)
+            for given in files:
+                os.close(given)
+            children[pidfd] = number, pid
+            poll.register(pidfd, select.POLLIN)
+
+
+def _hear(trainer: socket.socket) -> "tuple[int, int, int, array[int]]":
+    try:
+        request, files = receive_files(trainer, REQUEST.size)
+    except OSError:
+        request = b""
+    if not request:
+        os._exit(0)  # The trainer is gone.
+    number, index, count = REQUEST.unpack(request)
+    return number, index, count, files
+
+
+def _tell_birth(trainer: socket.socket, number: int, pid: int) -> int:
+    pidfd = os.pidfd_open(pid)
+    _tell(trainer, NEWS.pack(BORN, number, pid), [pidfd])
+    return pidfd
+
+
+def _tell_end(trainer: socket.socket, pidfd: int, number: int, pid: int) -> None:
+    # Until here the pid was the child's, whoever used it.
+    _, status = os.waitpid(pid, 0)
+    os.close(pidfd)
+    _tell(trainer, NEWS.pack(ENDED, number, os.waitstatus_to_exitcode(status)), [])
+
+
+def _tell(trainer: socket.socket, news: bytes, files: list[int]) -> None:
+    try:
+        send_files(trainer, news, files)
+    except OSError:
+        os._exit(0)  # The trainer is gone.
+
+
+def _be_different() -> None:
+    """Gives this process random numbers of its own; Python does so with its own after a fork."""
+    random = sys.modules.get("numpy.random")
+    if random is not None:
+        random.seed()
