@@ -8,6 +8,8 @@
     Expand   an Each that makes several of one  expand(rows) -> sequences
     Zip      one element from each input
     Fold     groups of neighbours               group_size, fold(block) -> block
+    Regroup  neighbours, as many as fit         machine()
+    Pass     how much of a stream, how often
     Place    where or when, never what          passed over by position
 
 A node is an immutable description. Nothing runs here: `run` evaluates nodes, by position
@@ -22,6 +24,9 @@ from typing import Any
 from bushel.block import Block, Columns, Failure, failure_of
 from bushel.errors import PlanError, note_where
 from bushel.positions import Keys, Positions
+
+# The lane that a stream is in which is not dealt to several, and how many there are.
+ONE_LANE = (0, 1)
 
 
 class Node(ABC):
@@ -119,8 +124,13 @@ class Each(_Single):
     # Whether the positions of the elements matter. In a stream they are running counts,
     # which the executor keeps.
     uses_positions = False
+    # Whether it must run in the process that asks, and never in a worker.
+    stays_here = False
     # What a state calls that count.
     counter = "counter"
+    # Which lane this step is in, and of how many. Element n of a lane counts as number
+    # n * lanes + lane, so that no two lanes see the same one.
+    lane: tuple[int, int] = ONE_LANE
 
     @abstractmethod
     def apply(self, block: Block) -> Block:
@@ -209,6 +219,57 @@ class Fold(_Single):
     def length(self) -> int:
         whole, rest = divmod(self.input.length(), self.group_size)
         return whole + (1 if rest and not self.drops_short_group else 0)
+
+
+class Machine(ABC):
+    """Makes new elements of a group of neighbours; holds the group that is being made."""
+
+    # What was used of the element that comes next, as plain values; None where it is whole.
+    carried: Any = None
+    # Whether the group needs no further element; else it ends with the first that is refused.
+    complete = False
+
+    @abstractmethod
+    def begin(self, carried: Any) -> None:
+        """Begins a group, with what is left of the next element."""
+
+    @abstractmethod
+    def add(self, element: Any) -> bool:
+        """Takes an element; False where it ends the group, and is offered again to the next."""
+
+    @abstractmethod
+    def end(self, made_before: int) -> list[Any]:
+        """Makes the elements of the group, so many having been made before it."""
+
+    @abstractmethod
+    def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
+        """The state after `used` elements of the group that begins at `parent`."""
+
+    @abstractmethod
+    def read(self, state: Any) -> tuple[Any, Any, int, int]:
+        """What `state_of` was given."""
+
+
+class Regroup(_Single):
+    """Makes new elements of any number of neighbours."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def machine(self) -> Machine:
+        """What does it, for one stream."""
+
+    def length(self) -> int:
+        return refuse_length(self)
+
+
+class Pass(_Single):
+    """Says how much of a stream comes, or how often; never what its elements are."""
+
+    __slots__ = ()
+
+    def length(self) -> int:
+        return refuse_length(self)
 
 
 class Place(_Single):

@@ -12,9 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bushel.batch.packing import Bins, Feature, Packing
 from bushel.errors import PlanError
 from bushel.record import Record
 from bushel.stack import stack
+from bushel.tree import leaves_with_paths, map_leaves
 
 _log = logging.getLogger("bushel")
 
@@ -99,6 +101,56 @@ class BatchOperation:
 def _joined(records: list[Record[Any]], join: Callable[[list[Any]], Any]) -> Record[Any]:
     data = join([record.data for record in records])
     return Record(records[-1].metadata.remove_record_key(), data)
+
+
+@dataclass
+class PackAndBatchOperation:
+    """Packs sequences into the rows of batches, each into the first row with room for it.
+
+    The data of a Record becomes three trees like it: the rows, which of its sequences each
+    cell belongs to (from 1; 0 is padding), and its place in that.
+    """
+
+    length_struct: Any
+    batch_size: int
+    max_sequences_per_bin: int | None = None
+    _cur_batch: Any = None
+
+    def __post_init__(self) -> None:
+        most = self.max_sequences_per_bin
+        if self.batch_size <= 0 or (most is not None and most <= 0):
+            raise PlanError(
+                "`batch_size` and `max_sequences_per_bin` must be positive, and are "
+                f"{self.batch_size} and {most}."
+            )
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        _deprecate("PackAndBatchOperation", "experimental.FirstFitPackIterDataset")
+        features = [
+            Feature(path, int(length), 1, None, has_ids=True)
+            for path, length in leaves_with_paths(self.length_struct)
+        ]
+        packing = Packing(features, [], self.batch_size, False, self.max_sequences_per_bin)
+        bins, last = packing.begin(), None
+        for record in input_iterator:
+            if not bins.add(record.data):
+                assert last is not None
+                yield Record(last.metadata.remove_record_key(), self._batch(bins))
+                bins = packing.begin()
+                bins.add(record.data)
+            last = record
+        if last is not None:
+            yield Record(last.metadata.remove_record_key(), self._batch(bins))
+
+    def _batch(self, bins: Bins) -> tuple[Any, Any, Any]:
+        count = len(list(leaves_with_paths(self.length_struct)))
+        tables = [bins.table(number, self.batch_size) for number in range(count)]
+        rows, ids, places = (self._tree([table[part] for table in tables]) for part in range(3))
+        return rows, ids, places
+
+    def _tree(self, leaves: list[Any]) -> Any:
+        following = iter(leaves)
+        return map_leaves(lambda _: next(following), self.length_struct)
 
 
 def _deprecate(old: str, new: str) -> None:

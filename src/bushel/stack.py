@@ -7,7 +7,7 @@ import numpy as np
 
 from bushel.errors import BatchError
 from bushel.room import room
-from bushel.tree import Path, open_node, show_path
+from bushel.tree import Path, map_leaves, open_node, show_path
 
 _PLAIN_NUMBERS: dict[type, np.dtype[Any]] = {
     int: np.dtype(np.int64),
@@ -35,6 +35,9 @@ def stack(rows: Sequence[Any], path: Path = ()) -> Any:
             raise _different_structure(rows, path) from error
     if kind in _PLAIN_NUMBERS:
         return _stack_numbers(rows, kind, path)
+    if issubclass(kind, (np.number, np.bool_)) and set(map(type, rows)) == {kind}:
+        # `numpy.stack` would make an array of each one first, which takes 20 times as long.
+        return np.array(rows, dtype=first.dtype)
     opened = open_node(first)
     if opened is None:
         return _stack_any(rows, path)
@@ -134,3 +137,27 @@ def _outline(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"a {type(value).__name__} of {len(value)}"
     return f"a {type(value).__name__}"
+
+
+def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:
+    """Stacks elements, and fills up to `batch_size` rows with a value.
+
+    For `batch(..., batch_fn=...)`, where all batches must have the same shape.
+
+    >>> batch_and_pad([1, 2], batch_size=4, pad_value=-1)
+    array([ 1,  2, -1, -1])
+    """
+    if not len(values):
+        raise BatchError("`batch_and_pad` cannot make a batch of no elements.")
+    if len(values) > batch_size:
+        raise BatchError(
+            f"`batch_and_pad` got {len(values)} elements, more than its batch_size of {batch_size}."
+        )
+
+    def padded(leaf: Any) -> Any:
+        rows = np.full((batch_size, *leaf.shape[1:]), pad_value, dtype=leaf.dtype)
+        rows[: len(leaf)] = leaf
+        return rows
+
+    stacked = stack(values)
+    return stacked if len(values) == batch_size else map_leaves(padded, stacked)

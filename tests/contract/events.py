@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bushel.dataset import stream_node
-from bushel.run.build import build_stream
+from bushel.deliver.open import open_stream
 from bushel.run.stream import Stream
 from bushel.tree import leaves_with_paths
 
@@ -72,7 +72,7 @@ def run_events(ds: Any, threaded: bool = False) -> list[Event]:
 
 def pull_events(ds: Any, wants: Iterable[int]) -> list[Event]:
     """Pulls the stream of a dataset in chunks of the sizes that are wanted."""
-    stream = build_stream(stream_node(ds))
+    stream = open_stream(stream_node(ds))
     if not stream.eager:
         wants = [1] * 2000  # Only what is needed is asked of a user's own iterator.
     try:

@@ -17,15 +17,25 @@ import numpy as np
 
 from bushel import DatasetIterator, IterDataset, MapDataset, ReadOptions, transforms
 from bushel.experimental import (
+    BestFitPackIterDataset,
+    BOSHandling,
+    CacheIterDataset,
+    ConcatThenSplitIterDataset,
     DatasetOptions,
+    FirstFitPackIterDataset,
     FlatMapIterDataset,
     FlatMapMapDataset,
+    InterleaveIterDataset,
+    LimitIterDataset,
+    RebatchIterDataset,
+    RepeatIterDataset,
     ThreadPrefetchIterDataset,
     WindowShuffleIterDataset,
     WindowShuffleMapDataset,
     WithOptionsIterDataset,
     ZipIterDataset,
     ZipMapDataset,
+    multithread_prefetch,
 )
 
 INLINE = ReadOptions(0, 0)
@@ -110,6 +120,12 @@ def with_index(index: int, element: Any) -> Any:
 
 def double_columns(tree: Any) -> Any:
     return {"id": tree["id"] * 2, "pair": tree["pair"] * 2}
+
+
+def ragged(element: Any) -> Any:
+    """Sequences of several lengths: `id` of one to five, `pair` of none to two."""
+    key = int(element["id"])
+    return {"id": np.full(key % 5 + 1, key), "pair": element["pair"][: key % 3]}
 
 
 class Copies(transforms.FlatMap):
@@ -357,6 +373,92 @@ PIPELINES: dict[str, Build] = {
     "ThreadPrefetchIterDataset: without a buffer": lambda kit: ThreadPrefetchIterDataset(
         kit.stream(12), prefetch_buffer_size=0
     ),
+    # Streams that make new elements of several.
+    "FirstFitPackIterDataset": lambda kit: FirstFitPackIterDataset(
+        kit.stream(40).map(ragged),
+        length_struct={"id": 7, "pair": 4},
+        num_packing_bins=3,
+        shuffle_bins=False,
+    ),
+    "FirstFitPackIterDataset: shuffled": lambda kit: FirstFitPackIterDataset(
+        kit.stream(40).filter(is_not_third).map(ragged),
+        length_struct={"id": 7},
+        num_packing_bins=4,
+        seed=3,
+        meta_features=["pair"],
+        max_sequences_per_bin=2,
+    ),
+    "BestFitPackIterDataset": lambda kit: BestFitPackIterDataset(
+        kit.stream(40).map(ragged),
+        length_struct={"id": 8, "pair": 5},
+        num_packing_bins=4,
+        pack_alignment_struct={"id": 2, "pair": 1},
+        padding_struct={"id": -1, "pair": None},
+    ),
+    "BestFitPackIterDataset: batches": lambda kit: (
+        BestFitPackIterDataset(
+            kit.stream(60).filter(is_not_third).map(ragged),
+            length_struct={"id": 9},
+            num_packing_bins=3,
+        )
+        .filter(lambda row: row["id"][0] % 2)
+        .batch(2)
+    ),
+    "ConcatThenSplitIterDataset": lambda kit: ConcatThenSplitIterDataset(
+        kit.stream(30).map(ragged), length_struct={"id": 4, "pair": 3}
+    ),
+    "ConcatThenSplitIterDataset: whole rows": lambda kit: ConcatThenSplitIterDataset(
+        kit.stream(50).filter(is_not_third).map(ragged),
+        length_struct={"id": 4, "pair": 8},
+        meta_features=["pair"],
+        split_full_length_features=False,
+        bos_handling=BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS,
+        bos_features=["id"],
+        bos_token_id=-1,
+    ),
+    "RebatchIterDataset": lambda kit: RebatchIterDataset(kit.stream(23).batch(4), 3),
+    "RebatchIterDataset: larger": lambda kit: RebatchIterDataset(
+        kit.stream(50).filter(is_not_third).batch(2).map(double), 7, drop_remainder=True
+    ),
+    "RepeatIterDataset": lambda kit: RepeatIterDataset(kit.stream(7).map(double), 3),
+    "RepeatIterDataset: filtered": lambda kit: RepeatIterDataset(
+        FlatMapIterDataset(kit.stream(11).filter(is_not_third), Copies()), 2
+    ).batch(4),
+    "RepeatIterDataset: packed": lambda kit: RepeatIterDataset(
+        ConcatThenSplitIterDataset(kit.stream(9).map(ragged), length_struct={"id": 4, "pair": 3}),
+        2,
+    ),
+    "LimitIterDataset": lambda kit: LimitIterDataset(kit.stream(30).filter(is_not_third), 13),
+    "LimitIterDataset: of a repetition": lambda kit: LimitIterDataset(
+        RepeatIterDataset(kit.stream(7).random_map(jitter, seed=1)), 31
+    ),
+    "CacheIterDataset": lambda kit: CacheIterDataset(kit.stream(17).map(double)),
+    "CacheIterDataset: repeated": lambda kit: RepeatIterDataset(
+        CacheIterDataset(kit.stream(13).filter(is_not_third)), 3
+    ).batch(3),
+    "InterleaveIterDataset": lambda kit: InterleaveIterDataset(
+        [kit.stream(5), kit.source(0), kit.source(9).map(double), kit.stream(2), kit.stream(6)],
+        cycle_length=2,
+    ),
+    "InterleaveIterDataset: filtered": lambda kit: InterleaveIterDataset(
+        [kit.stream(30).filter(is_not_third), kit.stream(40).filter(is_rare), kit.stream(8)],
+        cycle_length=3,
+    ).batch(2),
+    "InterleaveIterDataset: made by a map": lambda kit: InterleaveIterDataset(
+        kit.source(11).map(lambda element: MapDataset.range(int(element["id"]) % 4)),
+        cycle_length=3,
+    ),
+    "multithread_prefetch": lambda kit: multithread_prefetch(
+        kit.stream(29).filter(is_not_third).random_map(jitter, seed=2).batch(2), 3, 2
+    ),
+    "MapDataset.lanes": lambda kit: (
+        kit.source(40).lanes(4, read_options=kit.read).filter(is_not_third).batch(4)
+    ),
+    "MapDataset.lanes: packed": lambda kit: FirstFitPackIterDataset(
+        kit.source(60).lanes(2, read_options=kit.read).filter(is_not_third).map(ragged),
+        length_struct={"id": 7},
+        num_packing_bins=3,
+    ).batch(4),
     "WithOptionsIterDataset": lambda kit: WithOptionsIterDataset(
         kit.stream(40).filter(is_rare), _SKIP_HALF
     ),

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from bushel import IterDataset, MapDataset, named_datasets
+from bushel import IterDataset, MapDataset, named_datasets, packed_datasets, stream_datasets
 from bushel.dataset import MapNodeDataset, StreamNodeDataset
 from tests.contract.pipelines import PIPELINES
 
 # Public, and no step of a pipeline.
 _NO_STEPS = {"parents", "mro", "register"}
+_MODULES = (named_datasets, packed_datasets, stream_datasets)
 
 
 def _operations(cls: Any) -> set[str]:
@@ -18,11 +19,14 @@ def _operations(cls: Any) -> set[str]:
     return {f"{cls.__name__}.{name}" for name in names - _NO_STEPS}
 
 
-def _named_classes() -> set[str]:
+def _named_datasets() -> dict[str, Any]:
     return {
-        name
-        for name, member in inspect.getmembers(named_datasets, inspect.isclass)
-        if member.__module__ == named_datasets.__name__
+        name: member
+        for module in _MODULES
+        for name, member in inspect.getmembers(module, inspect.isclass)
+        if member.__module__ == module.__name__
+        and issubclass(member, (MapDataset, IterDataset))
+        and not name.startswith("_")
     }
 
 
@@ -33,15 +37,15 @@ def test_every_method_is_in_the_list(cls: Any) -> None:
 
 
 def test_every_named_dataset_is_in_the_list() -> None:
-    assert _named_classes() - {name.split(":")[0] for name in PIPELINES} == set()
+    assert _named_datasets().keys() - {name.split(":")[0] for name in PIPELINES} == set()
 
 
 def test_the_list_names_nothing_else() -> None:
-    known = _operations(MapDataset) | _operations(IterDataset) | _named_classes()
-    known |= {"MapDataset", "IterDataset"}
+    known = _operations(MapDataset) | _operations(IterDataset) | _named_datasets().keys()
+    known |= {"MapDataset", "IterDataset", "multithread_prefetch"}
     assert {name.split(":")[0] for name in PIPELINES} - known == set()
 
 
 def test_named_datasets_are_nodes() -> None:
-    for name in _named_classes():
-        assert issubclass(getattr(named_datasets, name), (MapNodeDataset, StreamNodeDataset))
+    for dataset in _named_datasets().values():
+        assert issubclass(dataset, (MapNodeDataset, StreamNodeDataset))

@@ -9,13 +9,21 @@ import pytest
 
 from bushel import IterDataset, MapDataset, ReadOptions, transforms
 from bushel.experimental import (
+    BestFitPackIterDataset,
+    CacheIterDataset,
+    ConcatThenSplitIterDataset,
+    FirstFitPackIterDataset,
     FlatMapIterDataset,
     FlatMapMapDataset,
+    InterleaveIterDataset,
+    LimitIterDataset,
+    RebatchIterDataset,
+    RepeatIterDataset,
     ThreadPrefetchIterDataset,
     WindowShuffleIterDataset,
 )
 from tests.contract.events import events_of, is_error, pull_events, run_events, wants_from
-from tests.contract.pipelines import INLINE, Kit, double
+from tests.contract.pipelines import INLINE, Kit, double, ragged
 
 FAILING_ID = 13
 
@@ -182,6 +190,41 @@ CASES = {
     ),
     "ThreadPrefetchIterDataset": Case(
         lambda kit: ThreadPrefetchIterDataset(_stream(kit).map(boom), prefetch_buffer_size=9),
+        "map(boom)",
+    ),
+    # Groups go on without it.
+    "FirstFitPackIterDataset": Case(
+        lambda kit: FirstFitPackIterDataset(
+            _stream(kit).map(boom).map(ragged), length_struct={"id": 9}, num_packing_bins=3
+        ),
+        "map(boom)",
+    ),
+    "BestFitPackIterDataset": Case(
+        lambda kit: BestFitPackIterDataset(
+            _stream(kit).map(boom).map(ragged), length_struct={"id": 5}, num_packing_bins=99
+        ),
+        "map(boom)",
+    ),
+    "ConcatThenSplitIterDataset": Case(
+        lambda kit: ConcatThenSplitIterDataset(
+            _stream(kit).map(boom).map(ragged), length_struct={"id": 7, "pair": 3}
+        ),
+        "map(boom)",
+    ),
+    "RebatchIterDataset": Case(
+        lambda kit: RebatchIterDataset(_stream(kit).batch(2).map(boom), 5),
+        "map(boom)",
+        missing=(12, 13),
+    ),
+    "RepeatIterDataset": Case(
+        lambda kit: RepeatIterDataset(_stream(kit).map(boom), 1), "map(boom)"
+    ),
+    "LimitIterDataset": Case(lambda kit: LimitIterDataset(_stream(kit).map(boom), 40), "map(boom)"),
+    "CacheIterDataset": Case(lambda kit: CacheIterDataset(_stream(kit).map(boom)), "map(boom)"),
+    "InterleaveIterDataset": Case(
+        lambda kit: InterleaveIterDataset(
+            [kit.stream(5), _stream(kit).map(boom), kit.stream(3)], cycle_length=2
+        ),
         "map(boom)",
     ),
 }

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bushel import IterDataset
 from bushel.block import Block
+from bushel.experimental import ThreadPrefetchIterDataset
 from bushel.run.background import BackgroundStream
 from bushel.run.stream import Chunk, ComputedMarks, State, Stream
 
@@ -164,3 +166,18 @@ def test_start_begins_before_the_first_pull() -> None:
 
 def _feeders() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "bushel-prefetch"]
+
+
+def test_without_a_buffer_a_users_iterator_is_asked_for_no_more_than_is_needed() -> None:
+    made: list[int] = []
+
+    class Numbers(IterDataset[int]):
+        def __iter__(self) -> Any:
+            for number in range(100):
+                made.append(number)
+                yield number
+
+    iterator = iter(ThreadPrefetchIterDataset(Numbers(), prefetch_buffer_size=0))
+    for number in range(50):
+        assert next(iterator) == number
+        assert len(made) == number + 1

@@ -29,8 +29,6 @@ class _Feeder:
         self._items: SimpleQueue[Item] = SimpleQueue()
         # One for each chunk that there is room for; None ends the thread.
         self._permits: SimpleQueue[bool | None] = SimpleQueue()
-        for _ in range(_CHUNKS):
-            self._permits.put(True)
         # Not empty when the permits that are left are void.
         self._stopped: list[bool] = []
         most = max(1, buffer_size // _CHUNKS) if stream.eager else 1
@@ -40,7 +38,13 @@ class _Feeder:
             name="bushel-prefetch",
             daemon=True,
         )
+
+    def start(self) -> None:
         self._thread.start()
+        # Only now: an interrupt may leave a thread behind that nobody can wait for, and one
+        # without a permit leaves the stream alone.
+        for _ in range(_CHUNKS):
+            self._permits.put(True)
 
     def take(self) -> Item:
         item = self._items.get()
@@ -50,7 +54,7 @@ class _Feeder:
     def stop(self, wait: bool) -> None:
         self._stopped.append(True)
         self._permits.put(None)
-        if wait and self._thread is not threading.current_thread():
+        if wait and self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
 
@@ -90,6 +94,8 @@ class BackgroundStream(Stream):
     ) -> None:
         self._input = input
         self._buffer_size = buffer_size
+        # Without a buffer it is as if it were not there.
+        self.eager = input.eager or buffer_size > 0
         self._clock = clock
         self._feeder: _Feeder | None = None
         self._finalizer: weakref.finalize[..., BackgroundStream] | None = None
@@ -139,14 +145,16 @@ class BackgroundStream(Stream):
         if self._feeder is None and self._buffer_size and not self._ended:
             self._feeder = _Feeder(self._input, self._buffer_size, self._clock)
             self._finalizer = weakref.finalize(self, self._feeder.stop, False)
+            self._feeder.start()
 
     def close(self) -> None:
         self._stop(wait=True)
         self._input.close()
 
     def _stop(self, wait: bool) -> None:
-        feeder, self._feeder = self._feeder, None
-        if feeder is not None:
+        if self._feeder is not None:
+            self._feeder.stop(wait)
+            # Only now: as long as the thread is there, nobody else may touch the stream.
+            self._feeder = None
             if self._finalizer is not None:
                 self._finalizer.detach()
-            feeder.stop(wait)

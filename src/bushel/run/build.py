@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from bushel.errors import PlanError
-from bushel.node import Choice, Drop, Each, Expand, Fold, Node, Zip, walk
+from bushel.node import Choice, Drop, Each, Expand, Fold, Node, Regroup, Zip, walk
 from bushel.options import DatasetOptions
+from bushel.plan.lanes import OwnLanesNode
+from bushel.plan.passes import CacheNode, InterleaveNode, LimitNode, StreamRepeatNode
 from bushel.plan.places import (
     CustomStreamNode,
     OptionsNode,
@@ -17,10 +19,14 @@ from bushel.plan.places import (
 from bushel.plan.sampled import OperationNode
 from bushel.run.background import BackgroundStream
 from bushel.run.custom import CustomStream
+from bushel.run.interleave import InterleaveStream
+from bushel.run.lanes import LanesStream
 from bushel.run.merge import MixStream, ZipStream
 from bushel.run.operation import OperationStream
+from bushel.run.passes import CacheStream, LimitStream, RepeatStream
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
+from bushel.run.regroup import RegroupStream
 from bushel.run.steps import MakeQuota, single_step
 from bushel.run.stream import Stream
 
@@ -72,11 +78,23 @@ def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:
     """The stream of one step over the streams that it reads from."""
     if isinstance(node, (Each, Drop, Expand, Fold)):
         return single_step(node, inputs[0], quota)
+    if isinstance(node, Regroup):
+        return RegroupStream(inputs[0], node)
+    if isinstance(node, StreamRepeatNode):
+        return RepeatStream(inputs[0], node.epochs)
+    if isinstance(node, LimitNode):
+        return LimitStream(inputs[0], node.count)
+    if isinstance(node, CacheNode):
+        return CacheStream(inputs[0])
+    if isinstance(node, InterleaveNode):
+        return InterleaveStream(node)
     if isinstance(node, Choice):
         return MixStream(inputs, node, getattr(node, "names", None))
     if isinstance(node, Zip):
         strict = node.strict if isinstance(node, ZipNode) else True
         return ZipStream(inputs, node, strict)
+    if isinstance(node, OwnLanesNode):
+        return LanesStream(inputs, node)
     if isinstance(node, PrefetchNode):
         return BackgroundStream(inputs[0], node.buffer_size)
     if isinstance(node, OperationNode):

@@ -7,7 +7,6 @@ other engine is right when it gives what this gives.
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -66,11 +65,10 @@ class Evaluator(ABC):
         """
         return False
 
-    def trickle(self, start: int, stop: int) -> tuple[Iterator[Any], Iterator[int]] | None:
+    def trickle(self, start: int, stop: int) -> Iterator[Any] | None:
         """The elements from `start` up to `stop` or before, each made when it is taken.
 
-        With them comes what feeds them, the numbers of those to come. None where there is not
-        one of them that could be made like that.
+        None where there is not one of them that could be made like that.
         """
         return None
 
@@ -134,12 +132,9 @@ class _Apply(Evaluator):
     def trickles(self) -> bool:
         return isinstance(self.node, OneByOne) and self.input.trickles
 
-    def trickle(self, start: int, stop: int) -> tuple[Iterator[Any], Iterator[int]] | None:
-        trickled = self.input.trickle(start, stop)
-        if trickled is None:
-            return None
-        made, left = trickled
-        return self._changed(made, run_of(start, start + length_hint(left))), left
+    def trickle(self, start: int, stop: int) -> Iterator[Any] | None:
+        made = self.input.trickle(start, stop)
+        return None if made is None else self._changed(made, run_of(start, stop))
 
     def _changed(self, made: Iterator[Any], positions: Positions) -> Iterator[Any]:
         node: OneByOne = self.node  # type: ignore[assignment]
@@ -262,7 +257,7 @@ class _Group(Evaluator):
     def trickles(self) -> bool:
         return self._groups > 0 and self._table.reads_later
 
-    def trickle(self, start: int, stop: int) -> tuple[Iterator[Any], Iterator[int]] | None:
+    def trickle(self, start: int, stop: int) -> Iterator[Any] | None:
         size, groups = self._size, self._groups
         epoch = start // groups
         first = (start - epoch * groups) * size
@@ -271,10 +266,9 @@ class _Group(Evaluator):
         block = self._table.run(shift, shift + count * size)
         if block.failure is not None or not isinstance(block.values, Columns) or not count:
             return None
-        left = iter(range(start, start + count))
-        return self._made(block.values, left), left
+        return self._made(block.values, range(start, start + count))
 
-    def _made(self, table: Columns, numbers: Iterator[int]) -> Iterator[Any]:
+    def _made(self, table: Columns, numbers: Sequence[int]) -> Iterator[Any]:
         size, fold, changes = self._size, self._fold, self._changes
         stop = 0
         for number in numbers:

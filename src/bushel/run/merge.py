@@ -13,7 +13,9 @@ from bushel.positions import Keys
 from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, Taken, need, need_int
 
 
-class _Merged(Stream):
+class Merged(Stream):
+    """A stream that reads from several."""
+
     def __init__(self, inputs: Sequence[Stream]) -> None:
         self._cursors = [Cursor(stream) for stream in inputs]
         self.eager = all(stream.eager for stream in inputs)
@@ -34,24 +36,29 @@ class _Merged(Stream):
             cursor.stream.close()
 
 
+def _marks(taken: Sequence[Taken]) -> list[Marks]:
+    """The states, without the elements."""
+    return [part.marks for part in taken]
+
+
 @plain
 class _MixMarks(Marks):
     stream: "MixStream"
     start: int
     which: Keys
-    taken: Sequence[Taken]
+    parts: Sequence[Marks]
     failed_part: int | None
 
     def at(self, used: int) -> State:
         chosen = self.which[:used]
-        counts = np.bincount(chosen, minlength=len(self.taken))
+        counts = np.bincount(chosen, minlength=len(self.parts))
         if used > len(self.which) and self.failed_part is not None:
             counts[self.failed_part] += 1
-        states = [part.at(int(count)) for part, count in zip(self.taken, counts, strict=True)]
+        states = [part.at(int(count)) for part, count in zip(self.parts, counts, strict=True)]
         return self.stream.state_of(states, self.start + used, False)
 
 
-class MixStream(_Merged):
+class MixStream(Merged):
     """Takes elements from its inputs in turn, as a `Choice` says, until one has no more."""
 
     def __init__(self, inputs: Sequence[Stream], node: Choice, names: Sequence[str] | None) -> None:
@@ -66,16 +73,15 @@ class MixStream(_Merged):
         if self._stopped:
             return None
         if not self.eager:
-            want = 1  # There may be no going back.
-        before = self._states() if want > 1 else None
+            want = 1
         which, taken, end = self._take(want)
-        if end < want and before is not None:
-            # An input ended, or failed, at element `end`: take just what comes before it.
-            # Everything is a function of the state, so going back costs time and nothing else.
-            self._go_back(before)
-            if end:
-                which, taken, end = self._take(end)
-            else:
+        if end < want and want > 1:
+            # An input ended, or failed, at element `end`: only what comes before it is taken.
+            which = which[:end]
+            counts = np.bincount(which, minlength=len(taken)).tolist()
+            for cursor, from_it, count in zip(self._cursors, taken, counts, strict=True):
+                cursor.put_back(from_it, count)
+            if not end:
                 return self.pull(1)
         start = self._index
         if not end:
@@ -86,7 +92,7 @@ class MixStream(_Merged):
                 return None
             self._index += 1
             empty = Block([], np.empty(0, dtype=np.int64), failure)
-            return Chunk(empty, _MixMarks(self, start, which[:0], taken, part))
+            return Chunk(empty, _MixMarks(self, start, which[:0], _marks(taken), part))
         self._index += end
         rows: list[Any] = [None] * end
         for number, part_taken in enumerate(taken):
@@ -94,7 +100,7 @@ class MixStream(_Merged):
             for place, row in zip(places.tolist(), part_taken.block.rows(), strict=False):
                 rows[place] = row
         positions = np.arange(start, start + end, dtype=np.int64)
-        return Chunk(Block(rows, positions), _MixMarks(self, start, which, taken, None))
+        return Chunk(Block(rows, positions), _MixMarks(self, start, which, _marks(taken), None))
 
     def _take(self, want: int) -> tuple[Keys, list[Taken], int]:
         positions = np.arange(self._index, self._index + want, dtype=np.int64)
@@ -140,7 +146,7 @@ class MixStream(_Merged):
 
 @plain
 class _ZipMarks(Marks):
-    taken: Sequence[Taken]
+    parts: Sequence[Marks]
     # After a failure: how many elements each input had then given.
     after_failure: Sequence[int] = ()
     size: int = 0
@@ -149,8 +155,8 @@ class _ZipMarks(Marks):
 
     def at(self, used: int) -> State:
         failed = used > self.size
-        counts = self.after_failure if failed else [used] * len(self.taken)
-        states = [part.at(count) for part, count in zip(self.taken, counts, strict=True)]
+        counts = self.after_failure if failed else [used] * len(self.parts)
+        states = [part.at(count) for part, count in zip(self.parts, counts, strict=True)]
         return _zip_state(states, failed and self.stopped)
 
 
@@ -159,7 +165,7 @@ def _zip_state(states: Sequence[State], stopped: bool) -> State:
     return {**state, "stop": True} if stopped else state
 
 
-class ZipStream(_Merged):
+class ZipStream(Merged):
     """Makes tuples of one element from each input."""
 
     def __init__(self, inputs: Sequence[Stream], node: Zip, strict: bool) -> None:
@@ -172,20 +178,18 @@ class ZipStream(_Merged):
     def pull(self, want: int) -> Chunk | None:
         if self._stopped:
             return None
-        if want == 1 or not self.eager:  # Then there may be no going back.
+        if want == 1 or not self.eager:
             return self._pull_one()
-        before = self._states()
         taken = [cursor.take(want) for cursor in self._cursors]
         end = min(len(part.block) for part in taken)
         if any(len(part.block) != end or part.failure is not None for part in taken):
-            self._go_back(before)
-            if not end:
-                return self._pull_one()
-            taken = [cursor.take(end) for cursor in self._cursors]
-        elif not end:
+            for cursor, part in zip(self._cursors, taken, strict=True):
+                cursor.put_back(part, end)
+        if not end:
             return self._pull_one()
-        rows = list(zip(*(part.block.rows() for part in taken), strict=True))
-        return Chunk(Block(rows, taken[0].block.positions), _ZipMarks(taken, (), end))
+        # To the shortest: what is left of the others was put back.
+        rows = list(zip(*(part.block.rows() for part in taken), strict=False))
+        return Chunk(Block(rows, taken[0].block.positions[:end]), _ZipMarks(_marks(taken), (), end))
 
     def _pull_one(self) -> Chunk | None:
         taken: list[Taken] = []
@@ -215,12 +219,12 @@ class ZipStream(_Merged):
         block = Block([], np.empty(0, dtype=np.int64), failure)
         if failure is None:
             row = tuple(part.block.rows()[0] for part in taken)
-            return Chunk(Block([row], taken[0].block.positions), _ZipMarks(taken, (), 1))
+            return Chunk(Block([row], taken[0].block.positions), _ZipMarks(_marks(taken), (), 1))
         while len(taken) < len(self._cursors):
             taken.append(self._cursors[len(taken)].take(0))
             counts.append(0)
         self._mismatched = ended is not None
-        return Chunk(block, _ZipMarks(taken, counts, 0, self._mismatched))
+        return Chunk(block, _ZipMarks(_marks(taken), counts, 0, self._mismatched))
 
     def _unequal(self, number: int, how: str) -> Failure | None:
         if not self._strict:

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -81,14 +80,17 @@ class PositionalStream(Stream):
         self._ahead: ReadAhead | None = None
         self._clock = clock
         self._last_delivery: float | None = None
-        # Elements made one by one since the last pull.
-        self._trickled = 0
         self._trickles = self._work.trickles
-        self._presence = _Presence(self._quota)
+        # Elements that are made one by one, or were, since the last pull.
+        self._trickle: Trickle | None = None
+        self._progress = _Progress(None, 0, 0)
+        self._trickled = 0
+        # The position behind the last element handed out; those dropped since do not count.
+        self._behind = 0
 
     def pull(self, want: int) -> Chunk | None:
-        if self._trickled:
-            self._presence.settle()
+        if self._trickle is not None:
+            self._end_trickle(self._trickle)
         start = self._next
         block = self._next_block(want)
         if block is None:
@@ -100,9 +102,11 @@ class PositionalStream(Stream):
         self._trickled = 0
         self._last_delivery = now
         marks = _IndexMarks(start)
-        if self._allow_nones:
-            return Chunk(block, marks)
-        return self._without_nones(block, marks)
+        chunk = Chunk(block, marks) if self._allow_nones else self._without_nones(block, marks)
+        count = len(chunk.block) + (chunk.block.failure is not None)
+        if self._trickles and count:
+            self._behind = chunk.marks.at(count)["next_index"]
+        return chunk
 
     def _next_block(self, want: int) -> Block | None:
         if self._ahead is None and self._choice.threaded:
@@ -131,21 +135,30 @@ class PositionalStream(Stream):
         return block
 
     def trickle(self) -> Trickle | None:
-        if not self._trickles or self._trickled or self._ahead is not None:
+        if not self._trickles or self._trickle is not None or self._ahead is not None:
             return None
         if self._choice.threaded:
             return None
         start = self._next
-        count = min(self._block_size.size, _MOST_TRICKLED, self._length - start)
-        trickled = self._work.trickle(start, start + count) if count > 1 else None
-        if trickled is None:
+        # Not beyond what the watch looks at together, so that it finds fault in the same place.
+        most = min(_MOST_TRICKLED, self._quota.room)
+        count = min(self._block_size.size, most, self._length - start)
+        rows = self._work.trickle(start, start + count) if count > 1 else None
+        if rows is None:
             return None
-        rows, left = trickled
-        self._trickled = length_hint(left)
-        self._next += self._trickled
-        if not self._allow_nones:
-            rows = filter(self._presence, rows)
-        return Trickle(rows, left, _IndexMarks(start))
+        quota = None if self._allow_nones else self._quota
+        self._progress = _Progress(quota, self._behind, start)
+        self._trickle = Trickle(filter(self._progress, rows), self._progress)
+        return self._trickle
+
+    def _end_trickle(self, trickle: Trickle) -> None:
+        """Goes on behind the elements that were made one by one, be it all of them or not."""
+        progress = self._progress
+        progress.settle()
+        end = progress.position + trickle.failed
+        self._trickled = end - self._next
+        self._next, self._behind = end, end if trickle.failed else progress.behind
+        self._trickle = None
 
     def _without_nones(self, block: Block, marks: _IndexMarks) -> Chunk:
         values = block.values
@@ -183,8 +196,8 @@ class PositionalStream(Stream):
             )
         self._drop_ahead()
         self._quota.reset()
-        self._next, self._trickled = index, 0
-        self._presence = _Presence(self._quota)
+        self._next = self._behind = index
+        self._trickle, self._trickled = None, 0
 
     def state_for(self, index: int) -> State:
         if not 0 <= index <= self._length:
@@ -218,27 +231,46 @@ class PositionalStream(Stream):
             ahead.stop(wait)
 
 
-class _Presence:
-    """Tells the elements that are there from those that were dropped, and counts both."""
+class _Progress(Marks):
+    """Tells the elements that are there from those that were dropped, and counts both.
 
-    def __init__(self, quota: DropQuota) -> None:
+    Nothing is called between counting an element and handing it out. So an interrupt, which
+    strikes where something is called, comes before it or after it.
+    """
+
+    def __init__(self, quota: DropQuota | None, behind: int, start: int) -> None:
+        # None where what was dropped is handed out, too.
         self._quota = quota
-        self._kept = 0
+        # The position behind the last one that was there, and how many were dropped since.
+        self.behind, self._dropped = behind, start - behind
+        self._uncounted = start
+
+    @property
+    def position(self) -> int:
+        """The position of the element that comes next."""
+        return self.behind + self._dropped
 
     def __call__(self, row: Any) -> bool:
-        if row is not None:
-            self._kept += 1
+        if row is not None or self._quota is None:
+            self.behind += self._dropped + 1
+            self._dropped = 0
             return True
         self.settle(dropped=1)
+        self._dropped += 1
+        self._uncounted += 1
         return False
 
     def settle(self, dropped: int = 0) -> None:
         """Tells the watch what has come; raises what it finds."""
-        answers = np.repeat([True, False], [self._kept, dropped])
-        self._kept = 0
-        over = self._quota.count(answers)
-        if over is not None:
-            raise over[1]
+        kept = self.position - self._uncounted
+        self._uncounted += kept
+        if self._quota is not None:
+            over = self._quota.count(np.repeat([True, False], [kept, dropped]))
+            if over is not None:
+                raise over[1]
+
+    def at(self, used: int) -> State:
+        return {"next_index": self.position + 1 if used else self.behind}
 
 
 def dropping_step(node: Node) -> Node:

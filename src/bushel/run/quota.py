@@ -32,6 +32,11 @@ class DropQuota:
     def counts(self, counts: tuple[int, int]) -> None:
         self._seen, self._dropped = counts
 
+    @property
+    def room(self) -> int:
+        """How many elements are still to come before the window is looked at."""
+        return _WINDOW - self._seen
+
     def reset(self) -> None:
         """Forgets what was counted; elements may come again after a restore."""
         self._seen = self._dropped = 0

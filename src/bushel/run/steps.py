@@ -100,6 +100,7 @@ class CountedStream(_Elementwise):
         super().__init__(input)
         self._node = node
         self._name = node.counter
+        self._lane, self._lanes = node.lane
         self._count = 0
 
     def pull(self, want: int) -> Chunk | None:
@@ -108,6 +109,8 @@ class CountedStream(_Elementwise):
             return None
         start = self._count
         positions = np.arange(start, start + len(chunk.block), dtype=np.int64)
+        if self._lanes > 1:
+            positions = positions * self._lanes + self._lane
         block = self._node.apply(chunk.block.at(positions))
         if len(block) < len(chunk.block):
             self._set_rest(chunk, len(block) + 1)

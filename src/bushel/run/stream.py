@@ -7,8 +7,10 @@ however the stream was cut into chunks.
 """
 
 import copy
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -108,13 +110,16 @@ class Chunk:
 class Trickle:
     """Elements that are made one by one, when they are taken.
 
-    `rows` raises where an element fails, and is then at its end. How many are still to come
-    is told by `left`, from which `rows` is fed.
+    `rows` raises where an element fails. Whoever takes them then takes no more of them, and
+    says that it has `failed`: the stream goes on behind that element. Where an interrupt came
+    in between, the stream goes on with the element that it came upon.
     """
 
     rows: Iterator[Any]
-    left: Iterator[int]
+    # Of the place where we are, always: 0 is behind the last element taken, 1 behind the one
+    # that failed after it.
     marks: Marks
+    failed: bool = False
 
 
 _NO_INDEX = (
@@ -180,16 +185,13 @@ def beginning_of(stream: Stream) -> Marks:
 
 
 @plain
-class Taken:
-    """Elements taken from a cursor, with the states between them."""
+class TakenMarks(Marks):
+    """The states between elements that were taken from a cursor."""
 
-    block: Block
-    failure: Failure | None
-    # Where the elements came from: marks, elements used of them before, and how many taken.
+    # Where they came from: marks, elements used of them before, and how many taken.
     segments: tuple[tuple[Marks, int, int], ...]
 
     def at(self, used: int) -> State:
-        """The state after the first `used` of these elements."""
         for marks, before, count in self.segments:
             # The state after an element is asked of the chunk that had it, unless there is
             # no element yet.
@@ -198,6 +200,24 @@ class Taken:
             used -= count
         marks, before, count = self.segments[-1]
         return marks.at(before + count + used)
+
+
+@plain
+class Taken:
+    """Elements taken from a cursor, with the states between them."""
+
+    block: Block
+    failure: Failure | None
+    marks: TakenMarks
+    # The chunks that they came from, how many elements of the first were used before, and
+    # whether its failure was taken before.
+    chunks: tuple[Chunk, ...]
+    used: int
+    failed: bool
+
+    def at(self, used: int) -> State:
+        """The state after the first `used` of these elements."""
+        return self.marks.at(used)
 
 
 class Cursor:
@@ -209,6 +229,8 @@ class Cursor:
         self._used = 0
         self._size = 0
         self._failed = False
+        # Chunks that were put back, in order.
+        self._waiting: deque[Chunk] = deque()
 
     def take(self, count: int, ahead: int = 0) -> Taken:
         """Takes `count` elements; fewer where the stream ends or an element fails.
@@ -217,20 +239,23 @@ class Cursor:
         """
         parts: list[Block] = []
         segments: list[tuple[Marks, int, int]] = [self.mark()]
+        if self._chunk is None:
+            self._chunk = Chunk(_join_or_empty([]), segments[0][0])
+        chunks, used, failed = [self._chunk], self._used, self._failed
+        failure: Failure | None = None
         missing = count
         while missing > 0:
             if self._used >= self._size:
                 failure = self._take_failure()
                 if failure is not None:
-                    assert self._chunk is not None
-                    segments.append((self._chunk.marks, self._used, 0))
-                    return Taken(_join_or_empty(parts), failure, tuple(segments))
+                    segments.append((chunks[-1].marks, self._used, 0))
+                    break
                 wanted = missing + ahead if self.stream.eager else missing
                 if not self._pull(wanted):
                     break
+                chunks.append(self._chunk)
                 continue
-            chunk = self._chunk
-            assert chunk is not None
+            chunk = chunks[-1]
             taken = min(missing, self._size - self._used)
             segments.append((chunk.marks, self._used, taken))
             if taken == len(chunk.block):
@@ -240,7 +265,45 @@ class Cursor:
                 parts.append(chunk.block.part(self._used, self._used + taken))
             self._used += taken
             missing -= taken
-        return Taken(_join_or_empty(parts), None, tuple(segments))
+        marks = TakenMarks(tuple(segments))
+        return Taken(_join_or_empty(parts), failure, marks, tuple(chunks), used, failed)
+
+    def put_back(self, taken: Taken, used: int) -> None:
+        """Puts back what was taken last, all but the first `used` elements of it."""
+        chunks = deque(taken.chunks)
+        place, failed = taken.used + used, taken.failed
+        # In the chunk of the last element that stays taken, whose state it is.
+        while place > len(chunks[0].block):
+            place -= len(chunks.popleft().block)
+            failed = False
+        self._chunk, self._used, self._failed = chunks.popleft(), place, failed
+        self._size = len(self._chunk.block)
+        self._waiting.extendleft(reversed(chunks))
+
+    def look_ahead(self, want: int) -> tuple[Sequence[Any], int, Failure | None]:
+        """Elements of which some, from the index that comes with them on, are still to come.
+
+        None are taken. At the end there are none, and where one failed there is that failure,
+        which is taken.
+        """
+        if not self.available(want):
+            return (), 0, self._take_failure()
+        assert self._chunk is not None
+        return self._chunk.block.rows(), self._used, None
+
+    def available(self, want: int) -> int:
+        """How many elements can be shown at once; none at the end, or where one failed."""
+        while self._used >= self._size:
+            chunk = self._chunk
+            if chunk is not None and not self._failed and chunk.block.failure is not None:
+                return 0
+            if not self._pull(want if self.stream.eager else 1):
+                return 0
+        return self._size - self._used
+
+    def pass_over(self, count: int) -> None:
+        """Takes so many of the elements that `look_ahead` showed."""
+        self._used += count
 
     def mark(self) -> tuple[Marks, int, int]:
         """Remembers the place, to be asked for its state later (see `Taken`)."""
@@ -255,6 +318,7 @@ class Cursor:
     def restore(self, state: State) -> None:
         self.stream.restore(state)
         self._chunk, self._used, self._size, self._failed = None, 0, 0, False
+        self._waiting.clear()
 
     def _take_failure(self) -> Failure | None:
         if self._chunk is None or self._failed or self._chunk.block.failure is None:
@@ -264,7 +328,7 @@ class Cursor:
 
     def _pull(self, want: int) -> bool:
         while True:
-            chunk = self.stream.pull(want)
+            chunk = self._waiting.popleft() if self._waiting else self.stream.pull(want)
             if chunk is None:
                 return False
             # A chunk of which a filter left nothing tells nothing: the state stays that of
@@ -329,4 +393,6 @@ def need_int(state: Any, name: str) -> int:
         raise StateError(f"{name!r} in a state must be a whole number, and is {value!r}.")
     if value < 0:
         raise StateRangeError(f"{name!r} in a state must not be negative, and is {value}.")
+    if value > sys.maxsize:
+        raise StateRangeError(f"{name!r} in a state must not exceed {sys.maxsize}, and is {value}.")
     return value

@@ -60,6 +60,8 @@ class _Pool:
             threading.Thread(target=self._work, name=f"bushel-read-{number}", daemon=True)
             for number in range(threads)
         ]
+
+    def start(self) -> None:
         for thread in self._threads:
             thread.start()
 
@@ -73,7 +75,7 @@ class _Pool:
             self._tasks.put(None)  # Safe within a finalizer: SimpleQueue is reentrant.
         if wait:
             for thread in self._threads:
-                if thread is not threading.current_thread():
+                if thread.is_alive() and thread is not threading.current_thread():
                     thread.join()
 
     def _work(self) -> None:
@@ -111,6 +113,8 @@ class ReadAhead:
         self._pool = _Pool(threads)
         self._finalizer = weakref.finalize(self, self._pool.stop)
         self._finalizer.atexit = False
+        # Only now, when they will be told to stop whatever happens.
+        self._pool.start()
         self._fill()
 
     def take(self, learner: BlockSize | None = None) -> Block | None:
@@ -141,8 +145,9 @@ class ReadAhead:
     def stop(self, wait: bool) -> None:
         """Stops the threads after the block they are at; `wait` for that or not."""
         self._in_flight.clear()
-        self._finalizer.detach()
         self._pool.stop(wait)
+        # Last: an interrupt may have come before.
+        self._finalizer.detach()
 
     def _fill(self) -> None:
         while not self._finishing and self._next < self._stop:

@@ -1,0 +1,80 @@
+"""The step that packs sequences into rows."""
+
+from typing import Any
+
+from bushel.batch.packing import Bins, Packing, order_of_rows
+from bushel.errors import StateError
+from bushel.frozen import frozen
+from bushel.node import ONE_LANE, Machine, Node, Regroup
+
+# More elements than any job makes.
+_ENDLESS = 1 << 53
+
+
+@frozen
+class PackNode(Regroup):
+    """Lays sequences of several lengths side by side in rows of one length."""
+
+    input: Node
+    packing: Packing
+    seed: int
+    shuffles: bool
+    group_by: str | None
+    lane: tuple[int, int] = ONE_LANE
+
+    def machine(self) -> Machine:
+        return _Packer(self)
+
+    def describe(self) -> str:
+        packing = self.packing
+        lengths = ", ".join(f"{feature.name}: {feature.length}" for feature in packing.features)
+        fit = "best fit" if packing.best_fit else "first fit"
+        order = f", seed={self.seed}" if self.shuffles else ""
+        return f"pack({{{lengths}}}, {packing.bins} bins, {fit}{order})"
+
+
+class _Packer(Machine):
+    def __init__(self, node: PackNode) -> None:
+        self._node = node
+        self._bins: Bins = node.packing.begin()
+
+    def begin(self, carried: Any) -> None:
+        self._bins = self._node.packing.begin()
+
+    def add(self, element: Any) -> bool:
+        return self._bins.add(element)
+
+    def end(self, made_before: int) -> list[Any]:
+        node, rows = self._node, self._bins.rows()
+        if node.shuffles and rows:
+            lane, lanes = node.lane
+            order = order_of_rows(rows, node.seed + made_before * lanes + lane, node.group_by)
+            rows = [rows[index] for index in order]
+        return rows
+
+    def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
+        return {"parent": parent, "next_row": used, "counter": made_before + used}
+
+    def read(self, state: Any) -> tuple[Any, Any, int, int]:
+        parent, used, made = fields(state, "parent", "next_row", "counter")
+        if not 0 <= used <= made:
+            raise StateError(f"this state is at row {used} of a group, after {made} rows in all.")
+        return parent, None, used, made - used
+
+
+def fields(state: Any, parent: str, *names: str) -> list[Any]:
+    """Reads the parent's state and whole numbers from a state."""
+    if not isinstance(state, dict):
+        raise StateError(f"a state is a dict, and this is {type(state).__name__}: {state!r:.200}.")
+    for name in (parent, *names):
+        if name not in state:
+            raise StateError(
+                f"this state has no {name!r}, so it was made by another pipeline: {state!r:.200}."
+            )
+    for name in names:
+        if type(state[name]) is not int or not 0 <= state[name] < _ENDLESS:
+            raise StateError(
+                f"{name!r} in a state must be a whole number that is not negative, and is "
+                f"{state[name]!r:.100}."
+            )
+    return [state[name] for name in (parent, *names)]

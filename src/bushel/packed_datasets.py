@@ -1,0 +1,165 @@
+"""Datasets of rows into which sequences of different lengths are packed."""
+
+import enum
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from bushel.batch.pack import PackNode
+from bushel.batch.packing import check_group_by, names_of, packing_of
+from bushel.batch.rebatch import RebatchNode
+from bushel.batch.split import SplitNode, check_bos, check_lengths
+from bushel.dataset import IterDataset, StreamNodeDataset, stream_node
+from bushel.errors import PlanError
+
+
+class _Packed(StreamNodeDataset[dict[str, Any]]):
+    _best_fit = False
+
+    def __init__(
+        self,
+        parent: IterDataset[Any],
+        *,
+        length_struct: Any,
+        num_packing_bins: int,
+        seed: int = 0,
+        shuffle_bins: bool = True,
+        shuffle_bins_group_by_feature: str | None = None,
+        meta_features: Sequence[str] = (),
+        pack_alignment_struct: Any = None,
+        padding_struct: Any = None,
+        max_sequences_per_bin: int | None = None,
+    ) -> None:
+        packing = packing_of(
+            length_struct,
+            operator.index(num_packing_bins),
+            self._best_fit,
+            meta_features,
+            pack_alignment_struct,
+            padding_struct,
+            max_sequences_per_bin,
+        )
+        if operator.index(seed) < 0:
+            raise PlanError(f"`seed` must not be negative, and is {seed}.")
+        group_by = shuffle_bins_group_by_feature if shuffle_bins else None
+        if group_by is not None:
+            check_group_by(packing, group_by)
+        node = PackNode(
+            stream_node(parent), packing, operator.index(seed), bool(shuffle_bins), group_by
+        )
+        super().__init__(node, parent)
+
+
+class FirstFitPackIterDataset(_Packed):
+    """Packs sequences into rows of fixed length, each into the first open row with room for it.
+
+    Rows have, beside each feature, which of their sequences a cell belongs to
+    (`..._segment_ids`, from 1; 0 is padding) and its place in it (`..._positions`).
+
+    >>> import numpy as np
+    >>> from bushel import MapDataset
+    >>> documents = [{"text": np.full(n, n)} for n in (3, 2, 2, 1)]
+    >>> stream = MapDataset.source(documents).to_iter_dataset()
+    >>> for row in FirstFitPackIterDataset(stream, length_struct={"text": 4}, num_packing_bins=2):
+    ...     row["text"].tolist(), row["text_segment_ids"].tolist(), row["text_positions"].tolist()
+    ([3, 3, 3, 1], [1, 1, 1, 2], [0, 1, 2, 0])
+    ([2, 2, 2, 2], [1, 1, 2, 2], [0, 1, 0, 1])
+
+    Args:
+      parent: a stream of dicts of arrays, the sequence on the first axis.
+      length_struct: the length of a row for each feature; other features are left out.
+      num_packing_bins: how many rows are open at a time.
+      seed: for the order of the rows that are closed together.
+      shuffle_bins: whether those come in random order.
+      shuffle_bins_group_by_feature: keeps rows with like values of this feature together.
+      meta_features: features without segment ids and positions. Those that have no length
+        become a list of the values of a row's elements.
+      pack_alignment_struct: sequences begin at multiples of these.
+      padding_struct: what fills the cells of no sequence, instead of zeros.
+      max_sequences_per_bin: at most so many sequences in a row.
+    """
+
+
+class BestFitPackIterDataset(_Packed):
+    """The same as `FirstFitPackIterDataset`, but each into the row where it leaves least room."""
+
+    _best_fit = True
+
+
+class BOSHandling(enum.Enum):
+    """What `ConcatThenSplitIterDataset` does about begin-of-sequence tokens."""
+
+    DO_NOTHING = enum.auto()
+    REPLACE_FIRST_TOKEN_WITH_BOS = enum.auto()
+
+
+class ConcatThenSplitIterDataset(StreamNodeDataset[dict[str, Any]]):
+    """Lays sequences end to end and cuts them into rows of exactly the wanted length.
+
+    >>> import numpy as np
+    >>> from bushel import MapDataset
+    >>> documents = [{"text": np.full(n, n)} for n in (3, 2, 4)]
+    >>> stream = MapDataset.source(documents).to_iter_dataset()
+    >>> for row in ConcatThenSplitIterDataset(stream, length_struct={"text": 4}):
+    ...     row["text"].tolist(), row["text_segment_ids"].tolist(), row["text_positions"].tolist()
+    ([3, 3, 3, 2], [1, 1, 1, 2], [0, 1, 2, 0])
+    ([2, 4, 4, 4], [1, 2, 2, 2], [0, 0, 1, 2])
+    ([4, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0])
+
+    Args:
+      parent: a stream of dicts with exactly the features of `length_struct`.
+      length_struct: the length of a row for each feature.
+      meta_features: features that are never split, and have no segment ids and positions.
+      split_full_length_features: whether an element that is exactly a row may be split; else
+        it becomes a row of its own, after the one that is open.
+      bos_handling: whether the first token of each piece in a row becomes a certain one.
+      bos_features: the features in which it does.
+      bos_token_id: the token.
+    """
+
+    def __init__(
+        self,
+        parent: IterDataset[Any],
+        *,
+        length_struct: Mapping[str, int],
+        meta_features: Collection[str] = (),
+        split_full_length_features: bool = True,
+        bos_handling: BOSHandling = BOSHandling.DO_NOTHING,
+        bos_features: Collection[str] = (),
+        bos_token_id: int | None = None,
+    ) -> None:
+        if not isinstance(bos_handling, BOSHandling):
+            raise TypeError(
+                f"`bos_handling` is a member of BOSHandling, and not {bos_handling!r:.100}."
+            )
+        replaces = bos_handling is BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
+        metas = frozenset(names_of(meta_features, "meta_features"))
+        bos = frozenset(names_of(bos_features, "bos_features"))
+        check_bos(replaces, bos, bos_token_id, metas)
+        node = SplitNode(
+            stream_node(parent),
+            check_lengths(length_struct),
+            metas,
+            bool(split_full_length_features),
+            bos,
+            None if bos_token_id is None else operator.index(bos_token_id),
+        )
+        super().__init__(node, parent)
+
+
+class RebatchIterDataset(StreamNodeDataset[Any]):
+    """Changes the size of batches, joining and cutting them along their first axis.
+
+    >>> from bushel import MapDataset
+    >>> batches = MapDataset.range(7).batch(2).to_iter_dataset()
+    >>> [batch.tolist() for batch in RebatchIterDataset(batches, 3)]
+    [[0, 1, 2], [3, 4, 5], [6]]
+    """
+
+    def __init__(
+        self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
+    ) -> None:
+        size = operator.index(batch_size)
+        if size <= 0:
+            raise PlanError(f"batch_size must be positive, and is {size}.")
+        super().__init__(RebatchNode(stream_node(parent), size, bool(drop_remainder)), parent)

@@ -1,0 +1,292 @@
+"""Several streams in turn, of which only a few are open at a time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bushel.block import Block, Failure
+from bushel.errors import StateError
+from bushel.frozen import plain
+from bushel.node import failed
+from bushel.plan.passes import InterleaveNode
+from bushel.positions import Keys
+from bushel.run.stream import (
+    Chunk,
+    ComputedMarks,
+    Cursor,
+    Marks,
+    State,
+    Stream,
+    need,
+    need_int,
+)
+
+_Place = tuple[Marks, int]
+
+
+class _Slot:
+    """One of the places in the cycle: which dataset is in it, and whether that is at its end."""
+
+    __slots__ = ("cursor", "ended", "number", "place")
+
+    def __init__(self, number: int, stream: Stream, ended: bool = False) -> None:
+        self.number, self.cursor, self.ended = number, Cursor(stream), ended
+        self.passed()
+
+    def passed(self) -> None:
+        """Remembers the place behind the last element taken.
+
+        Looking ahead may move the cursor to the next chunk, and where that begins depends on
+        how the stream was cut.
+        """
+        self.place: _Place = self.cursor.mark()[:2]
+
+    def state(self) -> State:
+        marks, used = self.place
+        return marks.at(used)
+
+
+class _EndedStream(Stream):
+    """In place of a stream that was at its end in a state: it need not be opened again."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def pull(self, want: int) -> Chunk | None:
+        return None
+
+    def state(self) -> State:
+        return self._state
+
+    def restore(self, state: State) -> None:
+        self._state = state
+
+
+@plain
+class _InterleaveMarks(Marks):
+    """Within a run of turns in which no dataset came or went."""
+
+    turn: int
+    following: int
+    numbers: Sequence[int]
+    ended: Sequence[bool]
+    # Of each slot: the place before any element of this run, and the place of its first one.
+    starts: Sequence[_Place]
+    begins: Sequence[_Place]
+    # Which slot each element came from.
+    order: Keys
+    failed: int | None = None
+
+    def at(self, used: int) -> State:
+        taken = self.order[:used]
+        counts = np.bincount(taken, minlength=len(self.numbers)).tolist()
+        if self.failed is not None and used > len(self.order):
+            counts[self.failed] += 1
+        turn = self.turn if not len(taken) else (int(taken[-1]) + 1) % len(self.numbers)
+        places = zip(counts, self.starts, self.begins, strict=True)
+        states = [
+            begin[0].at(begin[1] + count) if count else before[0].at(before[1])
+            for count, before, begin in places
+        ]
+        return _state_of(turn, self.following, self.numbers, states, self.ended)
+
+
+def _state_of(
+    turn: int,
+    following: int,
+    numbers: Sequence[int],
+    states: Sequence[State],
+    ended: Sequence[bool],
+) -> State:
+    return {
+        "next_index_in_cycle": turn,
+        "next_index_in_datasets": following,
+        "iterators_in_use_indices": list(numbers),
+        "iterators_in_use_states": list(states),
+        "exhausted": [int(flag) for flag in ended],
+    }
+
+
+class InterleaveStream(Stream):
+    """Takes one element of each open stream in turn; when one ends, the next takes its place."""
+
+    def __init__(self, node: InterleaveNode) -> None:
+        self._node = node
+        self._slots: list[_Slot] = []
+        self._following = 0
+        self._turn = 0
+
+    def _open(self) -> Failure | None:
+        """Opens the first streams, as far as they can be."""
+        while len(self._slots) < self._node.cycle_length and self._has_next():
+            entering = self._next_slot()
+            if isinstance(entering, Failure):
+                return entering
+            if entering is not None:
+                self._slots.append(entering)
+        return None
+
+    def _has_next(self) -> bool:
+        return self._following < self._node.count()
+
+    def _next_slot(self) -> _Slot | Failure | None:
+        """Opens the next dataset; None where there is none at its number."""
+        number = self._following
+        try:
+            stream = self._node.open(number)
+        except Exception as error:
+            return failed(error, self._node, number)
+        self._following += 1
+        if stream is None:
+            return None
+        self.eager = self.eager and stream.eager
+        return _Slot(number, stream)
+
+    def pull(self, want: int) -> Chunk | None:
+        unopened = self._open()
+        if unopened is not None:
+            return self._skip_dataset(unopened)
+        slots = self._slots
+        while slots:
+            running = [
+                (self._turn + step) % len(slots)
+                for step in range(len(slots))
+                if not slots[(self._turn + step) % len(slots)].ended
+            ]
+            if not running and not self._has_next():
+                return None
+            may_enter = len(running) < len(slots) and self._has_next()
+            if running and not may_enter:
+                chunk = self._rounds(slots, running, want)
+                if chunk is not None:
+                    return chunk
+            chunk = self._one_turn(slots)
+            if chunk is not None:
+                return chunk
+        return None
+
+    def _skip_dataset(self, failure: Failure) -> Chunk:
+        """Tells that the next dataset cannot be opened, and goes on behind it."""
+        before = self.state()
+        self._following += 1
+        after = {**before, "next_index_in_datasets": self._following}
+        block = Block([], np.empty(0, dtype=np.int64), failure)
+        return Chunk(block, ComputedMarks(lambda used: after if used else before))
+
+    def _rounds(self, slots: list[_Slot], running: list[int], want: int) -> Chunk | None:
+        """As many whole rounds as all running streams have elements ready."""
+        each = max(1, want // len(running)) if self.eager else 1
+        before = [slot.place for slot in slots]
+        rounds = each
+        for number in running:
+            rounds = min(rounds, slots[number].cursor.available(each))
+        if not rounds:
+            return None
+        begins = [slot.cursor.mark()[:2] for slot in slots]
+        parts = []
+        for number in running:
+            rows, start, _ = slots[number].cursor.look_ahead(each)
+            parts.append(rows[start : start + rounds])
+            slots[number].cursor.pass_over(rounds)
+            slots[number].passed()
+        elements = [row for turn in zip(*parts, strict=True) for row in turn]
+        order = np.tile(np.array(running, dtype=np.int64), rounds)
+        marks = self._marks(slots, before, begins, order)
+        self._turn = (running[-1] + 1) % len(slots)
+        return Chunk(Block(elements, np.arange(len(elements), dtype=np.int64)), marks)
+
+    def _marks(
+        self,
+        slots: list[_Slot],
+        before: Sequence[_Place],
+        begins: Sequence[_Place],
+        order: Keys,
+        failed: int | None = None,
+    ) -> _InterleaveMarks:
+        return _InterleaveMarks(
+            self._turn,
+            self._following,
+            [slot.number for slot in slots],
+            [slot.ended for slot in slots],
+            before,
+            begins,
+            order,
+            failed,
+        )
+
+    def _one_turn(self, slots: list[_Slot]) -> Chunk | None:
+        """What the slot whose turn it is has to give, if anything."""
+        turn = self._turn
+        slot = slots[turn]
+        while slot.ended and self._has_next():
+            entering = self._next_slot()
+            if isinstance(entering, Failure):
+                return self._skip_dataset(entering)
+            if entering is not None:
+                slot.cursor.stream.close()
+                slots[turn] = slot = entering
+        following = (turn + 1) % len(slots)
+        if slot.ended:
+            self._turn = following
+            return None
+        before = [other.place for other in slots]
+        rows, start, failure = slot.cursor.look_ahead(1)
+        if failure is None and not rows:
+            slot.ended = True  # It loses this turn.
+            self._turn = following
+            return None
+        begins = [other.cursor.mark()[:2] for other in slots]
+        if failure is not None:
+            # The same stream goes on behind it.
+            order = np.empty(0, dtype=np.int64)
+            begins[turn] = (begins[turn][0], begins[turn][1] - 1)
+            slot.passed()
+            marks = self._marks(slots, before, begins, order, failed=turn)
+            return Chunk(Block([], order, failure), marks)
+        slot.cursor.pass_over(1)
+        slot.passed()
+        marks = self._marks(slots, before, begins, np.array([turn], dtype=np.int64))
+        self._turn = following
+        return Chunk(Block([rows[start]], np.zeros(1, dtype=np.int64)), marks)
+
+    def state(self) -> State:
+        self._open()
+        slots = self._slots
+        states = [slot.state() for slot in slots]
+        numbers, ended = [slot.number for slot in slots], [slot.ended for slot in slots]
+        return _state_of(self._turn, self._following, numbers, states, ended)
+
+    def restore(self, state: State) -> None:
+        numbers, states, ended = need(
+            state, "iterators_in_use_indices", "iterators_in_use_states", "exhausted"
+        )
+        turn = need_int(state, "next_index_in_cycle")
+        following = need_int(state, "next_index_in_datasets")
+        lists = [part for part in (numbers, states, ended) if isinstance(part, list)]
+        if len(lists) < 3 or len(set(map(len, lists))) > 1:
+            raise StateError(f"this state of an interleaving is damaged: {state!r:.200}.")
+        slots = []
+        for number, inner, flag in zip(numbers, states, ended, strict=True):
+            known = type(number) is int and 0 <= number < self._node.count()
+            stream: Stream | None = None
+            if known:
+                stream = _EndedStream(inner) if flag else self._node.open(number)
+            if stream is None:
+                raise StateError(
+                    f"this state has dataset {number!r:.100} open, and there are "
+                    f"{self._node.count()}."
+                )
+            stream.restore(inner)
+            slots.append(_Slot(number, stream, bool(flag)))
+        self.close()
+        self._slots, self._turn, self._following = slots, turn % max(1, len(slots)), following
+        self.eager = all(slot.cursor.stream.eager for slot in slots)
+
+    def start(self) -> None:
+        self._open()
+        for slot in self._slots:
+            slot.cursor.stream.start()
+
+    def close(self) -> None:
+        for slot in self._slots:
+            slot.cursor.stream.close()

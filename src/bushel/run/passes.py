@@ -1,0 +1,208 @@
+"""Streams that go over their input once more, or not to its end: repeat, limit, cache."""
+
+from typing import Any
+
+import numpy as np
+
+from bushel.block import Block
+from bushel.errors import PlanError
+from bushel.frozen import plain
+from bushel.run.stream import (
+    Chunk,
+    Marks,
+    NoMarks,
+    SeriesMarks,
+    ShiftedMarks,
+    State,
+    Stream,
+    beginning_of,
+    need,
+    need_int,
+)
+
+
+class _Over(Stream):
+    """A stream over one other."""
+
+    def __init__(self, input: Stream) -> None:
+        self._input = input
+        self.eager = input.eager
+
+    def start(self) -> None:
+        self._input.start()
+
+    def close(self) -> None:
+        self._input.close()
+
+
+@plain
+class _EpochMarks(Marks):
+    marks: Marks
+    epoch: int
+
+    def at(self, used: int) -> State:
+        return {"parent": self.marks.at(used), "epoch": self.epoch}
+
+
+class RepeatStream(_Over):
+    """Goes over its input again and again, so many times or for ever."""
+
+    def __init__(self, input: Stream, epochs: int | None) -> None:
+        super().__init__(input)
+        self._epochs = epochs
+        self._epoch = 0
+        self._start = beginning_of(input)
+        # Whether this pass had any element: one that has none would be repeated for ever.
+        self._had_any = True
+
+    def pull(self, want: int) -> Chunk | None:
+        while True:
+            chunk = self._input.pull(want)
+            if chunk is not None:
+                self._had_any = self._had_any or bool(len(chunk.block) or chunk.block.failure)
+                return Chunk(chunk.block, _EpochMarks(chunk.marks, self._epoch))
+            if self._epochs is not None and self._epoch + 1 >= self._epochs:
+                return None
+            if not self._had_any:
+                if self._epochs is not None:
+                    return None
+                raise PlanError("`repeat` cannot go on for ever: the stream has no elements.")
+            self._input.restore(self._start.at(0))
+            self._epoch += 1
+            self._had_any = False
+
+    def state(self) -> State:
+        return {"parent": self._input.state(), "epoch": self._epoch}
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        epoch = need_int(state, "epoch")
+        self._input.restore(parent)
+        self._epoch, self._had_any = epoch, True
+
+
+@plain
+class _LimitMarks(Marks):
+    marks: Marks
+    read: int
+    size: int
+
+    def at(self, used: int) -> State:
+        read = self.read + min(used, self.size)
+        return {"parent": self.marks.at(used), "count_elements_read": read}
+
+
+class LimitStream(_Over):
+    """Ends after so many elements."""
+
+    def __init__(self, input: Stream, count: int) -> None:
+        super().__init__(input)
+        self._count = count
+        self._read = 0
+
+    def pull(self, want: int) -> Chunk | None:
+        left = self._count - self._read
+        chunk = self._input.pull(min(want, left)) if left > 0 else None
+        if chunk is None:
+            return None
+        block = chunk.block if len(chunk.block) <= left else chunk.block.part(0, left)
+        marks = _LimitMarks(chunk.marks, self._read, len(block))
+        self._read += len(block)
+        return Chunk(block, marks)
+
+    def state(self) -> State:
+        return {"parent": self._input.state(), "count_elements_read": self._read}
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        read = need_int(state, "count_elements_read")
+        self._input.restore(parent)
+        self._read = read
+
+
+@plain
+class _CacheMarks(Marks):
+    marks: Marks
+    start: int
+    size: int
+
+    def at(self, used: int) -> State:
+        return _cache_state(self.marks.at(used), self.start + min(used, self.size))
+
+
+def _cache_state(parent: State, position: int) -> State:
+    return {"parent": parent, "position": position}
+
+
+class CacheStream(_Over):
+    """Remembers its elements, so that going back does not compute them again.
+
+    It remembers up to the first one that fails. What comes from there on is computed, and
+    fails, each time.
+    """
+
+    def __init__(self, input: Stream) -> None:
+        super().__init__(input)
+        self._rows: list[Any] = []
+        # The states between them.
+        self._parts: list[tuple[Marks, int]] = [(beginning_of(input), 0)]
+        # Whether they are all elements that there are.
+        self._filled = False
+        self._position = 0
+        # Whether the input is where we are, and whether it came there right behind the
+        # elements that are remembered.
+        self._reads = self._remembers = True
+
+    def pull(self, want: int) -> Chunk | None:
+        start = self._position
+        if start < len(self._rows):
+            rows = self._rows[start : start + want]
+            self._position += len(rows)
+            positions = np.arange(start, self._position, dtype=np.int64)
+            marks = ShiftedMarks(SeriesMarks(self._parts), start)
+            return Chunk(Block(rows, positions), _CacheMarks(marks, start, len(rows)))
+        if self._filled:
+            return None
+        if not self._reads:
+            self._input.restore(self._end().at(0))
+            self._reads = self._remembers = True
+        chunk = self._input.pull(want)
+        if chunk is None:
+            self._filled = self._remembers
+            return None
+        block = chunk.block
+        if self._remembers:
+            self._rows += block.rows()
+            self._parts.append((chunk.marks, len(block)))
+            self._remembers = block.failure is None
+        self._position += len(block)
+        return Chunk(block, _CacheMarks(chunk.marks, start, len(block)))
+
+    def _end(self) -> Marks:
+        """Where the elements end that are remembered."""
+        return ShiftedMarks(SeriesMarks(self._parts), len(self._rows))
+
+    def _remembered(self, position: int) -> State:
+        """The state of the input at a position, up to which everything is remembered."""
+        self._position, self._reads = len(self._rows), False
+        while self._position < position and self.pull(position - self._position) is not None:
+            pass
+        return SeriesMarks(self._parts).at(min(position, len(self._rows)))
+
+    def state(self) -> State:
+        if self._reads:
+            return _cache_state(self._input.state(), self._position)
+        return _cache_state(SeriesMarks(self._parts).at(self._position), self._position)
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        position = need_int(state, "position")
+        if state.get("cache_filled") is True:
+            # Grain's, whose parent is anywhere then: its elements are counted from the start.
+            parent = self._remembered(position)
+        self._reads = position >= len(self._rows)
+        if self._reads:
+            self._input.restore(parent)
+            known = position == len(self._rows) and not isinstance(self._parts[0][0], NoMarks)
+            self._remembers = known and parent == self._end().at(0)
+        self._position = position

@@ -1,0 +1,175 @@
+"""Streams that make new elements of any number of neighbours: packing, splitting, rebatching.
+
+A group is a run of elements after which nothing is left over, or only a part of one element.
+The state is where the current group begins and how many of its elements have been handed out:
+after a restore the group is made again, and those are passed over. So are the failures of
+elements in it that have been raised.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bushel.block import Block, Failure
+from bushel.errors import StateError
+from bushel.frozen import plain
+from bushel.node import Machine, Regroup, failed
+from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, need_int
+
+# One row takes many elements, so many more are asked for than rows.
+_AT_LEAST = 64
+
+
+@plain
+class _Group:
+    """Where a group begins, what of an element was used before, and what came of it."""
+
+    place: tuple[Marks, int, int]
+    carried: Any
+    # How many elements of it were made before.
+    made_before: int
+    # How many of its own were handed out before this chunk, and how many failures raised.
+    used: int
+    failures: int
+    # How many are in this chunk.
+    count: int = 0
+
+    def state(self, machine: Machine, taken: int) -> State:
+        marks, place, _ = self.place
+        used = self.used + taken
+        state = machine.state_of(marks.at(place), self.carried, used, self.made_before)
+        return {**state, "failures": self.failures} if self.failures else state
+
+
+@plain
+class _RegroupMarks(Marks):
+    machine: Machine
+    groups: Sequence[_Group]
+    # Which group comes next, and which one does behind the failure.
+    following: _Group
+    behind: _Group
+
+    def at(self, used: int) -> State:
+        for group in self.groups:
+            if used < group.count:
+                return group.state(self.machine, used)
+            used -= group.count
+        return (self.behind if used else self.following).state(self.machine, 0)
+
+
+class RegroupStream(Stream):
+    """Hands out what a machine makes of the elements of its input."""
+
+    def __init__(self, input: Stream, node: Regroup) -> None:
+        self._cursor = Cursor(input)
+        self._node = node
+        self._machine = node.machine()
+        self.eager = input.eager
+        # How many elements were made by all groups that are done.
+        self._made = 0
+        # Behind the last element taken: looking ahead may move the cursor to the next chunk,
+        # and where that begins depends on how the stream was cut.
+        self._place: tuple[Marks, int, int] | None = None
+        # Of the group that comes next: how many elements to skip, and how many failures.
+        self._skip = 0
+        self._skip_failures = 0
+        # The group that is being made, from one pull to the next where an element failed.
+        self._open: _Group | None = None
+        self._ended = False
+
+    def pull(self, want: int) -> Chunk | None:
+        groups: list[_Group] = []
+        rows: list[Any] = []
+        while not self._ended and len(rows) < max(1, want):
+            group = self._open
+            if group is None:
+                group = self._open = self._following()
+                self._machine.begin(group.carried)
+            failure = self._fill(want)
+            if failure is not None:
+                self._open = replace(group, failures=group.failures + 1)
+                return self._chunk(rows, groups, group, failure)
+            self._skip = self._skip_failures = 0
+            try:
+                made = self._machine.end(self._made)
+            except Exception as error:
+                # All of the group is lost; it goes on with the next one.
+                self._open = None
+                return self._chunk(rows, groups, group, failed(error, self._node, self._made))
+            if group.used > len(made):
+                raise StateError(
+                    f"this state is behind {group.used} elements of a group of {len(made)}: it "
+                    "belongs to other data."
+                )
+            if self._ended and not made:
+                break  # What is left makes nothing, and the state stays where it begins.
+            self._open = None
+            self._made += len(made)
+            groups.append(replace(group, count=len(made) - group.used))
+            rows += made[group.used :]
+        return self._chunk(rows, groups, self._following(), None) if groups else None
+
+    def _following(self) -> _Group:
+        """The group that comes next, or is being made."""
+        if self._open is not None:
+            return self._open
+        if self._place is None:
+            self._place = self._cursor.mark()
+        carried = self._machine.carried
+        return _Group(self._place, carried, self._made, self._skip, self._skip_failures)
+
+    def _chunk(
+        self, rows: list[Any], groups: list[_Group], following: _Group, failure: Failure | None
+    ) -> Chunk:
+        first = groups[0] if groups else following
+        start = first.made_before + first.used
+        block = Block(rows, np.arange(start, start + len(rows), dtype=np.int64), failure)
+        return Chunk(block, _RegroupMarks(self._machine, groups, following, self._following()))
+
+    def _fill(self, want: int) -> Failure | None:
+        """Gives elements to the machine until its group is complete, or the input ends."""
+        machine, cursor = self._machine, self._cursor
+        while True:
+            rows, start, failure = cursor.look_ahead(max(want, _AT_LEAST))
+            if failure is None and not rows:
+                self._ended = True
+                return None
+            taken = 0
+            try:
+                for index in range(start, len(rows)):
+                    if not machine.add(rows[index]):
+                        return None
+                    taken += 1
+                    if machine.complete:
+                        return None
+            except Exception as error:
+                taken += 1  # It goes on without that element.
+                failure = failed(error, self._node, self._made)
+            finally:
+                cursor.pass_over(taken)
+                if taken or failure is not None:
+                    self._place = cursor.mark()
+            if failure is None:
+                continue
+            if not self._skip_failures:
+                return failure
+            self._skip_failures -= 1  # It was raised before the state was taken.
+
+    def state(self) -> State:
+        return self._following().state(self._machine, 0)
+
+    def restore(self, state: State) -> None:
+        parent, carried, skip, made = self._machine.read(state)
+        failures = need_int(state, "failures") if "failures" in state else 0
+        self._cursor.restore(parent)
+        self._machine.carried = carried
+        self._made, self._skip, self._skip_failures = made, skip, failures
+        self._place, self._open, self._ended = None, None, False
+
+    def start(self) -> None:
+        self._cursor.stream.start()
+
+    def close(self) -> None:
+        self._cursor.stream.close()

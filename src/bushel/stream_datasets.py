@@ -1,0 +1,204 @@
+"""Streams of streams: repeated, limited, cached, interleaved, prefetched by threads."""
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from bushel.dataset import IterDataset, MapDataset, StreamNodeDataset, stream_node
+from bushel.deliver.iterator import DatasetIterator
+from bushel.deliver.open import open_stream
+from bushel.errors import ClosedError, PlanError
+from bushel.node import Node
+from bushel.plan.copies import copies_of
+from bushel.plan.passes import CacheNode, InterleaveNode, LimitNode, StreamRepeatNode
+from bushel.plan.places import PrefetchNode
+from bushel.run.background import BackgroundStream
+from bushel.run.custom import CustomStream
+from bushel.run.stream import Cursor
+
+T = TypeVar("T")
+
+
+class RepeatIterDataset(StreamNodeDataset[T]):
+    """Iterates over a stream so many times, or for ever; each time is the same.
+
+    >>> stream = MapDataset.range(3).to_iter_dataset()
+    >>> list(RepeatIterDataset(stream, 2))
+    [0, 1, 2, 0, 1, 2]
+    """
+
+    def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
+        if num_epochs is not None and operator.index(num_epochs) <= 0:
+            raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
+        super().__init__(StreamRepeatNode(stream_node(parent), num_epochs), parent)
+
+
+class LimitIterDataset(StreamNodeDataset[T]):
+    """Stops after `count` elements.
+
+    >>> list(LimitIterDataset(MapDataset.range(9).to_iter_dataset(), 2))
+    [0, 1]
+    """
+
+    def __init__(self, parent: IterDataset[T], count: int) -> None:
+        if operator.index(count) <= 0:
+            raise PlanError(f"`count` must be positive, and is {count}.")
+        super().__init__(LimitNode(stream_node(parent), count), parent)
+
+
+class CacheIterDataset(StreamNodeDataset[T]):
+    """Its iterator remembers its elements, so that going back computes nothing again.
+
+    They are kept in memory, by each iterator for itself. Together with `RepeatIterDataset`
+    only the first epoch is computed.
+    """
+
+    def __init__(self, parent: IterDataset[T]) -> None:
+        super().__init__(CacheNode(stream_node(parent)), parent)
+
+
+class InterleaveIterDataset(StreamNodeDataset[T]):
+    """Takes elements of `cycle_length` datasets in turn, and opens the next when one ends.
+
+    >>> parts = [MapDataset.range(start, start + 3) for start in (0, 10, 20)]
+    >>> list(InterleaveIterDataset(parts, cycle_length=2))
+    [0, 10, 1, 11, 2, 12, 20, 21, 22]
+
+    Args:
+      datasets: a sequence of datasets, or a random-access dataset of datasets.
+      cycle_length: how many of them are open at a time.
+      num_make_iter_threads: accepted for programs written for Grain, as are the next two; the
+        datasets read ahead by themselves.
+      make_iter_buffer_size: see there.
+      iter_buffer_size: see there.
+    """
+
+    def __init__(
+        self,
+        datasets: "Sequence[IterDataset[T] | MapDataset[T]] | MapDataset[Any]",
+        *,
+        cycle_length: int,
+        num_make_iter_threads: int = 1,
+        make_iter_buffer_size: int = 1,
+        iter_buffer_size: int = 1,
+    ) -> None:
+        for name, value in (
+            ("num_make_iter_threads", num_make_iter_threads),
+            ("make_iter_buffer_size", make_iter_buffer_size),
+            ("iter_buffer_size", iter_buffer_size),
+        ):
+            if operator.index(value) < 0:
+                raise PlanError(f"`{name}` must not be negative, and is {value}.")
+        if not hasattr(datasets, "__len__") or not hasattr(datasets, "__getitem__"):
+            raise TypeError(
+                "`datasets` must be a sequence of datasets, or a dataset of them, and is a "
+                f"{type(datasets).__name__}. Write `list(...)` around it."
+            )
+        for part in datasets if isinstance(datasets, (list, tuple)) else ():
+            if not isinstance(part, (IterDataset, MapDataset)):
+                raise TypeError(f"`datasets` has a {type(part).__name__} in it: {part!r:.100}.")
+        self._datasets = datasets
+        self._cycle_length = operator.index(cycle_length)
+        super().__init__(self._make_node())
+
+    def _make_node(self) -> InterleaveNode:
+        datasets, cycle = self._datasets, self._cycle_length
+        if cycle <= 0:
+            raise PlanError(f"`cycle_length` must be positive, and is {cycle}.")
+        name = f"interleave({len(datasets)} datasets, cycle_length={cycle})"
+        parts = _Parts(datasets)
+        return InterleaveNode(parts.node, parts.open, parts.count, cycle, name)
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Restricts it to a slice of its datasets."""
+        self._datasets = self._datasets[sl]
+        self._node = self._make_node()
+
+
+class _Parts:
+    """The datasets to interleave."""
+
+    def __init__(self, datasets: Any) -> None:
+        self._datasets = datasets
+
+    def count(self) -> int:
+        return len(self._datasets)
+
+    def node(self, number: int) -> Node | None:
+        dataset = self._datasets[number]
+        return None if dataset is None else stream_node(dataset)
+
+    def open(self, number: int) -> Any:
+        node = self.node(number)
+        return None if node is None else open_stream(node)
+
+
+def multithread_prefetch(
+    ds: IterDataset[T], num_threads: int, buffer_size: int, sequential_slice: bool = False
+) -> IterDataset[T]:
+    """Reads a stream with several threads, each of which has a part of the source.
+
+    As in Grain, the elements of the parts come in turn: with two threads those of the
+    positions 0, 2, 4, ... and of 1, 3, 5, ... alternate, each as the pipeline makes them of its
+    part alone. `ReadOptions` read with threads and leave the stream as it is.
+
+    Args:
+      ds: the stream, read from a random-access dataset.
+      num_threads: how many parts; 0 returns the stream as it is.
+      buffer_size: how many elements each thread may be ahead.
+      sequential_slice: gives each thread neighbouring positions.
+    """
+    threads, size = operator.index(num_threads), operator.index(buffer_size)
+    if threads < 0 or size < 0:
+        raise PlanError(
+            f"`num_threads` and `buffer_size` must not be negative, and are {threads} and {size}."
+        )
+    if not threads:
+        return ds
+    nodes = copies_of(stream_node(ds), threads, sequential_slice)
+    parts = [StreamNodeDataset[T](PrefetchNode(node, size), ds) for node in nodes]
+    return InterleaveIterDataset(parts, cycle_length=threads)
+
+
+class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
+    """Keeps a buffer filled from any iterator with `get_state` and `set_state`, in a thread."""
+
+    def __init__(self, parent: Iterator[T], prefetch_buffer_size: int) -> None:
+        super().__init__()
+        size = operator.index(prefetch_buffer_size)
+        if size < 0:
+            raise PlanError(f"`prefetch_buffer_size` must not be negative, and is {size}.")
+        self._size = size
+        self._stream = BackgroundStream(CustomStream(parent), size)
+        self._cursor = Cursor(self._stream)
+        self._closed = False
+
+    def __next__(self) -> T:
+        if self._closed:
+            raise ClosedError("this iterator was closed and cannot go on. Make another one.")
+        taken = self._cursor.take(1)
+        if taken.failure is not None:
+            raise taken.failure.release()
+        for row in taken.block.rows():
+            element: T = row
+            return element
+        raise StopIteration
+
+    def get_state(self) -> Any:
+        """The parent's state as of the last element handed out."""
+        return self._cursor.state()["iterator"]
+
+    def set_state(self, state: Any) -> None:
+        """Restores the parent, and forgets what was read ahead."""
+        self._cursor.restore({"iterator": state, "skip": 0})
+
+    def start_prefetch(self) -> None:
+        self._stream.start()
+
+    def close(self) -> None:
+        """Stops the thread."""
+        self._closed = True
+        self._stream.close()
+
+    def __str__(self) -> str:
+        return f"ThreadPrefetchDatasetIterator(prefetch_buffer_size={self._size})"

@@ -1,0 +1,64 @@
+"""A cursor takes any number of elements, and what it puts back comes again."""
+
+import random
+from typing import Any
+
+import pytest
+
+from bushel.dataset import stream_node
+from bushel.run.build import build_stream
+from bushel.run.stream import Cursor
+from tests.contract.events import Event, freeze, freeze_error, freeze_state, run_events
+from tests.contract.pipelines import Kit, is_not_third
+
+KITS = {"whole": Kit(), "columns": Kit("columns"), "broken": Kit("rows", (0, 4, 5, 9, 39))}
+
+
+def _take(cursor: Cursor, count: int) -> tuple[Any, list[Event]]:
+    """Takes elements, and tells what they are and the state behind each."""
+    taken = cursor.take(count)
+    events = [
+        (freeze(row), freeze_state(taken.at(used)))
+        for used, row in enumerate(taken.block.rows(), start=1)
+    ]
+    if taken.failure is not None:
+        assert taken.failure.error is not None
+        state = freeze_state(taken.at(len(events) + 1))
+        events.append((freeze_error(taken.failure.error), state))
+    return taken, events
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("kit", KITS.values(), ids=KITS.keys())
+def test_what_is_put_back_comes_again(kit: Kit, seed: int) -> None:
+    ds = kit.stream(40).filter(is_not_third)
+    expected = run_events(ds)
+    chance = random.Random(seed)
+    cursor = Cursor(build_stream(stream_node(ds)))
+    states = [freeze_state(cursor.state()), *(state for _, state in expected)]
+    at = 0
+    while True:
+        taken, events = _take(cursor, chance.choice([1, 2, 3, 7, 30]))
+        if not events:
+            break
+        assert events == expected[at : at + len(events)]
+        assert freeze_state(cursor.state()) == states[at + len(events)]
+        if chance.random() < 0.6:
+            kept = chance.randint(0, len(taken.block))
+            cursor.put_back(taken, kept)
+            at += kept
+        else:
+            at += len(events)
+        assert freeze_state(cursor.state()) == states[at]
+    assert at == len(expected)
+
+
+def test_a_restore_forgets_what_was_put_back() -> None:
+    cursor = Cursor(build_stream(stream_node(Kit().stream(40))))
+    start = cursor.state()
+    for _ in range(3):
+        taken, _ = _take(cursor, 10)
+        cursor.put_back(taken, 5)
+    cursor.restore(start)
+    _, events = _take(cursor, 40)
+    assert events == run_events(Kit().stream(40))

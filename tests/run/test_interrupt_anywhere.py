@@ -1,0 +1,109 @@
+"""Ctrl-C at any call within `next`, under any schedule: nothing is lost, and nothing comes twice.
+
+Python looks for an interrupt where a function begins and where a generator goes on. That is
+where these tests raise one.
+"""
+
+import inspect
+import random
+import sys
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bushel import MapDataset, ReadOptions
+from tests.contract.events import Event, freeze, freeze_error, freeze_state, run_events
+from tests.contract.pipelines import INLINE, PIPELINES, Kit, stream_of
+from tests.contract.schedule import schedule
+
+# Python's own locks are left broken if they are struck, and what finalizers raise is ignored.
+_NOT_WITHIN = ("threading", "weakref", "_weakrefset")
+# Other generators are forgotten before their end; what is raised then is ignored.
+_GENERATORS = ("_made", "_changed")
+
+
+class Strike:
+    """Raises KeyboardInterrupt at the n-th call."""
+
+    def __init__(self, number: int) -> None:
+        self.calls_left = number
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if code.co_flags & inspect.CO_GENERATOR and code.co_name not in _GENERATORS:
+            return
+        caller: FrameType | None = frame
+        while caller is not None and caller.f_code is not Strike.next.__code__:
+            if caller.f_globals.get("__name__") in _NOT_WITHIN:
+                return
+            caller = caller.f_back
+        self.calls_left -= 1
+        if self.calls_left == 0:
+            raise KeyboardInterrupt
+
+    def next(self, iterator: Any) -> Any:
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            return next(iterator)
+        finally:
+            sys.settrace(before)
+
+
+def _events(ds: Any, strike: Strike) -> list[Event]:
+    events: list[Event] = []
+    with iter(ds) as iterator:
+        while True:
+            before = freeze_state(iterator.get_state())
+            try:
+                what = freeze(strike.next(iterator))
+            except StopIteration:
+                assert freeze_state(iterator.get_state()) == before
+                return events
+            except KeyboardInterrupt:
+                assert freeze_state(iterator.get_state()) == before
+                continue
+            except Exception as error:
+                what = freeze_error(error)
+            events.append((what, freeze_state(iterator.get_state())))
+
+
+def _without_notes(events: list[Event]) -> list[Event]:
+    # Those of batches count from the last time that the stream was asked again.
+    return [(what[:3], state) for what, state in events]
+
+
+def _check(ds: Any, expected: list[Event], seed: int, strikes: int) -> None:
+    chance = random.Random(seed)
+    with schedule(seed):
+        unharmed = Strike(0)
+        assert _without_notes(_events(ds, unharmed)) == expected
+    calls = -unharmed.calls_left
+    for number in {1, *(chance.randint(1, calls) for _ in range(strikes))}:
+        with schedule(seed):
+            strike = Strike(number)
+            assert _without_notes(_events(ds, strike)) == expected, number
+
+
+@pytest.mark.parametrize("broken", [(), (4, 5, 9)], ids=["whole", "broken"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_pipeline(name: str, broken: tuple[int, ...]) -> None:
+    expected = _without_notes(run_events(stream_of(name, Kit(broken=broken))))
+    for seed, read in enumerate((INLINE, ReadOptions(2, 4))):
+        _check(stream_of(name, Kit("rows", broken, read)), expected, seed, 4)
+
+
+def _picky(batch: Any) -> Any:
+    if batch[0] % 17 == 3:
+        raise KeyError(f"{batch}")
+    return batch if batch[0] % 5 else None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_batches_made_one_by_one(seed: int) -> None:
+    ds = MapDataset.source(np.arange(80)).shuffle(seed=1).batch(2).map(_picky)
+    ds = ds.random_map(lambda x, rng: x + rng.integers(9), seed=2)
+    expected = _without_notes(run_events(ds.to_iter_dataset(INLINE)))
+    _check(ds.to_iter_dataset(INLINE), expected, seed, 40)

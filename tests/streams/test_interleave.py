@@ -1,0 +1,175 @@
+"""Several streams in turn: the order of Grain, and its states."""
+
+from collections.abc import Callable
+from typing import Any
+
+import grain
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bushel
+from bushel import IterDataset, MapDataset
+from bushel.dataset import stream_node
+from bushel.experimental import InterleaveIterDataset
+from bushel.run.build import build_stream
+from bushel.run.stream import Cursor
+from tests.contract.events import pull_events
+from tests.contract.test_schedules import walk
+from tests.grain.oracle import Raised, assert_same, events
+from tests.property.profile import tried
+from tests.streams.compare import assert_goes_on, assert_resumes
+from tests.streams.models import interleave
+
+# How long each dataset is, and what a filter leaves of it.
+_parts = st.lists(st.tuples(st.integers(0, 6), st.sampled_from([1, 2, 3])), min_size=1, max_size=7)
+Parts = list[tuple[int, int]]
+cycles = st.integers(1, 5)
+# Grain starts threads for each.
+fewer = settings(tried, max_examples=min(30, tried.max_examples))
+
+
+def _elements(parts: Parts) -> list[list[int]]:
+    return [
+        [10 * number + k for k in range(length) if (10 * number + k) % step == 0]
+        for number, (length, step) in enumerate(parts)
+    ]
+
+
+def _interleaved(lib: Any, parts: Parts, cycle: int) -> Any:
+    datasets = []
+    for number, (length, step) in enumerate(parts):
+        ds = lib.MapDataset.range(10 * number, 10 * number + length)
+        ds = ds.to_iter_dataset(lib.ReadOptions(0, 0))
+        datasets.append(ds.filter(lambda x, n=step: x % n == 0) if step > 1 else ds)
+    return lib.experimental.InterleaveIterDataset(datasets, cycle_length=cycle)
+
+
+@fewer
+@given(_parts, cycles, st.data())
+def test_order_is_that_of_grain(parts: Parts, cycle: int, data: st.DataObject) -> None:
+    expected = list(_interleaved(grain, parts, cycle))
+    assert list(_interleaved(bushel, parts, cycle)) == expected
+    done = data.draw(st.integers(0, len(expected)))
+    assert_goes_on(_interleaved(grain, parts, cycle), _interleaved(bushel, parts, cycle), done)
+
+
+@tried
+@given(_parts, cycles)
+def test_goes_on_from_everywhere(parts: Parts, cycle: int) -> None:
+    assert_resumes(_interleaved(bushel, parts, cycle), interleave(_elements(parts), cycle))
+
+
+@tried
+@given(_parts, cycles, st.integers(0, 2**32 - 1))
+def test_the_same_however_it_runs(parts: Parts, cycle: int, seed: int) -> None:
+    ds = _interleaved(bushel, parts, cycle)
+    walk(ds, pull_events(ds, [1] * 2000), seed)
+
+
+class Bang(Exception):
+    """An error of a user's own."""
+
+
+def _part(number: int) -> Any:
+    if number % 3 == 1:
+        raise Bang(number)
+    return MapDataset.range(10 * number, 10 * number + 2) if number % 4 else None
+
+
+@pytest.mark.parametrize("cycle", [1, 2, 3, 20])
+def test_datasets_that_cannot_be_opened_are_passed_over(cycle: int) -> None:
+    ds: IterDataset[Any] = InterleaveIterDataset(
+        MapDataset.range(12).map(_part), cycle_length=cycle
+    )
+    happened = events(iter(ds))
+    whole = [n for n in range(12) if n % 3 != 1 and n % 4]
+    elements = [event for event in happened if not isinstance(event, Raised)]
+    assert elements == interleave([[10 * n, 10 * n + 1] for n in whole], cycle)
+    errors = [event.error for event in happened if isinstance(event, Raised)]
+    assert [str(error) for error in errors] == ["1", "4", "7", "10"]
+    states = []
+    with iter(ds) as iterator:
+        for _ in happened:
+            states.append(iterator.get_state())
+            try:
+                next(iterator)
+            except Bang:
+                continue
+        for done, state in enumerate(states):
+            iterator.set_state(state)
+            assert_same(happened[done:], events(iterator))
+
+
+def test_finished_datasets_are_not_opened_again() -> None:
+    opened: list[int] = []
+
+    def part(number: int) -> Any:
+        opened.append(number)
+        return MapDataset.range(number)
+
+    ds: IterDataset[Any] = InterleaveIterDataset(MapDataset.range(1, 7).map(part), cycle_length=2)
+    with iter(ds) as iterator:
+        for _ in range(8):
+            next(iterator)
+        state = iterator.get_state()
+        opened.clear()
+        stream = build_stream(stream_node(ds))
+        stream.restore(state)
+        assert Cursor(stream).take(99).block.rows() == list(iterator)
+    numbers, ended = state["iterators_in_use_indices"], state["exhausted"]
+    running = {number for number, flag in zip(numbers, ended, strict=True) if not flag}
+    finished = set(range(state["next_index_in_datasets"])) - running
+    assert finished
+    assert not {number + 1 for number in finished} & set(opened)
+
+
+def test_slices_of_slices() -> None:
+    parts = [MapDataset.range(n, n + 1) for n in range(12)]
+    ds = InterleaveIterDataset(parts, cycle_length=2)
+    ds.set_slice(slice(0, None, 2))
+    ds.set_slice(slice(1, None, 3))
+    assert list(ds) == [2, 8]
+    ds.set_slice(slice(5, None))
+    assert list(ds) == []
+
+
+def test_datasets_of_a_dataset() -> None:
+    def make(lib: Any) -> Any:
+        parts = (
+            lib.MapDataset.range(6)
+            .shuffle(seed=3)
+            .map(lambda n: lib.MapDataset.range(10 * n, 10 * n + n))
+        )
+        return lib.experimental.InterleaveIterDataset(parts.repeat(2), cycle_length=3)
+
+    assert list(make(bushel)) == list(make(grain))
+
+
+STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "nothing": lambda lib, ds: ds,
+    "map_with_index": lambda lib, ds: ds.map_with_index(lambda i, x: (i, x)),
+    "random_map": lambda lib, ds: ds.random_map(lambda x, rng: (x, rng.integers(99)), seed=2),
+    "filter": lambda lib, ds: ds.filter(lambda x: x % 3 > 0),
+    "batch": lambda lib, ds: ds.batch(2),
+    "limit": lambda lib, ds: lib.experimental.LimitIterDataset(ds, 4),
+    "repeat": lambda lib, ds: lib.experimental.RepeatIterDataset(ds, 2),
+    "pack": lambda lib, ds: lib.experimental.FirstFitPackIterDataset(
+        ds.map(lambda x: {"x": x}), length_struct={"x": 3}, num_packing_bins=2
+    ),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("threads", "sequential"), [(0, False), (2, False), (3, True)])
+def test_threads_with_parts_of_the_source(step: str, threads: int, sequential: bool) -> None:
+    def make(lib: Any) -> Any:
+        ds = lib.MapDataset.range(13).to_iter_dataset(lib.ReadOptions(0, 0))
+        return lib.experimental.multithread_prefetch(
+            STEPS[step](lib, ds), threads, 2, sequential_slice=sequential
+        )
+
+    expected = list(make(grain))
+    assert_same(expected, list(make(bushel)))
+    assert_resumes(make(bushel), expected)
+    assert_goes_on(make(grain), make(bushel), len(expected) // 2)
