@@ -36,6 +36,8 @@ RATE = Unit("/s", more_is_better=True)
 BYTE_RATE = Unit("B/s", more_is_better=True)
 MILLISECONDS = Unit("ms", more_is_better=False)
 MEGABYTES = Unit("MB", more_is_better=False)
+KILOBYTES = Unit("kB", more_is_better=False)
+PERCENT = Unit("%", more_is_better=False)
 
 
 class Gauge(Protocol):

@@ -140,8 +140,7 @@ REFUSED_STATES: dict[str, tuple[Callable[[bytes], Any], str]] = {
     "another shard": (edited_bushel(shard="1 of 2"), "shard 1 of 2, and .* reads shard 0 of 1"),
     "other operations": (
         edited_bushel(operations=["Double"]),
-        r"other operations.\nIn the state: \['Double'\]\n"
-        r"In this DataLoader: \['Double', 'Batch\(2\)'\]",
+        r"other operations: `Batch\(2\)` is new, behind operation 1 \(`Double`\)\.",
     ),
     "a damaged signature": (edited(bushel=3), "the 'bushel' entry of this state is damaged: 3"),
     "a damaged position": (edited_bushel(state=7), "damaged: its position is 7"),
@@ -195,10 +194,15 @@ def test_what_is_out_of_range_is_an_index_error_too() -> None:
 @pytest.mark.parametrize(
     ("saved", "restored", "words"),
     [
-        (make(seed=5), make(seed=6), "another sampler"),
-        (make(count=12), make(count=11), "another sampler"),
+        (make(seed=5), make(seed=6), "another sampler: seed was 5 and is 6 now"),
+        (make(count=12), make(count=11), "another sampler: num_records was 12 and is 11 now"),
         (make(), make(source=list(range(12))), "another data_source"),
-        (make(), make(Double()), r"other operations.\nIn the state: \[\]"),
+        (make(), make(Double()), "other operations: `Double` is new"),
+        (
+            make(seed=5),
+            make(Double(), source=list(range(12)), seed=6),
+            "another sampler.*another data_source.*other operations",
+        ),
         (make(Double(), bushel.Batch(2)), make(bushel.Batch(2), Double()), "other operations"),
         (make(bushel.Batch(2)), make(bushel.Batch(3)), r"Batch\(2\).*Batch\(3\)"),
         (make(bushel.Batch(5)), make(bushel.Batch(5, True)), "drop_remainder=True"),

@@ -1,7 +1,7 @@
 """Every public name of Grain is here, with Grain's parameters, or it is in the table below."""
 
 import enum
-import importlib.util
+import importlib
 import inspect
 from typing import Any
 
@@ -21,47 +21,15 @@ MODULES = (
     "python.experimental",
 )
 
-_ORBAX = "checkpoints by Orbax"
 _FILES = "sources in files"
 _STREAMS = "packing, interleaving and the other operations on streams"
-_DEVICES = "moving elements to devices"
 
 # What is not there yet, and the part of the library that it waits for. A name that appears
 # makes its line here fail.
 MISSING = {
-    "sources.ArrayRecordDataSource": _FILES,
-    "checkpoint.CheckpointHandler": _ORBAX,
-    "checkpoint.CheckpointRestore": _ORBAX,
-    "checkpoint.CheckpointSave": _ORBAX,
-    "python.ArrayRecordDataSource": _FILES,
-    "python.PyGrainCheckpointHandler": _ORBAX,
-    "python.PyGrainCheckpointRestore": _ORBAX,
-    "python.PyGrainCheckpointSave": _ORBAX,
-    "experimental.BOSHandling": _STREAMS,
-    "experimental.BestFitPackIterDataset": _STREAMS,
-    "experimental.CacheIterDataset": _STREAMS,
-    "experimental.ConcatThenSplitIterDataset": _STREAMS,
-    "experimental.ElasticIterator": _STREAMS,
-    "experimental.FirstFitPackIterDataset": _STREAMS,
-    "experimental.InterleaveIterDataset": _STREAMS,
-    "experimental.LimitIterDataset": _STREAMS,
-    "experimental.PackAndBatchOperation": _STREAMS,
     "experimental.ParquetIterDataset": _FILES,
-    "experimental.RebatchIterDataset": _STREAMS,
-    "experimental.RepeatIterDataset": _STREAMS,
     "experimental.TFRecordIterDataset": _FILES,
-    "experimental.ThreadPrefetchDatasetIterator": _STREAMS,
-    "experimental.batch_and_pad": _STREAMS,
-    "experimental.device_put": _DEVICES,
-    "experimental.multithread_prefetch": _STREAMS,
 }
-MISSING_METHODS = {
-    "DatasetIterator.load": _ORBAX,
-    "DatasetIterator.save": _ORBAX,
-    "DataLoaderIterator.load": _ORBAX,
-    "DataLoaderIterator.save": _ORBAX,
-}
-
 # Modules that a package happens to have as attributes, and that its documentation leaves out.
 _INTERNAL = {"monitoring", "proto"}
 # Methods with a name of Python's own that programs rely on.
@@ -101,11 +69,7 @@ def test_names_are_there() -> None:
 
 
 def test_the_table_of_missing_names_is_true() -> None:
-    # Some of Grain's own names are there only when Orbax is installed too.
-    unknown = {name for name in MISSING if name not in NAMES}
-    if importlib.util.find_spec("orbax") is None:
-        unknown = {name for name in unknown if MISSING[name] != _ORBAX}
-    assert unknown == set(), "no names of Grain"
+    assert [name for name in MISSING if name not in NAMES] == [], "no names of Grain"
     assert [name for name in NAMES if _shared(name) in MISSING and _has(name)] == [], "are there"
 
 
@@ -220,8 +184,6 @@ def test_signatures(path: str) -> None:
         theirs, ours = _find("grain", name), _find("bushel", name)
         pairs = {name: (theirs, ours)} if callable(theirs) else {}
         for method in _methods(theirs):
-            if f"{theirs.__name__}.{method}" in MISSING_METHODS:
-                continue
             if not hasattr(ours, method):
                 found[f"{name}.{method}"] = ["is missing"]
                 continue
@@ -239,13 +201,6 @@ def test_signatures(path: str) -> None:
 
 def _is_alias(thing: Any) -> bool:
     return not isinstance(thing, type) and hasattr(thing, "__origin__")
-
-
-def test_the_table_of_missing_methods_is_true() -> None:
-    for name in MISSING_METHODS:
-        kind, method = name.split(".")
-        assert hasattr(_find("grain", kind), method), f"Grain has no {name}"
-        assert not hasattr(_find("bushel", kind), method), f"{name} is there"
 
 
 def test_properties_are_properties() -> None:

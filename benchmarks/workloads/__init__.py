@@ -2,6 +2,9 @@
 
 from benchmarks.workload import Workload
 from benchmarks.workloads import (
+    array_record,
+    checkpoint,
+    device_idle,
     first_batch,
     heavy_records,
     import_time,
@@ -31,11 +34,15 @@ WORKLOADS: dict[str, Workload] = {
         stream.WORKLOAD,
         heavy_records.SLOW,
         heavy_records.COMPRESSED,
+        array_record.WORKLOAD,
         large_batches.WORKLOAD,
         jpeg_decode.WORKLOAD,
         small_records_workers.WORKLOAD,
         first_batch.WORKLOAD,
         shared_source_memory.WORKLOAD,
+        device_idle.WORKLOAD,
+        checkpoint.TIME,
+        checkpoint.SIZE,
         restore.WORKLOAD,
         import_time.WORKLOAD,
         shuffle_memory.WORKLOAD,

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
 
 if TYPE_CHECKING:
+    from bushel import checkpoint as checkpoint
     from bushel import constants as constants
     from bushel import experimental as experimental
     from bushel import multiprocessing as multiprocessing
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
     from bushel import sharding as sharding
     from bushel import sources as sources
     from bushel import transforms as transforms
+    from bushel.checkpoint.orbax import CheckpointHandler as CheckpointHandler
+    from bushel.checkpoint.orbax import CheckpointHandler as GrainCheckpointHandler
+    from bushel.checkpoint.orbax import CheckpointHandler as PyGrainCheckpointHandler
+    from bushel.checkpoint.orbax import CheckpointRestore as CheckpointRestore
+    from bushel.checkpoint.orbax import CheckpointRestore as GrainCheckpointRestore
+    from bushel.checkpoint.orbax import CheckpointRestore as PyGrainCheckpointRestore
+    from bushel.checkpoint.orbax import CheckpointSave as CheckpointSave
+    from bushel.checkpoint.orbax import CheckpointSave as GrainCheckpointSave
+    from bushel.checkpoint.orbax import CheckpointSave as PyGrainCheckpointSave
     from bushel.dataset import IterDataset as IterDataset
     from bushel.dataset import MapDataset as MapDataset
     from bushel.deliver.iterator import DatasetIterator as DatasetIterator
@@ -46,6 +56,7 @@ if TYPE_CHECKING:
     from bushel.sharding import ShardOptions as ShardOptions
     from bushel.sources import RandomAccessDataSource as RandomAccessDataSource
     from bushel.sources import RangeDataSource as RangeDataSource
+    from bushel.sources.array_record import ArrayRecordDataSource as ArrayRecordDataSource
     from bushel.transforms import Batch as Batch
     from bushel.transforms import Batch as BatchTransform
     from bushel.transforms import DatasetSelectionMap as DatasetSelectionMap
@@ -57,6 +68,7 @@ if TYPE_CHECKING:
 
 # Where each name lives; "module" alone is a module of that name.
 _HOMES = {
+    "checkpoint": "checkpoint",
     "config": "settings:config",
     "constants": "constants",
     "experimental": "experimental",
@@ -66,9 +78,15 @@ _HOMES = {
     "sharding": "sharding",
     "sources": "sources",
     "transforms": "transforms",
+    "ArrayRecordDataSource": "sources.array_record:ArrayRecordDataSource",
     "Batch": "transforms:Batch",
     "BatchOperation": "operations:BatchOperation",
     "BatchTransform": "transforms:Batch",
+    **{
+        f"{prefix}{name}": f"checkpoint.orbax:{name}"
+        for prefix in ("", "Grain", "PyGrain")
+        for name in ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
+    },
     "DataLoader": "loader:DataLoader",
     "DataLoaderIterator": "loader:DataLoaderIterator",
     "DatasetIterator": "deliver.iterator:DatasetIterator",
@@ -101,7 +119,9 @@ _HOMES = {
     "load": "loader:load",
 }
 
-__all__ = [*_HOMES, "__version__", "__version_info__"]
+# Not those that need Orbax: `from bushel import *` works without it.
+_PLAIN = [name for name, home in _HOMES.items() if "orbax" not in home]
+__all__ = [*_PLAIN, "__version__", "__version_info__"]
 
 
 __getattr__ = lazily(globals(), _HOMES)

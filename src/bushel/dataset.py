@@ -35,6 +35,7 @@ from bushel.plan.chain import (
     map_with_index_step,
     random_map_step,
 )
+from bushel.plan.lanes import DealNode, gathered
 from bushel.plan.places import (
     CustomMapNode,
     CustomStreamNode,
@@ -45,6 +46,7 @@ from bushel.plan.places import (
 from bushel.plan.seeds import default_seed
 from bushel.positions import Positions, positions_of
 from bushel.run.inline import compile_node
+from bushel.sharding import ShardOptions
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
 
@@ -371,6 +373,57 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         options = check_read_options(read_options)
         return StreamNodeDataset(ToStreamNode(map_node(self), options, allow_nones), self)
 
+    def lanes(
+        self,
+        count: int,
+        *,
+        shard_options: ShardOptions | None = None,
+        read_options: ReadOptions | None = None,
+        remainder: str = "drop",
+        agree: Callable[[int], int] | None = None,
+    ) -> IterDataset[T]:
+        """Deals the elements to `count` independent streams, of which each host has its share.
+
+        What follows, up to `batch`, happens in each lane for itself: filters, flat maps, window
+        shuffles, mixtures of streams dealt alike. `batch(n)` then takes the next n / count
+        elements of lane 0, of lane 1, and so on, for a batch of n rows of all hosts together. So
+        the records of step k depend on the pipeline alone: a job saved on 4 hosts goes on with
+        2 or 8, and every host takes the same number of steps.
+
+        Element n of lane l has number n * count + l for `map_with_index` and `random_map`.
+
+        >>> ds = MapDataset.range(16).lanes(4).filter(lambda x: x % 3).batch(4)
+        >>> [batch.tolist() for batch in ds]
+        [[4, 1, 2, 7], [8, 5, 10, 11]]
+
+        Args:
+          count: how many lanes: a multiple of every number of hosts that the job may run on.
+            It is part of the pipeline; another number is another stream.
+          shard_options: which host this is, of how many. By default this process of a JAX job.
+          read_options: threads, which the lanes of this host share.
+          remainder: lanes do not end together. "drop" ends before the first step for which some
+            lane has too few elements. "pad" goes on until all lanes are at their end: elements
+            become pairs of the element and True, or of zeros and False in the place of one that
+            is not there, so that a batch is `(batch, mask)`.
+          agree: how hosts find out together that the data ends, where that takes looking (a
+            filter over finite data): a function that gets an integer and returns the least of
+            all hosts' integers. By default processes of a JAX job do so by themselves.
+        """
+        lanes = operator.index(count)
+        if lanes <= 0:
+            raise PlanError(f"`lanes` needs a positive number of lanes, and got {lanes}.")
+        if remainder not in ("drop", "pad"):
+            raise PlanError(f"remainder must be 'drop' or 'pad', and is {remainder!r}.")
+        if shard_options is not None and not isinstance(shard_options, ShardOptions):
+            raise TypeError(
+                f"shard_options must be `ShardOptions(index, count)`, and is {shard_options!r}."
+            )
+        if agree is not None and not callable(agree):
+            raise TypeError(f"`agree` must be a function, and is {agree!r}.")
+        options = check_read_options(read_options)
+        node = DealNode(map_node(self), lanes, shard_options, options, remainder, agree)
+        return StreamNodeDataset(node, self)
+
     def _flat_map(self, transform: Any) -> MapDataset[Any]:
         return self._then(flat_map_step(map_node(self), transform))
 
@@ -478,8 +531,13 @@ class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
         >>> odd = MapDataset.range(7).to_iter_dataset().filter(lambda x: x % 2)
         >>> list(odd.batch(2))
         [array([1, 3]), array([5])]
+
+        Behind `MapDataset.lanes`, `batch_size` is that of all hosts together, and this host
+        gets its share of the rows.
         """
-        return self._then(batch_step(stream_node(self), batch_size, drop_remainder, batch_fn))
+        size = operator.index(batch_size)
+        parent = gathered(stream_node(self), size)
+        return self._then(batch_step(parent, size, drop_remainder, batch_fn))
 
     def filter(self, transform: transforms.Filter | Callable[[T], bool]) -> IterDataset[T]:
         """Leaves out elements for which a function is false.

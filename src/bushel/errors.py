@@ -11,7 +11,9 @@
     ├── ClosedError        (ValueError)         the iterator was closed
     ├── ForkedError        (RuntimeError)       the iterator belongs to the parent process
     ├── FilterError        (ValueError)         a filter dropped more than was allowed
-    └── WorkerError        (RuntimeError)       a worker process cannot do its work
+    ├── WorkerError        (RuntimeError)       a worker process cannot do its work
+    ├── AgreementError     (RuntimeError)       the processes of a job do different things
+    └── MissingPackageError (ImportError)       an optional package is not installed
 
 Each one is also the builtin that a program written for Grain would catch. Exceptions of
 user functions keep their own type; bushel only adds a note that names the operation and
@@ -61,6 +63,17 @@ class FilterError(BushelError, ValueError):
 
 class WorkerError(BushelError, RuntimeError):
     """A worker process cannot do its work: it does not start, hangs, or dies of a record."""
+
+
+class AgreementError(BushelError, RuntimeError):
+    """The processes of a job do not do the same."""
+
+
+class MissingPackageError(BushelError, ImportError):
+    """A package is needed that is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f'{what}. Install it with: pip install "bushel[{extra}]"')
 
 
 def note_where(error: BaseException, operation: str, position: int) -> None:

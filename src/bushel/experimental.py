@@ -3,6 +3,7 @@
 from typing import Any
 
 from bushel.deliver.iterator import get_next_index, set_next_index
+from bushel.elastic import ElasticIterator
 from bushel.named_datasets import (
     FlatMapIterDataset,
     FlatMapMapDataset,
@@ -12,12 +13,30 @@ from bushel.named_datasets import (
     WithOptionsIterDataset,
     ZipIterDataset,
     ZipMapDataset,
+    device_put,
 )
+from bushel.operations import PackAndBatchOperation
 from bushel.options import DatasetOptions, ExecutionTrackingMode
 from bushel.order.permutation import index_shuffle
+from bushel.packed_datasets import (
+    BestFitPackIterDataset,
+    BOSHandling,
+    ConcatThenSplitIterDataset,
+    FirstFitPackIterDataset,
+    RebatchIterDataset,
+)
 from bushel.rng import RngPool
 from bushel.run.suggest import PerformanceConfig, pick_performance_config
 from bushel.spec import ShapeDtypeStruct, ShapeDtypeStructProtocol, get_element_spec
+from bushel.stack import batch_and_pad
+from bushel.stream_datasets import (
+    CacheIterDataset,
+    InterleaveIterDataset,
+    LimitIterDataset,
+    RepeatIterDataset,
+    ThreadPrefetchDatasetIterator,
+    multithread_prefetch,
+)
 from bushel.testing import assert_equal_output_after_checkpoint
 from bushel.transforms import FlatMap as FlatMapTransform
 from bushel.transforms import MapWithIndex as MapWithIndexTransform
@@ -29,16 +48,28 @@ def apply_transformations(ds: Any, transformations: Any) -> Any:
 
 
 __all__ = [
+    "BOSHandling",
+    "BestFitPackIterDataset",
+    "CacheIterDataset",
+    "ConcatThenSplitIterDataset",
     "DatasetOptions",
+    "ElasticIterator",
     "ExecutionTrackingMode",
+    "FirstFitPackIterDataset",
     "FlatMapIterDataset",
     "FlatMapMapDataset",
     "FlatMapTransform",
+    "InterleaveIterDataset",
+    "LimitIterDataset",
     "MapWithIndexTransform",
+    "PackAndBatchOperation",
     "PerformanceConfig",
+    "RebatchIterDataset",
+    "RepeatIterDataset",
     "RngPool",
     "ShapeDtypeStruct",
     "ShapeDtypeStructProtocol",
+    "ThreadPrefetchDatasetIterator",
     "ThreadPrefetchIterDataset",
     "WindowShuffleIterDataset",
     "WindowShuffleMapDataset",
@@ -47,9 +78,12 @@ __all__ = [
     "ZipMapDataset",
     "apply_transformations",
     "assert_equal_output_after_checkpoint",
+    "batch_and_pad",
+    "device_put",
     "get_element_spec",
     "get_next_index",
     "index_shuffle",
+    "multithread_prefetch",
     "pick_performance_config",
     "set_next_index",
 ]

@@ -3,7 +3,7 @@
 import json
 import operator
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -11,8 +11,10 @@ import numpy as np
 
 from bushel import operations as legacy
 from bushel.batch.batch import BatchNode
-from bushel.checkpoint.state import VERSION, Pipeline
-from bushel.deliver.iterator import StreamIterator
+from bushel.checkpoint.differences import differing_fields, differing_steps
+from bushel.checkpoint.files import decode
+from bushel.checkpoint.state import VERSION, Pipeline, check_depth, is_pipeline
+from bushel.deliver.iterator import StreamIterator, load_from, save_into
 from bushel.deliver.open import open_stream
 from bushel.errors import PlanError, SourceError, StateError, StateRangeError
 from bushel.node import Each, Node
@@ -29,7 +31,7 @@ from bushel.plan.sampled import (
 )
 from bushel.rng import KeyedGenerators
 from bushel.run.positional import available_cores
-from bushel.run.stream import State, innermost_index
+from bushel.run.stream import State, copy_state, innermost_index
 from bushel.samplers import IndexSampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardOptions
 from bushel.sources.memory import ColumnsNode, source_node
@@ -239,7 +241,7 @@ class DataLoaderIterator(Generic[T]):
         stream = open_stream(data_loader._node())
         self._iterator: StreamIterator[T] = StreamIterator(stream, [])
         if state is not None:
-            self._restore(state, validate_state)
+            self._restore(_decode(state), validate_state)
 
     def __iter__(self) -> "DataLoaderIterator[T]":
         return self
@@ -249,35 +251,53 @@ class DataLoaderIterator(Generic[T]):
 
     def get_state(self) -> bytes:
         """The position, with what identifies sampler, source and operations, as JSON."""
+        return json.dumps(self.state_dict(), indent=4).encode()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The same as a dict, under the name that torch's stateful loaders give it."""
         loader = self._data_loader
         shards = loader._shard_options
         state = self._iterator._state()
         taken = innermost_index(state)
         last_seen = shards.shard_index + (taken - 1) * shards.shard_count
-        return json.dumps(
-            {
-                "version": 2,
-                "last_seen_indices": {"0": last_seen},
-                "last_worker_index": -1,
-                "worker_count": 0,
-                "sampler": repr(loader._sampler),
-                "data_source": _show_source(loader._data_source),
-                "bushel": {
-                    "version": VERSION,
-                    "shard": loader._describe_shard(),
-                    "operations": loader._describe_operations(),
-                    "state": state,
-                },
+        return {
+            "version": 2,
+            "last_seen_indices": {"0": last_seen},
+            "last_worker_index": -1,
+            "worker_count": 0,
+            "sampler": repr(loader._sampler),
+            "data_source": _show_source(loader._data_source),
+            "bushel": {
+                "version": VERSION,
+                "shard": loader._describe_shard(),
+                "operations": loader._describe_operations(),
+                "state": copy_state(state),
             },
-            indent=4,
-        ).encode()
+        }
 
     def set_state(self, state: bytes) -> None:
         """Goes to a saved position, after checking that it belongs to this loader."""
-        self._restore(state, True)
+        self._restore(_decode(state), True)
 
-    def _restore(self, state: bytes, validate: bool) -> None:
-        saved = _decode(state)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes to a position that `state_dict` returned."""
+        if not isinstance(state, dict):
+            raise StateError(
+                f"`load_state_dict` takes the dict of `state_dict()`, and got a "
+                f"{type(state).__name__}; for what `get_state()` returned, there is `set_state`."
+            )
+        check_depth(state)
+        self._restore(copy_state(state), True)
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Takes the state, and returns what writes it into a folder, as Orbax asks for it."""
+        return save_into(directory, self.state_dict())
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Reads the state from a folder that `save` or a `CheckpointHandler` wrote."""
+        return load_from(directory, self.load_state_dict)
+
+    def _restore(self, saved: dict[str, Any], validate: bool) -> None:
         if validate:
             self._validate(saved)
         self._iterator._go_to(self._position_in(saved))
@@ -294,36 +314,40 @@ class DataLoaderIterator(Generic[T]):
                 f"this state was saved by Grain with worker_count={saved['worker_count']!r}, which "
                 "reads in another order. States that bushel saved fit any number of workers."
             )
-        for name, now in current.items():
-            if saved.get(name) != now:
-                hint = ""
-                if " at 0x" in now:
-                    hint = f"\nGive the {name}'s class a `__repr__` that is the same in every run."
-                raise StateError(
-                    f"this state belongs to another {name}.\nIn the state: {saved.get(name)}\n"
-                    f"In this DataLoader: {now}{hint}"
-                )
-        if "bushel" not in saved:
-            return
-        signature = saved["bushel"]
+        signature = saved.get("bushel", {})
         if not isinstance(signature, dict):
             raise StateError(f"the 'bushel' entry of this state is damaged: {signature!r:.200}.")
+        if "pipeline" in signature:
+            raise StateError("this state was saved by a dataset's iterator, not by a DataLoader.")
+        differences = [
+            _difference(name, saved.get(name), now)
+            for name, now in current.items()
+            if saved.get(name) != now
+        ]
+        if "bushel" in saved:
+            differences += self._differences(signature)
+        if differences:
+            raise StateError("\n".join(differences))
+
+    def _differences(self, signature: dict[str, Any]) -> Iterator[str]:
+        """What differs among the things that Grain's states do not mention."""
         if signature.get("version") != VERSION:
             raise StateError(
                 f"this state has version {signature.get('version')!r}; this release of bushel "
                 f"reads version {VERSION}."
             )
-        if signature.get("shard") != loader._describe_shard():
-            raise StateError(
+        shard = self._data_loader._describe_shard()
+        if signature.get("shard") != shard:
+            yield (
                 f"this state belongs to shard {signature.get('shard')}, and this DataLoader reads "
-                f"shard {loader._describe_shard()}."
+                f"shard {shard}."
             )
-        operations = loader._describe_operations()
-        if signature.get("operations") != operations:
-            raise StateError(
-                "this state belongs to other operations.\nIn the state: "
-                f"{signature.get('operations')}\nIn this DataLoader: {operations}"
-            )
+        before, now = signature.get("operations"), self._data_loader._describe_operations()
+        if not is_pipeline(before):
+            raise StateError(f"this state is damaged: its operations are {before!r:.200}.")
+        if before != now:
+            different = differing_steps(before, now, "operation")
+            yield f"this state belongs to other operations: {different}."
 
     def _position_in(self, saved: dict[str, Any]) -> State:
         signature = saved.get("bushel")
@@ -493,13 +517,20 @@ def _decode(state: Any) -> dict[str, Any]:
             f"a DataLoader's state is bytes, as `get_state()` returned it, and this is a "
             f"{type(state).__name__}."
         )
-    try:
-        saved = json.loads(state)
-    except ValueError as error:
-        raise StateError(f"this state is no JSON: {bytes(state[:80])!r}.") from error
-    if not isinstance(saved, dict):
-        raise StateError(f"this state is no JSON object: {bytes(state[:80])!r}.")
-    return saved
+    return decode(bytes(state), "this state")
+
+
+def _difference(name: str, before: Any, now: str) -> str:
+    fields = differing_fields(before, now) if isinstance(before, str) else None
+    if fields is not None:
+        return f"this state belongs to another {name}: {fields}."
+    hint = ""
+    if " at 0x" in now:
+        hint = f"\nGive the {name}'s class a `__repr__` that is the same in every run."
+    return (
+        f"this state belongs to another {name}.\nIn the state: {before}\n"
+        f"In this DataLoader: {now}{hint}"
+    )
 
 
 def _count_workers(worker_count: int | None) -> int:

@@ -13,6 +13,7 @@ from bushel.dataset import (
     map_node,
     stream_node,
 )
+from bushel.deliver.device import Placement, ToDeviceNode
 from bushel.errors import PlanError
 from bushel.options import DatasetOptions
 from bushel.order.shuffle import WindowShuffleNode
@@ -97,6 +98,35 @@ class ThreadPrefetchIterDataset(StreamNodeDataset[T]):
         if size < 0:
             raise PlanError(f"`prefetch_buffer_size` must not be negative, and is {size}.")
         super().__init__(PrefetchNode(stream_node(parent), size), parent)
+
+
+def device_put(
+    ds: "IterDataset[Any] | MapDataset[Any]",
+    device: Any,
+    *,
+    cpu_buffer_size: int = 4,
+    device_buffer_size: int = 2,
+) -> IterDataset[Any]:
+    """Moves elements to JAX devices, ahead of the training.
+
+    One thread makes elements, up to `cpu_buffer_size` ahead; another one moves them, up to
+    `device_buffer_size` ahead. States are those of the elements handed out.
+
+    With a sharding over devices of several processes (`NamedSharding` of a mesh), elements
+    become global arrays: each process gives its own rows, as `MapDataset.lanes` deals them.
+
+    Args:
+      ds: what to move.
+      device: a device, a sharding, or a tree of shardings that matches the elements.
+      cpu_buffer_size: how many elements may wait in memory; 0 makes them when asked.
+      device_buffer_size: how many elements may wait on the devices; 0 moves them when asked.
+    """
+    for name, size in (("cpu", cpu_buffer_size), ("device", device_buffer_size)):
+        if operator.index(size) < 0:
+            raise PlanError(f"`{name}_buffer_size` must not be negative, and is {size}.")
+    made = PrefetchNode(stream_node(ds), cpu_buffer_size)
+    moved = ToDeviceNode(made, Placement(device))
+    return StreamNodeDataset(PrefetchNode(moved, device_buffer_size), ds)
 
 
 class WithOptionsIterDataset(StreamNodeDataset[T]):

@@ -4,6 +4,7 @@ A worker process sends batches through shared memory. It has them made there, by
 and so saves a copy.
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,3 +41,28 @@ def made_in(allocate: Make) -> Iterator[None]:
         yield
     finally:
         room.make = before
+
+
+# Where XLA on the CPU uses an array as it is, instead of copying it.
+_ALIGNMENT = 64
+# Below that, a copy costs less than looking for a place.
+_LARGE = 1 << 14
+
+
+def align_batches() -> None:
+    """Has the arrays of batches, in all threads, begin where a device can use them."""
+    _Room.make = staticmethod(aligned_empty)
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Makes an array without values that begins at a multiple of 64 bytes.
+
+    >>> aligned_empty((1000, 3), np.dtype(np.float64)).ctypes.data % 64
+    0
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if size < _LARGE:
+        return np.empty(shape, dtype)
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)

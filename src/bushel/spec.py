@@ -6,10 +6,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bushel.batch.batch import BatchNode
+from bushel.batch.rebatch import RebatchNode
 from bushel.dataset import IterDataset, MapDataset, map_node, stream_node
 from bushel.errors import PlanError
 from bushel.naming import name_of
-from bushel.node import Choice, Drop, Each, Fold, Node, Order, Place, Zip
+from bushel.node import Choice, Drop, Each, Fold, Node, Order, Pass, Place, Zip
+from bushel.plan.passes import InterleaveNode
 from bushel.plan.places import CustomMapNode, CustomStreamNode
 from bushel.sources.memory import ColumnsNode, RangeNode
 from bushel.tree import map_leaves
@@ -69,7 +71,17 @@ def _spec(node: Node) -> Any:
         return map_leaves(
             lambda leaf: ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), _spec(node.input)
         )
-    if isinstance(node, (Order, Drop, Place, Fold)):
+    if isinstance(node, RebatchNode):
+        size = node.batch_size if node.drop_remainder else None
+        return map_leaves(
+            lambda leaf: ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype), _spec(node.input)
+        )
+    if isinstance(node, InterleaveNode):
+        parts = (node.part(number) for number in range(node.count()))
+        first = next((part for part in parts if part is not None), None)
+        if first is not None:
+            return _spec(first)
+    if isinstance(node, (Order, Drop, Place, Fold, Pass)):
         return _spec(node.input)
     if isinstance(node, Choice):
         return _spec(node.inputs[0])

@@ -45,7 +45,8 @@ DIFFERENCES = {
     ),
     "another step": (
         MapDataset.range(20).shuffle(seed=1).filter(abs).to_iter_dataset().batch(2),
-        "step 3 was `map` and is `filter` now.",
+        "step 3 was `map` and is `filter` now; `to_iter_dataset()` is new, behind step 3 (`map`); "
+        "step 5 (`to_iter_dataset()`) is gone.",
     ),
     "another batch size": (
         _base().batch(4),
@@ -53,13 +54,18 @@ DIFFERENCES = {
     ),
     "a step more": (
         _base().batch(2).map(abs),
-        "step 5 was `to_iter_dataset()` and is `map` now.",
+        "`map` is new, behind step 4 (`batch(2)`).",
     ),
     "a step more in the stream": (
         _base().batch(2).to_iter_dataset().map(abs).filter(np.any),
-        "it did not have `map`, `filter` at the end.",
+        "`map`, `filter` are new, behind step 5 (`to_iter_dataset()`).",
     ),
-    "a step less": (_base(), "step 4 was `batch(2)` and is `to_iter_dataset()` now."),
+    "a step less": (_base(), "step 4 (`batch(2)`) is gone."),
+    "several": (
+        MapDataset.range(21).shuffle(seed=2).map(abs).filter(np.any).to_iter_dataset().batch(4),
+        "step 1 was `range(0, 20, 1)` and is `range(0, 21, 1)` now; step 2 was `shuffle(seed=1)` "
+        "and is `shuffle(seed=2)` now; ",
+    ),
 }
 
 
@@ -80,7 +86,9 @@ def test_another_pipeline_is_told_apart(ds: Any, words: str) -> None:
 
 def test_a_state_of_a_longer_pipeline() -> None:
     iterator = iter(_stream())
-    with pytest.raises(StateError, match="it also had `map`, `batch\\(2\\)` at the end"):
+    with pytest.raises(
+        StateError, match="step 3 \\(`map`\\) is gone; step 4 \\(`batch\\(2\\)`\\) is gone"
+    ):
         iterator.set_state(_state(_stream().map(abs).batch(2)))
 
 

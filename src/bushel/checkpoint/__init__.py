@@ -1,1 +1,26 @@
-"""Remembering where we are."""
+"""Remembering where we are.
+
+The names are those that Orbax is used with; each loads Orbax when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from bushel.lazy import lazily
+
+if TYPE_CHECKING:
+    from bushel.checkpoint.merge import merge_states
+    from bushel.checkpoint.orbax import CheckpointHandler, CheckpointRestore, CheckpointSave
+
+__all__ = ["CheckpointHandler", "CheckpointRestore", "CheckpointSave", "merge_states"]
+
+_HOMES = {
+    "CheckpointHandler": "checkpoint.orbax:CheckpointHandler",
+    "CheckpointRestore": "checkpoint.orbax:CheckpointRestore",
+    "CheckpointSave": "checkpoint.orbax:CheckpointSave",
+    "merge_states": "checkpoint.merge:merge_states",
+}
+__getattr__ = lazily(globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return __all__

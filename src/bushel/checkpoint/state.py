@@ -1,13 +1,15 @@
 """States as users see them: plain JSON values, signed with the pipeline they belong to."""
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
+from bushel.checkpoint.differences import differing_steps
 from bushel.errors import StateError
 from bushel.node import Node
 
 VERSION = 1
 _SIGNATURE = "bushel"
+# Far more than any pipeline needs. What is nested deeper cannot even be copied.
+MAX_DEPTH = 400
 
 Pipeline = list[str]
 
@@ -45,11 +47,14 @@ def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
             f"a state is a dict, as `get_state()` returned it, and this is a "
             f"{type(state).__name__}: {state!r:.200}."
         )
+    check_depth(state)
     bare = {name: value for name, value in state.items() if name != _SIGNATURE}
     signature = state.get(_SIGNATURE)
     if signature is None:
         return bare
-    if not isinstance(signature, dict) or not isinstance(signature.get("pipeline"), list):
+    if isinstance(signature, dict) and "operations" in signature:
+        raise StateError("this state was saved by a DataLoader, and this is a dataset's iterator.")
+    if not isinstance(signature, dict) or not is_pipeline(signature.get("pipeline")):
         raise StateError(f"the {_SIGNATURE!r} entry of this state is damaged: {signature!r:.200}.")
     if signature.get("version") != VERSION:
         raise StateError(
@@ -57,20 +62,31 @@ def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
             f"version {VERSION}."
         )
     if signature["pipeline"] != pipeline:
+        different = differing_steps(signature["pipeline"], pipeline)
         raise StateError(
-            "this state belongs to another pipeline: "
-            + _difference(signature["pipeline"], pipeline)
-            + f" (To restore it all the same, remove its {_SIGNATURE!r} entry.)"
+            f"this state belongs to another pipeline: {different}. "
+            f"(To restore it all the same, remove its {_SIGNATURE!r} entry.)"
         )
     return bare
 
 
-def _difference(saved: Sequence[Any], current: Sequence[str]) -> str:
-    for number, (old, new) in enumerate(zip(saved, current, strict=False), start=1):
-        if old != new:
-            return f"step {number} was `{str(old).strip()}` and is `{new.strip()}` now."
-    if len(saved) > len(current):
-        rest = ", ".join(f"`{str(step).strip()}`" for step in saved[len(current) :])
-        return f"it also had {rest} at the end."
-    rest = ", ".join(f"`{step.strip()}`" for step in current[len(saved) :])
-    return f"it did not have {rest} at the end."
+def is_pipeline(value: Any) -> TypeGuard[Pipeline]:
+    """Whether this is a list of steps, as `describe_pipeline` gives it."""
+    return isinstance(value, list) and all(isinstance(step, str) for step in value)
+
+
+def check_depth(state: Any, what: str = "this state") -> None:
+    """Refuses what is nested so deeply that looking at it would exhaust the stack."""
+    pending = [iter((state,))]
+    while pending:
+        if len(pending) > MAX_DEPTH:
+            raise StateError(f"{what} is nested more than {MAX_DEPTH} levels deep.")
+        for item in pending[-1]:
+            if isinstance(item, dict):
+                pending.append(iter(item.values()))
+                break
+            if isinstance(item, (list, tuple)):
+                pending.append(iter(item))
+                break
+        else:
+            pending.pop()

@@ -1,5 +1,28 @@
 """The one place that imports JAX."""
 
+import atexit
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from bushel.block import Block
+from bushel.deliver.agree import Agreement
+from bushel.errors import ClosedError, MissingPackageError, PlanError
+from bushel.frozen import frozen
+from bushel.node import Node, OneByOne
+from bushel.positions import Positions
+from bushel.room import align_batches
+from bushel.transforms.function import apply_to_rows
+from bushel.tree import leaves_with_paths, show_path
+
+# Processes of a job make their iterators in the same order, so they number them alike.
+_numbers = itertools.count()
+_open: "weakref.WeakSet[Agreement]" = weakref.WeakSet()
+
 
 def process_index_and_count() -> tuple[int, int]:
     """Returns this process's number and the number of processes of the JAX job."""
@@ -8,3 +31,182 @@ def process_index_and_count() -> tuple[int, int]:
     except ImportError:
         return 0, 1
     return jax.process_index(), jax.process_count()
+
+
+def agreement() -> Agreement:
+    """Makes the way in which the processes of this JAX job agree on a number."""
+    from jax._src import distributed
+
+    index, count = process_index_and_count()
+    board = distributed.global_state.client
+    if board is None:
+        raise PlanError(
+            f"this is process {index} of {count}, and they have no coordinator. Call "
+            "`jax.distributed.initialize()` first, or pass `agree=` to `lanes`."
+        )
+    made = Agreement(board, index, count, f"bushel/{next(_numbers)}")
+    _before_jax_ends(_leave_all)
+    _open.add(made)
+    return made
+
+
+def _leave_all() -> None:
+    for made in list(_open):
+        made.end()
+
+
+def _before_jax_ends(function: Callable[[], None]) -> None:
+    """Has a function called at the end of the program, before JAX's own are.
+
+    In JAX's, the processes of a job wait for each other: who waits for this one here would
+    never come.
+    """
+    atexit.unregister(function)
+    atexit.register(function)
+
+
+# What `jax.device_put` takes beside devices and shardings, in the versions of JAX that have it:
+# a sharding with a layout, and a kind of memory.
+_OTHER_PLACES = ("Format", "Layout", "MemorySpace", "Space")
+
+
+@frozen
+class ToDeviceNode(OneByOne):
+    """Moves elements to devices."""
+
+    input: Node
+    placement: "Placement"
+    stays_here = True
+
+    def apply(self, block: Block) -> Block:
+        return apply_to_rows(self, self.results, block, self.skips_none)
+
+    def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
+        return map(self.placement, rows)
+
+    def describe(self) -> str:
+        return ""  # Where elements are is not what they are.
+
+    @property
+    def label(self) -> str:
+        return "device_put"
+
+
+class _Moves:
+    """Counts the moves that are under way, which the end of the program waits for.
+
+    A thread that comes back from JAX to an interpreter that has ended takes the process down
+    with it, and its exit code.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        self._over = False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            if self._over:
+                raise ClosedError("the program is ending, and nothing is moved any more.")
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        with self._changed:
+            self._over = True
+            self._changed.wait_for(lambda: not self._count, _LAST_MOVES_SECONDS)
+
+
+# Whatever takes longer than this hangs, and the program is to end.
+_LAST_MOVES_SECONDS = 10.0
+_moves = _Moves()
+
+
+class Placement:
+    """Puts an element where a device, a sharding, or a tree of them says.
+
+    A sharding over devices of several processes makes global arrays: each process gives the
+    rows that belong to it.
+    """
+
+    def __init__(self, device: Any) -> None:
+        try:
+            import jax
+        except ImportError as error:
+            raise MissingPackageError("`device_put` needs JAX", "jax") from error
+        self._device = device
+        places = jax.tree_util.tree_leaves(device)
+        for place in places:
+            if not isinstance(place, (jax.Device, jax.sharding.Sharding)) and (
+                type(place).__name__ not in _OTHER_PLACES
+            ):
+                raise PlanError(
+                    "`device_put` takes a device, a sharding, or a tree of shardings like the "
+                    f"element, and got {place!r}."
+                )
+        self._global = any(not _is_here(place) for place in places)
+        _before_jax_ends(_moves.end)
+        if _platform(jax, places) == "cpu":
+            # Then an array that begins at the right place is used as it is.
+            align_batches()
+
+    def __call__(self, element: Any) -> Any:
+        import jax
+
+        with _moves:
+            try:
+                if not self._global:
+                    return jax.device_put(element, self._device)
+                return jax.tree_util.tree_map(
+                    lambda place, part: jax.tree_util.tree_map(
+                        lambda leaf: _from_all_processes(jax, place, leaf), part
+                    ),
+                    self._device,
+                    element,
+                )
+            except (TypeError, ValueError) as error:
+                _explain(error, element)
+                raise
+
+    def __repr__(self) -> str:
+        return f"Placement({self._device!r})"
+
+
+def _is_here(place: Any) -> bool:
+    """Whether all its devices are this process's own."""
+    return bool(getattr(getattr(place, "sharding", place), "is_fully_addressable", True))
+
+
+def _platform(jax: Any, places: list[Any]) -> str:
+    for place in places:
+        if isinstance(place, jax.Device):
+            return str(place.platform)
+        for device in getattr(getattr(place, "sharding", place), "device_set", ()):
+            return str(device.platform)
+    return str(jax.default_backend())
+
+
+def _from_all_processes(jax: Any, place: Any, leaf: Any) -> Any:
+    if _is_here(place):
+        return jax.device_put(leaf, place)
+    return jax.make_array_from_process_local_data(place, np.asarray(leaf))
+
+
+def _explain(error: Exception, element: Any) -> None:
+    """Says what it was that could not be moved."""
+    leaves = list(leaves_with_paths(element))
+    for path, leaf in leaves:
+        dtype = getattr(leaf, "dtype", None)
+        if isinstance(leaf, (str, bytes)) or (dtype is not None and dtype.kind in "OSUVmM"):
+            what = type(leaf).__name__ if dtype is None else f"an array of {dtype}"
+            error.add_note(
+                f"bushel: {show_path(path)} is {what}, which no device holds. Leave it out, or "
+                "encode it as numbers, in a `map` before `device_put`."
+            )
+            return
+    shapes = ", ".join(f"{show_path(path)}: {getattr(leaf, 'shape', ())}" for path, leaf in leaves)
+    error.add_note(f"bushel: while moving an element with shapes {shapes} to devices.")

@@ -4,13 +4,15 @@ import operator
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from bushel.block import Failure, failure_of
+from bushel.checkpoint.files import encode, read_state, write_encoded
 from bushel.checkpoint.state import Pipeline, sign, verify
+from bushel.deliver.device import process_index_and_count
 from bushel.errors import ClosedError, ForkedError, StateError
 from bushel.run.stream import (
     Chunk,
@@ -19,12 +21,15 @@ from bushel.run.stream import (
     NoMarks,
     State,
     Stream,
+    Trickle,
     beginning_of,
     copy_state,
 )
 from bushel.run.tune import BlockSize
 
 T = TypeVar("T")
+
+_NOTHING: Iterator[Any] = iter(())
 
 
 class DatasetIterator(Iterator[T], Generic[T], ABC):
@@ -61,6 +66,25 @@ class DatasetIterator(Iterator[T], Generic[T], ABC):
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes back to a position that the same pipeline had."""
 
+    def state_dict(self) -> dict[str, Any]:
+        """The same as `get_state`, under the name that torch's stateful loaders give it."""
+        return self.get_state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The same as `set_state`."""
+        self.set_state(state)
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Takes the state, and returns what writes it into a folder, as Orbax asks for it.
+
+        The iterator may go on at once: what is written is the state as it is now.
+        """
+        return save_into(directory, self.get_state())
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Reads the state from a folder that `save` or a `CheckpointHandler` wrote."""
+        return load_from(directory, self.set_state)
+
     def start_prefetch(self) -> None:
         """Begins background work, if there is any, before the first element is asked for."""
         for parent in self._parents:
@@ -91,10 +115,12 @@ class StreamIterator(DatasetIterator[T]):
         self._stream = stream
         self._pipeline = pipeline
         self._block_size = BlockSize()
-        self._rows: Iterator[Any] = iter(())
-        # What tells how many are to come: the same, unless elements are made when taken.
-        self._left: Iterator[Any] = self._rows
+        self._rows: Iterator[T] = iter(())
         self._size = 0
+        # Where elements are made when they are taken.
+        self._trickle: Trickle | None = None
+        # While the stream is asked. If it still is at the next time, it was interrupted.
+        self._asking = False
         self._marks: Marks = FixedMarks({})
         # Until something was pulled, the state is the stream's own.
         self._fresh = True
@@ -105,67 +131,81 @@ class StreamIterator(DatasetIterator[T]):
 
     def __next__(self) -> T:
         try:
-            # A `for` statement takes one element of the list's iterator at the speed of C.
+            # A `for` statement takes one element of the list's iterator at the speed of C. An
+            # interrupt strikes where something is called; so nothing is between taking an
+            # element, or a failure, and handing it out.
             for row in self._rows:
-                return cast(T, row)
+                return row
             # More than once where all elements of a refill were dropped as they were made.
             while self._failure is None and self._refill():
                 for row in self._rows:
-                    return cast(T, row)
+                    return row
         except BaseException as error:
-            self._stumble(error)
-        if self._failure is not None:
-            self._raise_failure()
-        raise StopIteration
-
-    def _stumble(self, error: BaseException) -> None:
-        """Goes on behind an element that failed while it was made, or before an interrupt."""
-        if self._left is self._rows:
-            raise  # Not from an element that was being made.
-        used = self._size - operator.length_hint(self._left)
-        if not isinstance(error, Exception):
-            self._stream.restore(self._marks.at(max(0, used - 1)))
-            self._forget()
-            raise
-        here = self._marks.at(used)
-        self._stream.restore(here)
-        self._forget()
-        self._marks, self._fresh = FixedMarks(here), False
-        self._failure = failure_of(error)
-
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        self._past_failure = True
-        assert failure is not None
-        error = failure.release()
+            trickle, self._trickle = self._trickle, None
+            if trickle is None:
+                raise  # Not from an element that was being made.
+            self._rows = _NOTHING
+            if not isinstance(error, Exception):
+                raise
+            stumble = failure_of(error)
+            trickle.failed, self._failure = True, stumble
+        failure = self._failure
+        if failure is None:
+            raise StopIteration
+        raised, failure.error = failure.error, None
+        self._failure, self._past_failure = None, True
+        assert raised is not None
         try:
-            raise error
+            raise raised
         finally:
             # This frame is on the traceback: it must not refer to the exception in turn.
-            del error
+            del raised
 
     def _refill(self) -> bool:
         """Gets the next rows and what failed behind them; False at the end of the stream."""
+        self._trickle = None  # It is used up: what fails from here on is no element of it.
         if self._closed:
             raise ClosedError(
                 "this iterator was closed and cannot go on. Make another one with `iter(dataset)`."
             )
         self._check_process()
+        if self._asking:
+            # By an interrupt, or an error that belongs to no element. What was pulled and not
+            # handed out is pulled again (from a user's iterator that has no state, it cannot
+            # be).
+            with suppress(StateError):
+                self._stream.restore(self._state())
+        self._asking = True
+        more = self._trickled() or self._pulled()
+        self._asking = False
+        return more
+
+    def _trickled(self) -> bool:
+        """Gets rows that are made when they are taken, where that is better now."""
         trickle = None if self._fresh else self._stream.trickle()
-        if trickle is not None:
-            self._rows, self._left, self._marks = trickle.rows, trickle.left, trickle.marks
-            self._size, self._past_failure = operator.length_hint(trickle.left), False
-            return True
+        if trickle is None:
+            return False
+        # In one go, as below: an interrupt finds what was, or what is to come.
+        self._rows, self._marks, self._trickle = trickle.rows, trickle.marks, trickle
+        self._size, self._past_failure = 0, False
+        return True
+
+    def _pulled(self) -> bool:
+        """Gets rows that have been made."""
+        if self._fresh:
+            # The place to go back to after an interrupt, and the state until there is an
+            # element: what is dropped before the first one does not change it.
+            self._marks, self._fresh = beginning_of(self._stream), False
         while (chunk := self._pull()) is not None:
             block = chunk.block
             if not len(block) and block.failure is None:
                 continue  # All dropped: the state stays that of the last element.
-            rows = block.rows()
-            if rows and self._block_size.wants_sample():
-                self._block_size.limit_bytes(rows[0])
-            self._rows = self._left = iter(rows)
-            self._size = len(rows)
-            self._marks, self._past_failure = chunk.marks, False
+            made = block.rows()
+            if made and self._block_size.wants_sample():
+                self._block_size.limit_bytes(made[0])
+            size, rows = len(made), iter(made)
+            self._rows, self._marks, self._trickle = rows, chunk.marks, None
+            self._size, self._past_failure = size, False
             self._failure = block.failure
             return True
         return False
@@ -178,21 +218,9 @@ class StreamIterator(DatasetIterator[T]):
             )
 
     def _pull(self) -> Chunk | None:
-        if self._fresh:
-            # The place to go back to after an interrupt, and the state until there is an
-            # element: what is dropped before the first one does not change it.
-            self._marks, self._fresh = beginning_of(self._stream), False
         want = self._block_size.size if self._stream.eager else 1
         began = time.perf_counter()
-        try:
-            chunk = self._stream.pull(want)
-        except BaseException:
-            # An interrupt, or an error that belongs to no element. What was pulled and not
-            # handed out is pulled again the next time (from a user's iterator that has no
-            # state, it cannot be).
-            with suppress(StateError):
-                self._stream.restore(self._state())
-            raise
+        chunk = self._stream.pull(want)
         if chunk is not None:
             # By what was asked for: a filter that leaves little of it is no slower for that.
             self._block_size.learn(max(want, len(chunk.block)), time.perf_counter() - began)
@@ -201,7 +229,7 @@ class StreamIterator(DatasetIterator[T]):
     def _state(self) -> State:
         if self._fresh:
             return self._stream.state()
-        used = self._size - operator.length_hint(self._left)
+        used = self._size - operator.length_hint(self._rows)
         return self._marks.at(used + self._past_failure)
 
     def get_state(self) -> dict[str, Any]:
@@ -222,7 +250,7 @@ class StreamIterator(DatasetIterator[T]):
         self._forget()
 
     def _forget(self) -> None:
-        self._rows = self._left = iter(())
+        self._rows, self._trickle, self._asking = iter(()), None, False
         self._size, self._fresh = 0, True
         self._failure, self._past_failure = None, False
 
@@ -258,6 +286,32 @@ class StreamIterator(DatasetIterator[T]):
 
     def __repr__(self) -> str:
         return f"DatasetIterator({' -> '.join(step.strip() for step in self._pipeline)})"
+
+
+async def _write(directory: Any, text: bytes) -> None:
+    # Orbax's folders are made in the background; a path is taken for one that is there.
+    wait = getattr(directory, "await_creation", None)
+    folder = directory if wait is None else await wait()
+    write_encoded(folder, text, *process_index_and_count())
+
+
+def save_into(directory: Any, state: object) -> Awaitable[None]:
+    """Encodes a state now, and returns what writes it when the folder is there."""
+    return _write(directory, encode(state))
+
+
+async def _nothing() -> None:
+    pass
+
+
+def load_from(directory: Any, restore: Callable[[dict[str, Any]], None]) -> Awaitable[None]:
+    """Restores the state in a folder; nothing is left to wait for.
+
+    All at once, because whatever fails in what Orbax waits for becomes another error there,
+    which does not say why.
+    """
+    restore(read_state(directory, *process_index_and_count()))
+    return _nothing()
 
 
 def get_next_index(ds_iter: DatasetIterator[Any]) -> int:

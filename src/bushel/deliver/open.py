@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from bushel.deliver.agree import AgreedStream, Agreement
+from bushel.deliver.device import agreement, process_index_and_count
 from bushel.node import Node
+from bushel.plan.lanes import DealNode, OwnLanesNode, own_lanes
 from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
 from bushel.run.build import build_stream
-from bushel.run.stream import Stream
+from bushel.run.stream import Cursor, Stream
 
 
 def _steps(node: Node) -> Iterator[Node]:
@@ -18,8 +21,32 @@ def _steps(node: Node) -> Iterator[Node]:
             yield from _steps(parent)
 
 
+def _first_of(node: Node) -> list[Any]:
+    """The first element of a node, if it has one."""
+    stream = build_stream(node)
+    try:
+        taken = Cursor(stream).take(1)
+        if taken.failure is not None:
+            raise taken.failure.release()
+        return taken.block.rows()
+    finally:
+        stream.close()
+
+
 def open_stream(node: Node) -> Stream:
     """Makes the stream of a node, with worker processes where it asks for them."""
+    if not any(isinstance(step, DealNode) for step in _steps(node)):
+        return _open(node)
+    node = own_lanes(node, process_index_and_count, agreement, _first_of)
+    agreements = [
+        step.agree
+        for step in _steps(node)
+        if isinstance(step, OwnLanesNode) and isinstance(step.agree, Agreement)
+    ]
+    return AgreedStream(_open(node), agreements) if agreements else _open(node)
+
+
+def _open(node: Node) -> Stream:
     places = {
         id(step): step
         for step in _steps(node)
@@ -28,19 +55,19 @@ def open_stream(node: Node) -> Stream:
     if not places:
         return build_stream(node)
     # Only for those who want them. Processes first: while they start, the rest is imported.
-    from bushel.workers.start import start_workers
+    from bushel.workers.start import Starter
 
-    started: dict[int, list[Any]] = {}
+    starters: dict[int, Starter] = {}
     try:
         for place, step in places.items():
             if not (step.home and step.home[0].has_workers):
-                started[place] = start_workers(step.options.num_workers)
+                starters[place] = Starter(step.options.num_workers)
+                starters[place].start_all()
         from bushel.workers.spread import spread
 
-        return build_stream(node, partial(spread, started=started))
+        return build_stream(node, partial(spread, starters=starters))
     finally:
         # Those that nobody took: something failed, or they lie below a stream of the user's
         # own, which starts others.
-        for workers in started.values():
-            for worker in workers:
-                worker.end()
+        for starter in starters.values():
+            starter.end()

@@ -8,7 +8,7 @@ import numpy as np
 
 from bushel.errors import PlanError
 from bushel.frozen import frozen
-from bushel.node import Choice, Node
+from bushel.node import ONE_LANE, Choice, Node
 from bushel.positions import Keys, Positions, split_epochs
 
 
@@ -62,6 +62,9 @@ class MixNode(Choice):
     parts: tuple[Node, ...]
     proportions: tuple[int, ...]
     names: tuple[str, ...] | None = None
+    # Lanes begin at different places of the pattern: one step of all of them then has the
+    # right proportions too, and so has each lane in the course of time.
+    lane: tuple[int, int] = ONE_LANE
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -78,6 +81,7 @@ class MixNode(Choice):
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
         rest = sum(self.proportions)
         count = len(positions)
+        positions = positions + self.lane[0] if self.lane[0] else positions
         which = np.zeros(count, dtype=np.int64)
         where = np.zeros(count, dtype=positions.dtype)
         # How many of the first k, and of the first k + 1, elements are left for the parts

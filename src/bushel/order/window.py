@@ -7,7 +7,7 @@ import numpy as np
 
 from bushel.block import Columns
 from bushel.frozen import frozen
-from bushel.node import Fold, Node
+from bushel.node import ONE_LANE, Fold, Node
 from bushel.order.permutation import permute
 
 
@@ -18,6 +18,8 @@ class StreamWindowShuffleNode(Fold):
     input: Node
     window_size: int
     seed: int
+    # Windows of different lanes are different ones, as their elements are (see `Each.lane`).
+    lane: tuple[int, int] = ONE_LANE
     one_per_group = False
 
     @property
@@ -26,7 +28,9 @@ class StreamWindowShuffleNode(Fold):
 
     def fold(self, group: list[Any] | Columns, number: int) -> Sequence[Any]:
         size = len(group)
-        order = permute(np.arange(size), size - 1, (self.seed + number) & 0xFFFFFFFF)[::-1]
+        lane, lanes = self.lane
+        seed = (self.seed + number * lanes + lane) & 0xFFFFFFFF
+        order = permute(np.arange(size), size - 1, seed)[::-1]
         rows = group if isinstance(group, list) else group.rows()
         return [rows[index] for index in order.tolist()]
 

@@ -34,6 +34,10 @@ from bushel.transforms import MapWithIndex as MapWithIndexTransform
 from bushel.transforms import RandomMap as RandomMapTransform
 
 if TYPE_CHECKING:
+    from bushel.checkpoint.orbax import CheckpointHandler as PyGrainCheckpointHandler  # noqa: F401
+    from bushel.checkpoint.orbax import CheckpointRestore as PyGrainCheckpointRestore  # noqa: F401
+    from bushel.checkpoint.orbax import CheckpointSave as PyGrainCheckpointSave  # noqa: F401
+    from bushel.sources.array_record import ArrayRecordDataSource
     from bushel.sources.shared import SharedMemoryDataSource as InMemoryDataSource
     from bushel.transport.shared_array import SharedMemoryArray
 
@@ -45,6 +49,7 @@ __all__ = [
     "RECORD",
     "RECORD_KEY",
     "SEED",
+    "ArrayRecordDataSource",
     "Batch",
     "BatchOperation",
     "DataLoader",
@@ -83,6 +88,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ArrayRecordDataSource": "sources.array_record:ArrayRecordDataSource",
+    "PyGrainCheckpointHandler": "checkpoint.orbax:CheckpointHandler",
+    "PyGrainCheckpointRestore": "checkpoint.orbax:CheckpointRestore",
+    "PyGrainCheckpointSave": "checkpoint.orbax:CheckpointSave",
+    "BatchTransform": "transforms:Batch",
+    "GrainCheckpointHandler": "checkpoint.orbax:CheckpointHandler",
+    "GrainCheckpointRestore": "checkpoint.orbax:CheckpointRestore",
+    "GrainCheckpointSave": "checkpoint.orbax:CheckpointSave",
     "InMemoryDataSource": "sources.shared:SharedMemoryDataSource",
     "SharedMemoryArray": "transport.shared_array:SharedMemoryArray",
 }
@@ -90,4 +103,5 @@ __getattr__ = lazily(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    # `__all__` leaves out what needs Orbax: `from bushel.python import *` works without it.
+    return sorted({*__all__, *_HOMES})

@@ -7,11 +7,20 @@ from bushel.sources.base import RandomAccessDataSource
 from bushel.sources.memory import RangeDataSource
 
 if TYPE_CHECKING:
+    from bushel.sources.array_record import ArrayRecordDataSource
     from bushel.sources.shared import SharedMemoryDataSource
 
-__all__ = ["RandomAccessDataSource", "RangeDataSource", "SharedMemoryDataSource"]
+__all__ = [
+    "ArrayRecordDataSource",
+    "RandomAccessDataSource",
+    "RangeDataSource",
+    "SharedMemoryDataSource",
+]
 
-_HOMES = {"SharedMemoryDataSource": "sources.shared:SharedMemoryDataSource"}
+_HOMES = {
+    "ArrayRecordDataSource": "sources.array_record:ArrayRecordDataSource",
+    "SharedMemoryDataSource": "sources.shared:SharedMemoryDataSource",
+}
 __getattr__ = lazily(globals(), _HOMES)
 
 

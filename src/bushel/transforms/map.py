@@ -11,7 +11,7 @@ from bushel.block import Block, Columns, is_stackable, is_stackable_array, join
 from bushel.errors import BatchError
 from bushel.frozen import frozen
 from bushel.naming import name_of
-from bushel.node import Columnwise, Node, OneByOne, failed
+from bushel.node import ONE_LANE, Columnwise, Node, OneByOne, failed
 from bushel.positions import Positions
 from bushel.stack import stack
 from bushel.transforms.function import any_none, apply_to_rows
@@ -49,6 +49,7 @@ class MapWithIndexNode(OneByOne):
     function: Callable[[int, Any], Any]
     transform: Any
     skips_none: bool = True
+    lane: tuple[int, int] = ONE_LANE
     uses_positions = True
 
     def apply(self, block: Block) -> Block:
@@ -81,6 +82,7 @@ class RandomMapNode(OneByOne):
     randomness: Randomness
     seed: int | None
     skips_none: bool = True
+    lane: tuple[int, int] = ONE_LANE
     uses_positions = True
     counter = "index_for_rng"
 

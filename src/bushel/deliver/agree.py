@@ -1,0 +1,174 @@
+"""How the processes of a job agree on a number."""
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from bushel.errors import AgreementError
+from bushel.run.stream import Chunk, State, Stream
+
+# A host may be busy for long before its first element: reading, compiling. One that is dead
+# is found out by the job's own heartbeat, long before that.
+PATIENCE_SECONDS = 1800.0
+# Between two of them it is looked whether there is still something to wait for.
+_FIRST_SLICE_SECONDS = 0.25
+_LONGEST_SLICE_SECONDS = 2.0
+_LEFT = "left"
+
+
+class Board(Protocol):
+    """Where processes of a job leave notes for each other, as JAX's coordinator has it."""
+
+    def key_value_set(self, key: str, value: str) -> Any: ...
+
+    def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str: ...
+
+    def key_value_dir_get(self, key: str) -> Sequence[Any]: ...
+
+    def key_value_delete(self, key: str) -> Any: ...
+
+
+class Agreement:
+    """Finds the least of the numbers that all processes give, round by round.
+
+    Process 0 reads what the others wrote and writes the answer, so that a job of n processes
+    needs 2 n messages a round and no collective of the devices: a thread may ask while the
+    training uses them.
+    """
+
+    def __init__(self, board: Board, index: int, count: int, name: str) -> None:
+        self._board, self._index, self._count, self._name = board, index, count, name
+        self._generation = self._round = 0
+        self._asked = False
+        self._closed = False
+        self._old: list[str] = []
+        # Held while a thread asks.
+        self._asking = threading.Lock()
+
+    def __call__(self, number: int) -> int:
+        """Returns the least of the numbers of this round."""
+        with self._asking:
+            return self._agree(number)
+
+    def _agree(self, number: int) -> int:
+        self._asked = True
+        if self._index:
+            self._write(self._key(self._index), str(number))
+        else:
+            self._write(self._key("least"), self._least_with(number))
+        answer = self._read(self._key("least"), "process 0")
+        # Everybody is in this round, so nobody reads what was written for the last one.
+        for key in self._old[:-1]:
+            self._board.key_value_delete(key)
+        del self._old[:-1]
+        self._round += 1
+        self._asked = False
+        if answer == _LEFT:
+            raise AgreementError(
+                "another process of this job closed its iterator, or restored it to another "
+                "state, and this one did not. All processes of a job must do the same."
+            )
+        return int(answer)
+
+    def _least_with(self, number: int) -> str:
+        answers = [
+            self._read(self._key(other), f"process {other}") for other in range(1, self._count)
+        ]
+        if _LEFT in answers:
+            return _LEFT
+        return str(min([number, *map(int, answers)]))
+
+    def restart(self) -> None:
+        """Begins anew, as all processes do that restore a state."""
+        self._leave()
+        self._generation += 1
+        self._round = 0
+
+    def close(self) -> None:
+        """Tells who may be waiting, here or elsewhere, that there is nothing to wait for.
+
+        Any thread may call it, and more than once.
+        """
+        if not self._closed:
+            self._closed = True
+            # The coordinator may be gone, and with it all who would read this.
+            with suppress(Exception):
+                self._board.key_value_set(f"{self._name}/closed/{self._index}", "")
+            self._leave()
+
+    def end(self) -> None:
+        """Closes, and waits until no thread asks any more, as the end of a program has to."""
+        self.close()
+        if self._asking.acquire(timeout=2 * _LONGEST_SLICE_SECONDS):
+            self._asking.release()
+
+    def _leave(self) -> None:
+        if not self._asked:
+            with suppress(Exception):
+                self._write(self._key(self._index or "least"), _LEFT)
+        self._asked = False
+
+    def _key(self, who: int | str) -> str:
+        return f"{self._name}/{self._generation}/{self._round}/{who}"
+
+    def _write(self, key: str, value: str) -> None:
+        self._board.key_value_set(key, value)
+        self._old.append(key)
+
+    def _read(self, key: str, who: str) -> str:
+        began, seconds = time.monotonic(), _FIRST_SLICE_SECONDS
+        while True:
+            try:
+                return self._board.blocking_key_value_get(key, int(1000 * seconds))
+            except Exception as error:
+                if "DEADLINE_EXCEEDED" not in str(error):
+                    raise
+                self._check_that_all_are_here()
+                if time.monotonic() - began > PATIENCE_SECONDS:
+                    raise AgreementError(
+                        f"{who} of this job has not said for {PATIENCE_SECONDS:.0f} s whether it "
+                        "has another step. All processes must iterate over the same pipeline."
+                    ) from error
+            seconds = min(2 * seconds, _LONGEST_SLICE_SECONDS)
+
+    def _check_that_all_are_here(self) -> None:
+        if self._closed:
+            raise AgreementError("this iterator was closed while it waited for other processes.")
+        closed = self._board.key_value_dir_get(f"{self._name}/closed/")
+        if closed:
+            who = ", ".join(sorted(key.rpartition("/")[2] for key, _ in closed))
+            raise AgreementError(
+                f"process {who} of this job closed its iterator, or ended, and process "
+                f"{self._index} asks for another step. All processes of a job must do the same."
+            )
+
+
+class AgreedStream(Stream):
+    """A stream that leaves its agreements before it is closed.
+
+    Its threads may be waiting for other hosts, and those for this one: so they are told
+    first, and stopped then.
+    """
+
+    def __init__(self, stream: Stream, agreements: Sequence[Agreement]) -> None:
+        self._stream, self._agreements = stream, agreements
+        self.eager = stream.eager
+
+    def pull(self, want: int) -> Chunk | None:
+        return self._stream.pull(want)
+
+    def state(self) -> State:
+        return self._stream.state()
+
+    def restore(self, state: State) -> None:
+        self._stream.restore(state)
+
+    def start(self) -> None:
+        self._stream.start()
+
+    def close(self) -> None:
+        for agreement in self._agreements:
+            agreement.close()
+        self._stream.close()

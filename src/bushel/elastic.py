@@ -1,0 +1,133 @@
+"""Batches of a random-access dataset for any number of hosts, as Grain has them."""
+
+import operator
+from typing import Any
+
+from bushel.checkpoint.state import describe_pipeline, sign, verify
+from bushel.dataset import IterDataset, MapDataset, map_node
+from bushel.deliver.iterator import DatasetIterator
+from bushel.errors import ClosedError, PlanError
+from bushel.node import Drop, Expand, walk
+from bushel.options import MultiprocessingOptions, ReadOptions
+from bushel.run.stream import need_int
+from bushel.sharding import ShardOptions
+
+
+class ElasticIterator(IterDataset[Any]):
+    """One host's part of the batches of a dataset; its state fits any number of hosts.
+
+    Of each global batch, host i of n gets the elements i, i + n, i + 2 n and so on. The state
+    is the number of elements that all hosts together have had. `MapDataset.lanes` does that
+    too for pipelines that filter, flatten, mix or shuffle windows, and ends on all hosts at the
+    same step.
+
+    >>> ds = MapDataset.range(100)
+    >>> saved = ElasticIterator(ds, 4, ShardOptions(0, 2))
+    >>> next(saved), saved.get_state()["global_next_index"]
+    (array([0, 2]), 4)
+    >>> other = ElasticIterator(ds, 4, ShardOptions(3, 4))
+    >>> other.set_state(saved.get_state())
+    >>> next(other)
+    array([7])
+    """
+
+    def __init__(
+        self,
+        ds: MapDataset[Any],
+        global_batch_size: int,
+        shard_options: ShardOptions,
+        *,
+        read_options: ReadOptions = ReadOptions(),  # noqa: B008  (immutable)
+        multiprocessing_options: MultiprocessingOptions | None = None,
+    ) -> None:
+        super().__init__(ds)
+        size, shards = operator.index(global_batch_size), shard_options.shard_count
+        if size <= 0:
+            raise PlanError(f"`global_batch_size` must be positive, and is {size}.")
+        if size % shards:
+            raise PlanError(
+                f"`ElasticIterator` gives each of {shards} shards the same part of a batch, so "
+                f"`global_batch_size` must be a multiple of {shards}, and is {size}."
+            )
+        for step in walk(map_node(ds)):
+            if isinstance(step, (Drop, Expand)):
+                raise PlanError(
+                    f"`ElasticIterator` does not support `{step.label}`: it may leave elements "
+                    "out, so the state of one host would tell nothing of the others. "
+                    "`ds.lanes(...)` does: filter behind it."
+                )
+        self._iterator = _ElasticDatasetIterator(
+            ds, size, shard_options, read_options, multiprocessing_options
+        )
+
+    def __iter__(self) -> DatasetIterator[Any]:
+        """The one iterator that this object holds."""
+        return self._iterator
+
+    def __next__(self) -> Any:
+        return next(self._iterator)
+
+    def get_state(self) -> dict[str, Any]:
+        """The position of all hosts."""
+        return self._iterator.get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes to a position that any number of hosts had."""
+        self._iterator.set_state(state)
+
+    def start_prefetch(self) -> None:
+        """Begins background work, if there is any, before the first element is asked for."""
+        self._iterator.start_prefetch()
+
+    def close(self) -> None:
+        """Stops all threads and worker processes; may be called more than once."""
+        self._iterator.close()
+
+
+class _ElasticDatasetIterator(DatasetIterator[Any]):
+    def __init__(
+        self,
+        ds: MapDataset[Any],
+        size: int,
+        shard: ShardOptions,
+        read_options: ReadOptions,
+        multiprocessing_options: MultiprocessingOptions | None,
+    ) -> None:
+        super().__init__()
+        self._ds, self._size, self._shard = ds, size, shard
+        self._read_options, self._workers = read_options, multiprocessing_options
+        self._pipeline = describe_pipeline(map_node(ds))
+        self._closed = False
+        self._begin(0)
+
+    def _begin(self, position: int) -> None:
+        """Reads from this element of all hosts on."""
+        self._first, self._taken = position, 0
+        index, count = self._shard.shard_index, self._shard.shard_count
+        mine = self._ds[position + index :: count]
+        stream = mine.batch(self._size // count, drop_remainder=True)
+        read = stream.to_iter_dataset(self._read_options).mp_prefetch(self._workers)
+        self._elements = iter(read)
+
+    def __next__(self) -> Any:
+        if self._closed:
+            raise ClosedError("this iterator was closed and cannot go on. Make another one.")
+        element = next(self._elements)
+        self._taken += 1
+        return element
+
+    def get_state(self) -> dict[str, Any]:
+        position = self._first + self._taken * self._size
+        return sign({"global_next_index": position}, self._pipeline)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        position = need_int(verify(state, self._pipeline), "global_next_index")
+        self._elements.close()
+        self._begin(position)
+
+    def start_prefetch(self) -> None:
+        self._elements.start_prefetch()
+
+    def close(self) -> None:
+        self._closed = True
+        self._elements.close()

@@ -1,0 +1,518 @@
+"""ArrayRecord files: records by key from any number of files, many in one call.
+
+The package's reader can be asked in two ways, and which is faster depends:
+
+    read([5, 900, 17])   all in one call: goes through the whole index of the file, wakes dozens
+                         of threads, and lets them decode
+    read(5, 6)           neighbours in one call: goes straight to them
+
+So a few records are read run by run, and many by list. (Measured for small records in a file
+of 100,000, on two cores: run by run 3 us for each; by list 270 us for one record, 5 us for
+each of 256, 2.4 us for each of 4,096.)
+"""
+
+import glob
+import hashlib
+import operator
+import os
+import re
+import resource
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import chain, islice, pairwise
+from math import inf
+from time import perf_counter
+from types import TracebackType
+from typing import (
+    Any,
+    NamedTuple,
+    Protocol,
+    Self,
+    SupportsIndex,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
+
+import numpy as np
+
+from bushel.errors import BushelError, MissingPackageError, PlanError
+from bushel.positions import Keys
+
+T = TypeVar("T")
+
+# What the package advises for records in any order: no reading ahead.
+_RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}
+# What a run takes, what a list takes before the first record, and that for each group of the
+# file. (A group is what was compressed together, in most files one record.)
+_SECONDS_A_RUN = 2.7e-6
+_SECONDS_A_LIST = 7e-4
+_SECONDS_A_GROUP = 2.7e-9
+# Runs may take longer: records are large, or come from afar, or another thread keeps the
+# interpreter's lock. So a few in so many are timed, and the fastest of them counts.
+_TIMED_RUNS, _OTHER_RUNS = 3, 61
+_SECONDS_A_SLOW_RUN = 3e-5
+_AT_ONCE = 1024
+_MOST_OPENING = 32
+_SHARDS = re.compile(r"-\d{5,}-of-\d{5,}")
+
+
+class FileError(BushelError, RuntimeError, OSError):
+    """A file of records cannot be read."""
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no such file."""
+
+
+@runtime_checkable
+class FileInstruction(Protocol):
+    """Some of the records of a file, as TFDS says it: `take` records after the first `skip`."""
+
+    @property
+    def filename(self) -> str | os.PathLike[str]: ...
+
+    @property
+    def skip(self) -> int: ...
+
+    @property
+    def take(self) -> int: ...
+
+    @property
+    def examples_in_shard(self) -> int: ...
+
+
+_Path: TypeAlias = str | os.PathLike[str] | FileInstruction
+
+
+class ArrayRecordDataSource:
+    """The records (bytes) of ArrayRecord files, one file after the other.
+
+    >>> import tempfile
+    >>> from array_record.python.array_record_module import ArrayRecordWriter
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> for letter in "ab":
+    ...     writer = ArrayRecordWriter(f"{folder.name}/{letter}.array_record", "group_size:1")
+    ...     for number in range(3):
+    ...         writer.write(f"{letter}{number}".encode())
+    ...     writer.close()
+    >>> source = ArrayRecordDataSource(folder.name)
+    >>> print(source)
+    ArrayRecordDataSource(2 files, 6 records)
+    >>> source[4], source.__getitems__([5, 0])
+    (b'b1', [b'b2', b'a0'])
+    >>> folder.cleanup()
+
+    Args:
+        paths: One of these, or a sequence of them: a file; a part of it, "file[10:20]"; a
+            glob; a folder, which stands for its files with `array_record` in their names; an
+            object with `filename`, `skip`, `take` and `examples_in_shard`, as TFDS makes
+            them. With the last ones no file is opened before it is read.
+        reader_options: Options of the package's reader. Unless they say otherwise, it does
+            not read ahead, which is best for records in any order.
+
+    Files are opened when they are first read, in each process anew, and any number of threads
+    may read at once. A process that is forked when its parent has read already opens them
+    anew too; but then the package, which decompresses with threads that are not there any
+    more, may hang. Workers of bushel are not forked.
+    """
+
+    def __init__(
+        self,
+        paths: _Path | Sequence[_Path],
+        reader_options: dict[str, str] | None = None,
+    ) -> None:
+        _package()
+        self._options = _options_text(reader_options)
+        parts = list(_parts(paths))
+        self._paths = [part.file for part in parts]
+        lengths = np.array(_lengths(parts, self._options))
+        self._ends = lengths.cumsum()
+        self._length = int(self._ends[-1])
+        # From keys to positions in a file.
+        self._shifts = np.array([part.skip for part in parts]) - (self._ends - lengths)
+        self._files = _OpenFiles(self._options)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, each as often as it is read."""
+        return self._paths
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, record_key: SupportsIndex) -> bytes:
+        key = operator.index(record_key)
+        self._check(key, key)
+        part = self._ends.searchsorted(key, "right")
+        return self._read(part, np.array([key]))[0]
+
+    def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[bytes]:
+        """Returns many records in one call, in the order of the keys."""
+        if not len(record_keys):
+            return []
+        keys = _key_array(record_keys)
+        self._check(int(keys.min()), int(keys.max()))
+        if len(self._paths) == 1:
+            return self._read(np.intp(0), keys)
+        order = keys.argsort(kind="stable")
+        keys = keys[order]
+        parts = self._ends.searchsorted(keys, "right")
+        changes = np.flatnonzero(np.diff(parts)) + 1
+        records: list[bytes] = []
+        for start, stop in pairwise([0, *changes.tolist(), len(keys)]):
+            records += self._read(parts[start], keys[start:stop])
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return list(map(records.__getitem__, places.tolist()))
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in range(0, self._length, _AT_ONCE):
+            yield from self.__getitems__(range(start, min(start + _AT_ONCE, self._length)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes the files. Whoever reads again opens them again."""
+        self._files = _OpenFiles(self._options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_files"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._files = _OpenFiles(self._options)
+
+    def __repr__(self) -> str:
+        # Part of every state of a loader, and the same text as in the states that Grain saved.
+        paths = "".join(self._paths).encode("utf-8", "surrogateescape")
+        digest = hashlib.sha1(paths, usedforsecurity=False)
+        return f"ArrayRecordDataSource(hash_of_paths={digest.hexdigest()})"
+
+    def __str__(self) -> str:
+        files = len(set(self._paths))
+        return (
+            f"ArrayRecordDataSource({files:,} file{'s' * (files != 1)}, "
+            f"{self._length:,} record{'s' * (self._length != 1)})"
+        )
+
+    def _check(self, low: int, high: int) -> None:
+        if low < 0 or high >= self._length:
+            key = low if low < 0 else high
+            raise ValueError(f"{self} has no record {key}; keys count from 0.")
+
+    def _read(self, part: np.intp, keys: Keys) -> list[bytes]:
+        """Reads records of one part."""
+        positions = keys + self._shifts[part]
+        if self._files.pid != os.getpid():
+            self._files = _OpenFiles(self._options, self._files)
+        files = self._files
+        opened = files.get(self._paths[part])
+        try:
+            return opened.records(positions)
+        except (RuntimeError, IndexError):
+            # Perhaps it is not the file, but a server that had to be started again.
+            files.forget(opened)
+            return files.get(self._paths[part]).one_by_one(positions)
+
+
+class _OpenFiles:
+    """The open files of one process, shared by its threads.
+
+    A process that was forked needs its own: threads of the parent, which are not there any
+    more, may have been reading, with the lock and the readers in any state. So those are left
+    alone in the child, and not even closed.
+    """
+
+    def __init__(self, options: str, of_parent: "_OpenFiles | None" = None) -> None:
+        self.pid = os.getpid()
+        self._options = options
+        self._of_parent = of_parent
+        self._lock = threading.Lock()
+        # In the order in which they were last asked for.
+        self._opened: dict[str, _OpenFile] = {}
+        # Others need descriptors too.
+        self._most = max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+
+    def get(self, file: str) -> "_OpenFile":
+        with self._lock:
+            opened = self._opened.pop(file, None)
+            if opened is not None:
+                self._opened[file] = opened
+                return opened
+        # Without the lock: to open takes milliseconds, and over a network much longer. (If two
+        # threads open the same file, one of the two is let go.)
+        opened = _OpenFile(file, self._options)
+        with self._lock:
+            self._opened[file] = opened
+            while len(self._opened) > self._most:
+                # Closed when the last thread that reads from it is done.
+                del self._opened[next(iter(self._opened))]
+        return opened
+
+    def forget(self, opened: "_OpenFile") -> None:
+        with self._lock:
+            if self._opened.get(opened.file) is opened:
+                del self._opened[opened.file]
+
+
+class _OpenFile:
+    """The package's reader on one file."""
+
+    __slots__ = ("_groups", "_read", "file", "length")
+
+    def __init__(self, file: str, options: str) -> None:
+        self.file = file
+        _first_process()
+        try:
+            reader = _package().ArrayRecordReader(file, options)
+        except ValueError as error:
+            raise PlanError(f"the reader_options {options!r} are refused: {error}.") from None
+        if not reader.ok():
+            raise _refusal(file, reader)
+        self._read: Callable[..., list[bytes]] = reader.read
+        self.length: int = reader.num_records()
+        group_size = re.search(r"group_size:(\d+)", reader.writer_options_string() or "")
+        self._groups: int = self.length // (int(group_size[1]) if group_size else 1)
+
+    def records(self, positions: Keys) -> list[bytes]:
+        """Reads records, in the way that is probably the fastest."""
+        if len(positions) == 1 or _is_forked():
+            return [self._read(key, key + 1)[0] for key in positions.tolist()]
+        breaks = (positions[1:] != positions[:-1] + 1).nonzero()[0] + 1
+        if len(breaks) and self._list_pays(len(breaks) + 1):
+            return self._read(positions.tolist())
+        return self._run_by_run(positions, breaks)
+
+    @property
+    def _list_seconds(self) -> float:
+        """What a list takes that has no records."""
+        return _SECONDS_A_LIST + self._groups * _SECONDS_A_GROUP
+
+    def _list_pays(self, runs: int) -> bool:
+        # A list decodes a group once, however many of its records are wanted.
+        worth = 1.0 if self._groups < self.length else _worth_of_threads()
+        return self._list_seconds < worth * runs * _SECONDS_A_RUN
+
+    def _run_by_run(self, positions: Keys, breaks: Keys) -> list[bytes]:
+        if len(breaks) == len(positions) - 1:
+            starts, stops = positions.tolist(), (positions + 1).tolist()
+        else:
+            starts = positions[[0, *breaks]].tolist()
+            stops = (positions[[*(breaks - 1), -1]] + 1).tolist()
+        runs = map(self._read, starts, stops)
+        left = len(starts)
+        records: list[bytes] = []
+        while left > 0:
+            seconds = inf
+            for run_seconds, run in islice(_timed(runs), _TIMED_RUNS):
+                records += run
+                seconds = min(seconds, run_seconds)
+                left -= 1
+            if seconds > _SECONDS_A_SLOW_RUN and left * seconds > self._list_seconds:
+                return records + self._read(positions[len(records) :].tolist())
+            records += chain.from_iterable(islice(runs, _OTHER_RUNS))
+            left -= _OTHER_RUNS
+        return records
+
+    def one_by_one(self, positions: Keys) -> list[bytes]:
+        """Reads records to find the one that cannot be."""
+        records: list[bytes] = []
+        for position in positions.tolist():
+            try:
+                records += self._read(position, position + 1)
+            except IndexError:
+                raise FileError(
+                    f"there is no record {position} in {self.file!r}, which has {self.length}. "
+                    "Is it an older or newer file than the one that this part was made for?"
+                ) from None
+            except RuntimeError as error:
+                raise FileError(
+                    f"record {position} of {self.file!r} cannot be read: {error}. The file is "
+                    "damaged; write or copy it anew."
+                ) from None
+        return records
+
+
+def _timed(values: Iterator[T]) -> Iterator[tuple[float, T]]:
+    """Yields each value with the seconds that it took."""
+    while True:
+        began = perf_counter()
+        try:
+            value = next(values)
+        except StopIteration:
+            return
+        yield perf_counter() - began, value
+
+
+def _refusal(file: str, reader: Any) -> FileError:
+    """Finds out why a file cannot be read."""
+    reason = ""
+    try:
+        reader.close()
+    except RuntimeError as error:
+        reason = f": {error}" if str(error) else ""
+    if "://" not in file:
+        try:
+            with open(file, "rb"):
+                pass
+        except FileNotFoundError:
+            return MissingFileError(f"there is no file {file!r}.")
+        except OSError as error:
+            return FileError(f"{file!r} cannot be read: {error.strerror}.")
+    return FileError(
+        f"{file!r} is no ArrayRecord file, or not a whole one{reason}. If it once was one, it "
+        "has been cut short or damaged; write or copy it anew."
+    )
+
+
+@cache
+def _first_process() -> int:
+    """The process in which the package has started its threads."""
+    return os.getpid()
+
+
+def _is_forked() -> bool:
+    """Whether the threads of the package are in another process.
+
+    Who gives them work may then wait for ever: for a lock that one of them had. Records that
+    are read alone are read without them.
+    """
+    return os.getpid() != _first_process()
+
+
+@cache
+def _worth_of_threads() -> float:
+    """Says how much of the time of a run is saved where threads do it."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # Not on every system.
+        cores = os.cpu_count() or 1
+    # Handing work to threads costs half as much as the work, and some is done by one alone.
+    return 0.9 - 1.4 / cores
+
+
+@cache
+def _package() -> Any:
+    try:
+        from array_record.python import array_record_module
+    except ImportError as error:
+        raise MissingPackageError(
+            "`ArrayRecordDataSource` needs the package array_record", "arrayrecord"
+        ) from error
+    return array_record_module
+
+
+def _options_text(options: dict[str, str] | None) -> str:
+    if options is not None and not isinstance(options, dict):
+        raise TypeError(
+            f"reader_options are a dict, as {_RANDOM_ACCESS}, and got {type(options).__name__}: "
+            f"{options!r}."
+        )
+    wanted = {**_RANDOM_ACCESS, **(options or {})}
+    return ",".join(f"{name}:{value}" for name, value in wanted.items())
+
+
+def _key_array(keys: Sequence[SupportsIndex]) -> Keys:
+    array = np.asarray(keys)
+    if array.dtype != np.int64:
+        array = np.array(list(map(operator.index, keys)))
+    return array
+
+
+# Which files, and which of their records.
+
+
+class _Part(NamedTuple):
+    """Records of one file: those after the first `skip`; None for all of them."""
+
+    file: str
+    skip: int
+    take: int | None
+
+
+def _parts(paths: Any) -> Iterator[_Part]:
+    if isinstance(paths, (str, os.PathLike, FileInstruction)):
+        paths = [paths]
+    if not isinstance(paths, Sequence) or isinstance(paths, (bytes, bytearray)):
+        raise PlanError(
+            "paths are a file, a folder, a glob or a sequence of them, and got "
+            f"{type(paths).__name__}: {paths!r:.100}."
+        )
+    if not paths:
+        raise PlanError("a source needs at least one file, and the sequence of paths is empty.")
+    for path in paths:
+        if isinstance(path, (str, os.PathLike)):
+            text = os.fsdecode(path)
+            if part := re.fullmatch(r"(.*)\[(\d+):(\d+)\]", text):
+                start, stop = int(part[2]), int(part[3])
+                yield _Part(part[1], start, max(0, stop - start))
+            else:
+                yield from (_Part(file, 0, None) for file in _files(text))
+        elif isinstance(path, FileInstruction):
+            yield _instructed(path)
+        else:
+            raise PlanError(
+                "a path is a string, a pathlib.Path, or an object with filename, skip, take and "
+                f"examples_in_shard, and got {type(path).__name__}: {path!r:.100}."
+            )
+
+
+def _instructed(path: FileInstruction) -> _Part:
+    if path.skip < 0 or path.take < 0:
+        raise PlanError(f"skip and take are numbers of records, and cannot be negative: {path!r}.")
+    return _Part(os.fsdecode(path.filename), path.skip, path.take)
+
+
+def _files(path: str) -> Iterable[str]:
+    """The files that a path stands for, in the order of their names."""
+    if os.path.isdir(path):
+        return _files_in(path)
+    if "://" in path or not glob.has_magic(path) or os.path.exists(path):
+        return [path]
+    found = sorted(filter(os.path.isfile, glob.iglob(path, recursive=True)))
+    if not found:
+        raise MissingFileError(
+            f"no file matches {path!r}. (Relative paths start from {os.getcwd()!r}.)"
+        )
+    return found
+
+
+def _files_in(folder: str) -> list[str]:
+    names = sorted(os.listdir(folder))
+    chosen = [name for name in names if re.search("array_?record", name)]
+    if not chosen:
+        raise MissingFileError(
+            f"the folder {folder!r} has no file with `array_record` in its name, only "
+            f"{', '.join(names[:5]) or 'nothing'}. Name the files by a glob, as "
+            f"{os.path.join(folder, '*')!r}."
+        )
+    # Of a folder with a training and a test set, nobody wants both.
+    sets = sorted({_SHARDS.split(name)[0] for name in chosen if _SHARDS.search(name)})
+    if len(sets) > 1:
+        raise PlanError(
+            f"the folder {folder!r} has the files of {len(sets)} sets: {', '.join(sets[:5])}. "
+            f"Name one by a glob, as {os.path.join(folder, sets[0] + '*')!r}."
+        )
+    return [os.path.join(folder, name) for name in chosen]
+
+
+def _lengths(parts: list[_Part], options: str) -> list[int]:
+    """Looks up the lengths of those files of which all is wanted."""
+
+    def length(part: _Part) -> int:
+        return _OpenFile(part.file, options).length if part.take is None else part.take
+
+    unknown = sum(part.take is None for part in parts)
+    if unknown < 2:
+        return list(map(length, parts))
+    with ThreadPoolExecutor(min(unknown, _MOST_OPENING)) as pool:
+        return list(pool.map(length, parts))
