@@ -182,7 +182,7 @@ def test_a_damaged_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="damaged, or no JSON"):
         ocp.load_checkpointables(tmp_path / "one", {"data": iterator})
     path.rename(path.with_name("process_0-of-4.json"))
-    with pytest.raises(StateError, match=r"saved by 4 processes .*, and there is 1 now"):
+    with pytest.raises(StateError, match=r"states of 1 of 4 processes"):
         ocp.load_checkpointables(tmp_path / "one", {"data": iterator})
 
 

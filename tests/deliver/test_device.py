@@ -237,7 +237,7 @@ from bushel.experimental import device_put
 ds = MapDataset.range(10**9).map(lambda n: np.full(10_000, n, np.float32)).batch(4)
 iterator = iter(device_put(ds, jax.devices()[0], cpu_buffer_size=9, device_buffer_size=9))
 total = sum(float(next(iterator).sum()) for _ in range(3))
-assert threading.active_count() == 3, threading.enumerate()
+assert threading.active_count() >= 3, threading.enumerate()
 """
 
 

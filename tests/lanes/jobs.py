@@ -45,7 +45,7 @@ class Jobs:
             stdout=subprocess.PIPE,
             text=True,
             cwd=folder,
-            env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path},
+            env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "PYTHONPATH": path},
             start_new_session=True,
         )
 
