@@ -168,14 +168,23 @@ def test_prints_of_workers_are_seen(way: str, tmp_path: Path) -> None:
     assert {"found": [0, 1, 2, 3]} in lines
 
 
-def test_the_program_may_have_no_output_at_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("closed", [(0, 1, 2), (1, 2), (0, 1), (1,), (2,)], ids=str)
+def test_the_program_may_have_no_output_at_all(closed: tuple[int, ...], tmp_path: Path) -> None:
     """A daemon closes the three files that every program starts with."""
-    text = """
+    text = f"""
         sys.stdout.flush()
         answer = os.open("answer", os.O_CREAT | os.O_WRONLY)
-        for file in (0, 1, 2):
+        for file in {closed}:
             os.close(file)
-        ds = MapDataset.range(50).map(lambda x: np.full(1000, x)).to_iter_dataset()
+
+        def chat(number):
+            print("heard by nobody", flush=True)
+            print("heard by nobody", flush=True, file=sys.stderr)
+            os.write(1, b"nor this")
+            os.write(2, b"nor this")
+            return np.full(1000, number)
+
+        ds = MapDataset.range(50).map(chat).to_iter_dataset()
         found = [int(x.sum()) for x in ds.mp_prefetch(workers(2))]
         os.write(answer, json.dumps(found).encode())
         os._exit(0)

@@ -4,6 +4,7 @@ A worker takes a tenth of a second to import numpy. In that time the trainer imp
 needs to talk to it, and pickles the pipeline.
 """
 
+import fcntl
 import os
 import signal
 import socket
@@ -125,23 +126,39 @@ class Starter:
 def _start_nursery() -> NurseryProcess:
     """Starts a process that Ctrl-C does not reach before it says what it thinks of that."""
     ours, theirs = socket.socketpair()
+    # The first three numbers mean something to the new process.
+    given = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)
+    theirs.close()
     forks = _can_fork()
-    arguments = [_paths(), str(theirs.fileno()), str(int(forks))]
+    arguments = [_paths(), str(given), str(int(forks))]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process = subprocess.Popen(
             [*_interpreter(), "-c", _BOOT, *arguments],
-            pass_fds=[theirs.fileno()],
+            pass_fds=[given],
             stdin=subprocess.DEVNULL,
+            stdout=_same_or_nothing(1),
+            stderr=_same_or_nothing(2),
             env=_environment(),
         )
     except BaseException:
         ours.close()
         raise
     finally:
-        theirs.close()
+        os.close(given)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return NurseryProcess(process, ours, forks)
+
+
+def _same_or_nothing(file: int) -> int | None:
+    """What `Popen` is to give the process as an output: that of this program, or nothing.
+
+    A daemon has closed its own, and may have another file by that number.
+    """
+    with suppress(OSError):
+        if os.get_inheritable(file):
+            return None
+    return subprocess.DEVNULL
 
 
 def _can_fork() -> bool:
