@@ -35,6 +35,7 @@ PROMISES = {
     "11_pytorch.py": ["bit for bit", "none both"],
     "12_keras.py": ["bit for bit", "by position", "as a stream"],
     "13_older_names.py": ["PyGrain", "checkpoint saved and restored", "878 records were"],
+    "14_many_hosts.py": ["are those of one process that never stopped"],
     "train_digits.py": ["came to the identical end"],
 }
 # Per cent, for every accuracy that it prints.

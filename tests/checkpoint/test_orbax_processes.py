@@ -91,9 +91,10 @@ for _ in range(3 + index):
     next(iterator)
 with ocp.CheckpointManager(folder + "/old") as manager:
     manager.save(1, args=ocp.args.Composite(data=CheckpointSave(iterator)))
+    # One after the other: processes that save two things at once may wait for the wrong one.
+    manager.wait_until_finished()
     ocp_v1.save_checkpointables(folder + "/new", {"data": iterator})
     expected = next(iterator)
-    manager.wait_until_finished()
     manager.restore(1, args=ocp.args.Composite(data=CheckpointRestore(iterator)))
     assert next(iterator) == expected
 ocp_v1.load_checkpointables(folder + "/new", {"data": iterator})

@@ -78,7 +78,8 @@ def test_by_itself(name: str, tmp_path: Path) -> None:
         assert err.rstrip().endswith("KeyError: 'training'")
         assert err.count("Traceback") == 1
     assert not list(program.temporary.iterdir())
-    assert wait_until(lambda: not _shared_memory() - before, 5)
+    # Others on this machine have shared memory too, for a while.
+    assert wait_until(lambda: not _shared_memory() - before, 60)
 
 
 SIGNALS = {
@@ -99,7 +100,7 @@ def test_by_a_signal(name: str, tmp_path: Path) -> None:
         assert program.wait_for_exit() == -number
         assert_gone(pids)
     assert not list(program.temporary.iterdir())
-    assert wait_until(lambda: not _shared_memory() - before, 5)
+    assert wait_until(lambda: not _shared_memory() - before, 60)
 
 
 def test_by_a_signal_that_the_program_handles(tmp_path: Path) -> None:
