@@ -56,6 +56,7 @@ NEEDS = {
     "11_pytorch.py": ["torch"],
     "12_keras.py": ["keras"],
     "13_older_names.py": ["orbax"],
+    "14_many_hosts.py": ["orbax"],
     "digits_tfds.py": ["tensorflow_datasets"],
 }
 # Grain programs, and arguments for Grain: its batches depend on the number of its workers.
