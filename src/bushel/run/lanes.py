@@ -137,13 +137,11 @@ class LanesStream(Merged):
             steps = min(steps, self._node.steps - self._step)
             if steps <= 0:
                 return None
-        places = [cursor.mark() for cursor in self._cursors]
         taken = self._take(steps)
         whole = min(len(part.block) for part in taken) // self.rows
         if whole < steps and steps > 1:
-            # Some lane ends, or fails, before that. Take what comes before; going back costs
-            # time and nothing else.
-            self._go_back([marks.at(used) for marks, used, _ in places])
+            # Some lane ends, or fails, before that. Take what comes before.
+            self._put_back(taken)
             steps = max(1, whole)
             taken = self._take(steps)
             whole = min(len(part.block) for part in taken) // self.rows
@@ -157,9 +155,12 @@ class LanesStream(Merged):
         if self._node.pads and (any(len(part.block) for part in taken) or self._node.steps):
             self._ending = True
             return Chunk(self._padded(taken), _LaneMarks(self, self._step, self.width, taken))
-        if self._lanes_eager:
-            self._go_back([marks.at(used) for marks, used, _ in places])
+        self._put_back(taken)
         return None
+
+    def _put_back(self, taken: Sequence[Taken]) -> None:
+        for cursor, part in zip(self._cursors, taken, strict=True):
+            cursor.put_back(part, 0)
 
     def _take(self, steps: int) -> list[Taken]:
         count, ahead = steps * self.rows, self._ahead

@@ -278,8 +278,11 @@ class Pool:
 
     def _replace(self, worker: WorkerProcess) -> None:
         """A worker is gone: another one takes its place and its tasks."""
+        # Not where another thread closes, or the program ends: then it is gone because of that.
+        self._check_open()
         with suppress(subprocess.TimeoutExpired):
             worker.process.wait(_GRACE_SECONDS)
+        self._check_open()
         worker.end()
         tasks = [task for task in worker.tasks if not task.cancelled]
         had = ", ".join(task.positions() for task in tasks[:3]) or "nothing to do"
