@@ -236,6 +236,30 @@ def test_a_program_that_uses_jax_in_its_functions(tmp_path: Path) -> None:
     assert answer == {"found": [[0, 0, 0], [0, 1, 2], [0, 2, 4]], "here": False}
 
 
+@pytest.mark.parametrize("kind", ["a loader", "a stream"])
+def test_workers_do_not_import_what_the_trainer_runs(kind: str, tmp_path: Path) -> None:
+    """Neither what starts workers, nor the faces of the library."""
+    text = f"""
+        def look(_):
+            there = ("dataset", "loader", "workers.pool", "workers.spread", "workers.start")
+            return [name for name in there if "bushel." + name in sys.modules]
+
+        if {kind == "a stream"}:
+            found = list(MapDataset.range(8).shuffle(seed=1).map(look).to_iter_dataset()
+                .random_map(lambda x, rng: x, seed=1).filter(lambda x: True)
+                .map(lambda x: [*x, *look(x)]).mp_prefetch(workers(1)))
+        else:
+            found = list(bushel.DataLoader(
+                data_source=bushel.RangeDataSource(0, 8, 1),
+                sampler=bushel.IndexSampler(8, shuffle=True, num_epochs=1, seed=1),
+                operations=[bushel.MapOperation(look)],
+                worker_count=1,
+            ))
+        tell(found=found)
+    """
+    assert told(tmp_path, text) == {"found": [[]] * 8}
+
+
 @linux
 def test_workers_are_light(tmp_path: Path) -> None:
     """A worker imports what the pipeline needs, not what the program has imported."""

@@ -9,6 +9,7 @@ with the states between the elements.
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -50,6 +51,30 @@ class Fragment:
         for node in (*self.steps, *(walk(self.root) if self.root is not None else ())):
             met.setdefault(id(node), node)
         return list(met.values())
+
+
+class _Detached(Place):
+    """In place of what a step reads from, which a worker need not know."""
+
+    __slots__ = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def length(self) -> int:
+        return 0
+
+    def describe(self) -> str:
+        return ""
+
+
+_NOTHING = _Detached()
+
+
+def detached(step: Node) -> Node:
+    """A step of a fragment, without what it reads from."""
+    return replace(step, input=_NOTHING)  # type: ignore[type-var]
 
 
 @plain

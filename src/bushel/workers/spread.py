@@ -9,7 +9,6 @@ only the position, or the element itself.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from bushel.errors import PlanError
 from bushel.node import Drop, Each, Expand, Fold, Node, Place, walk
@@ -20,7 +19,7 @@ from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
 from bushel.run.stream import Stream
 from bushel.workers.engine import Engine, Home
-from bushel.workers.fragment import Fragment
+from bushel.workers.fragment import Fragment, detached
 from bushel.workers.remote import RemoteSteps, RemoteStream
 from bushel.workers.start import Starter
 
@@ -83,7 +82,7 @@ class _Spreader:
         twin, quotas = self._twin(positions, fused)
         fragment = Fragment(
             root.input,
-            tuple(_detached(step) for step in fused),
+            tuple(detached(step) for step in fused),
             root.read_options,
             root.allow_nones,
             keeps_metadata=bool(rest) or not last,
@@ -129,7 +128,7 @@ class _Spreader:
             twin, quotas = self._twin(stream, run)
             fragment = Fragment(
                 None,
-                tuple(_detached(step) for step in run),
+                tuple(detached(step) for step in run),
                 ReadOptions(0, 0),
                 True,
                 keeps_metadata=index + len(run) < len(steps) or not last,
@@ -201,26 +200,3 @@ def _run_of_element_wise(steps: Sequence[Node]) -> list[Node]:
             break
         run.append(step)
     return run
-
-
-class _Detached(Place):
-    """In place of what a step reads from, which a worker need not know."""
-
-    __slots__ = ()
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return ()
-
-    def length(self) -> int:
-        return 0
-
-    def describe(self) -> str:
-        return ""
-
-
-_NOTHING = _Detached()
-
-
-def _detached(step: Node) -> Node:
-    return replace(step, input=_NOTHING)  # type: ignore[type-var]
