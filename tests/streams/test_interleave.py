@@ -98,6 +98,7 @@ def test_datasets_that_cannot_be_opened_are_passed_over(cycle: int) -> None:
                 continue
         for done, state in enumerate(states):
             iterator.set_state(state)
+            assert iterator.get_state() == state
             assert_same(happened[done:], events(iterator))
 
 

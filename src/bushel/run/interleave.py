@@ -169,7 +169,7 @@ class InterleaveStream(Stream):
         """Tells that the next dataset cannot be opened, and goes on behind it."""
         before = self.state()
         self._following += 1
-        after = {**before, "next_index_in_datasets": self._following}
+        after = self.state()  # With those behind it open, as it is after a restore.
         block = Block([], np.empty(0, dtype=np.int64), failure)
         return Chunk(block, ComputedMarks(lambda used: after if used else before))
 
