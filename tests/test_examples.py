@@ -36,6 +36,7 @@ PROMISES = {
     "12_keras.py": ["bit for bit", "by position", "as a stream"],
     "13_older_names.py": ["PyGrain", "checkpoint saved and restored", "878 records were"],
     "14_many_hosts.py": ["are those of one process that never stopped"],
+    "15_text_corpora.py": ["is padding", "record 40 of web.jsonl", "other 51 are identical"],
     "train_digits.py": ["came to the identical end"],
 }
 # Per cent, for every accuracy that it prints.

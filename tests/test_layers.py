@@ -12,24 +12,30 @@ import bushel
 PACKAGE = Path(bushel.__file__).parent
 
 ROWS = (
+    ("__main__",),
+    ("cli",),
     ("__init__",),
     ("python", "multiprocessing"),
     ("experimental",),
+    ("parquet_datasets",),
     (
         "loader",
         "spec",
         "named_datasets",
         "elastic",
+        "file_datasets",
         "packed_datasets",
         "stream_datasets",
         "testing",
     ),
     ("dataset",),
+    ("fluent",),
     ("deliver",),
     ("workers",),
     ("run",),
     ("plan", "transport", "checkpoint", "samplers", "operations"),
-    ("sources", "order", "read", "transforms", "batch"),
+    ("sources", "order", "transforms", "batch"),
+    ("files",),
     ("node",),
     ("block", "stack", "options", "sharding"),
     ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants", "settings"),
@@ -41,9 +47,18 @@ ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}
 CORE = {"numpy", "cloudpickle"}
 # The one file that may import an optional dependency.
 OPTIONAL = {
+    "PIL": "sources/images.py",
     "array_record": "sources/array_record.py",
+    "bagz": "sources/bagz.py",
+    "fsspec": "files/link.py",
+    "google_crc32c": "sources/tfrecord_crc.py",
     "jax": "deliver/device.py",
+    "lance": "sources/lance.py",
+    "ml_dtypes": "sources/torch_datasets.py",
     "orbax": "checkpoint/orbax.py",
+    "pyarrow": "sources/arrow_package.py",
+    "zarr": "sources/zarr.py",
+    "zstandard": "sources/indexed_unpacked.py",
 }
 # Imports within functions, with what they are for.
 LAZY = {
@@ -51,10 +66,24 @@ LAZY = {
     ("checkpoint/orbax.py", "orbax.checkpoint"): "an optional dependency, base of its classes",
     ("checkpoint/orbax.py", "bushel.deliver.device"): "the way to jax, as for sharding.py",
     ("sources/array_record.py", "array_record.python"): "an optional dependency",
+    ("sources/arrow_package.py", "pyarrow"): "an optional dependency",
+    ("sources/arrow_package.py", "pyarrow.parquet"): "an optional dependency",
+    ("sources/memory.py", "bushel.sources.huggingface"): "only for those with such datasets",
+    ("sources/bagz.py", "bagz"): "an optional dependency",
+    ("sources/images.py", "PIL"): "an optional dependency",
+    ("sources/lance.py", "lance"): "an optional dependency",
+    ("sources/torch_datasets.py", "ml_dtypes"): "an optional dependency",
+    ("sources/zarr.py", "zarr"): "an optional dependency",
+    ("sources/tfrecord_crc.py", "google_crc32c"): "an optional dependency",
+    ("sources/indexed_unpacked.py", "zstandard"): "an optional dependency",
     ("sharding.py", "bushel.deliver.device"): "the way to jax, asked only when it is wanted",
     ("deliver/device.py", "jax._src"): "the notes that processes of a job leave each other",
     ("deliver/open.py", "bushel.workers.spread"): "processes, only for those who want them",
     ("deliver/open.py", "bushel.workers.start"): "and first of all what takes them longest",
+    ("files/local.py", "bushel.files.remote"): "the way to fsspec, only for those with such paths",
+    ("files/paths.py", "bushel.files.remote_paths"): "and the same for their names",
+    ("files/link.py", "fsspec"): "an optional dependency",
+    ("files/link.py", "fsspec.asyn"): "the part of it that waits for answers",
     ("memory_file.py", "tempfile"): "much to import, and where there is memfd_create, for nothing",
 }
 

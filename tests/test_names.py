@@ -26,10 +26,7 @@ _STREAMS = "packing, interleaving and the other operations on streams"
 
 # What is not there yet, and the part of the library that it waits for. A name that appears
 # makes its line here fail.
-MISSING = {
-    "experimental.ParquetIterDataset": _FILES,
-    "experimental.TFRecordIterDataset": _FILES,
-}
+MISSING = {}
 # Modules that a package happens to have as attributes, and that its documentation leaves out.
 _INTERNAL = {"monitoring", "proto"}
 # Methods with a name of Python's own that programs rely on.

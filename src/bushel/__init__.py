@@ -44,7 +44,11 @@ if TYPE_CHECKING:
     from bushel.operations import Operation as Operation
     from bushel.operations import RandomMapOperation as RandomMapOperation
     from bushel.options import MultiprocessingOptions as MultiprocessingOptions
+    from bushel.options import OnError as OnError
     from bushel.options import ReadOptions as ReadOptions
+    from bushel.order.schedule import WeightSchedule as WeightSchedule
+    from bushel.packed_datasets import PaddingReport as PaddingReport
+    from bushel.packed_datasets import padding_report as padding_report
     from bushel.record import Record as Record
     from bushel.record import RecordMetadata as RecordMetadata
     from bushel.samplers import IndexSampler as IndexSampler
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from bushel.sources import RandomAccessDataSource as RandomAccessDataSource
     from bushel.sources import RangeDataSource as RangeDataSource
     from bushel.sources.array_record import ArrayRecordDataSource as ArrayRecordDataSource
+    from bushel.sources.formats import open_source as open
     from bushel.transforms import Batch as Batch
     from bushel.transforms import Batch as BatchTransform
     from bushel.transforms import DatasetSelectionMap as DatasetSelectionMap
@@ -103,6 +108,7 @@ _HOMES = {
     "MapWithIndexTransform": "transforms:MapWithIndex",
     "MultiprocessingOptions": "options:MultiprocessingOptions",
     "NoSharding": "sharding:NoSharding",
+    "OnError": "options:OnError",
     "Operation": "operations:Operation",
     "RandomAccessDataSource": "sources:RandomAccessDataSource",
     "RandomMapOperation": "operations:RandomMapOperation",
@@ -116,11 +122,16 @@ _HOMES = {
     "ShardByJaxProcess": "sharding:ShardByJaxProcess",
     "ShardOptions": "sharding:ShardOptions",
     "SharedMemoryDataSource": "sources.shared:SharedMemoryDataSource",
+    "WeightSchedule": "order.schedule:WeightSchedule",
     "load": "loader:load",
+    "PaddingReport": "packed_datasets:PaddingReport",
+    "padding_report": "packed_datasets:padding_report",
+    "open": "sources.formats:open_source",
 }
 
-# Not those that need Orbax: `from bushel import *` works without it.
-_PLAIN = [name for name, home in _HOMES.items() if "orbax" not in home]
+# Not those that need Orbax: `from bushel import *` works without it. And nobody who writes that
+# wants another `open`.
+_PLAIN = [name for name, home in _HOMES.items() if "orbax" not in home and name != "open"]
 __all__ = [*_PLAIN, "__version__", "__version_info__"]
 
 

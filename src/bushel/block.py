@@ -79,7 +79,34 @@ def _take(tree: Any, keys: Keys) -> Any:
         for name, leaf in tree.items():
             taken[name] = _take(leaf, keys)
         return taken
+    if isinstance(tree, Scattered):
+        return _take_scattered(tree, keys)
     return map_leaves(lambda array: _take(array, keys), tree)
+
+
+class Scattered(np.ndarray[Any, Any]):
+    """A column whose entries do not lie one behind the other in memory.
+
+    `take` would first copy all of such an array. It is a class of its own so that for all
+    others nobody has to ask.
+    """
+
+
+def column_of(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """An array as a column of a source."""
+    plain = np.asarray(array)
+    if plain.flags.c_contiguous and plain.flags.aligned:
+        return plain
+    return plain.view(Scattered)
+
+
+def _take_scattered(array: Scattered, keys: Keys) -> Any:
+    taken = array.view(np.ndarray)[keys]
+    if room.make is None or array.dtype.hasobject:
+        return np.ascontiguousarray(taken)
+    made = room.make(taken.shape, array.dtype)
+    made[...] = taken
+    return made
 
 
 @plain
@@ -126,6 +153,9 @@ class Block:
     # What a sampler said of each element; only a loader with a sampler of the user's own
     # has it, since nothing else needs more than the position.
     metadata: list[Any] | None = None
+    # The bad records behind its elements, each with the index of the element, between who
+    # evaluates a block and the stream that counts them.
+    bad: list[tuple[int, Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.values)

@@ -18,7 +18,12 @@ from bushel.checkpoint.state import describe_pipeline
 from bushel.deliver.iterator import DatasetIterator, StreamIterator
 from bushel.deliver.open import open_stream
 from bushel.errors import EmptyDatasetError, PlanError
-from bushel.node import Drop, Expand, Node, walk
+from bushel.fluent.caching import StreamCaching
+from bushel.fluent.failures import Failures
+from bushel.fluent.mixing import StreamMixing
+from bushel.fluent.packing import StreamPacking
+from bushel.fluent.parts import MapParts, StreamParts
+from bushel.node import Node
 from bushel.options import MultiprocessingOptions, ReadOptions
 from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
 from bushel.order.repeat import INFINITE, RepeatNode
@@ -36,6 +41,8 @@ from bushel.plan.chain import (
     random_map_step,
 )
 from bushel.plan.lanes import DealNode, gathered
+from bushel.plan.mixing import MixWeights, mix_step
+from bushel.plan.parts import droppers
 from bushel.plan.places import (
     CustomMapNode,
     CustomStreamNode,
@@ -202,7 +209,7 @@ class _MapDatasetMeta(ABCMeta):
         return MapNodeDataset(node, datasets)
 
 
-class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
+class MapDataset(MapParts[T], Failures[T], _Dataset[T], metaclass=_MapDatasetMeta):
     """Random-access dataset: element i, and as many epochs as one likes.
 
     Lazy and immutable. Positions beyond the length belong to later epochs, in which random
@@ -288,13 +295,13 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
         [array([0, 1]), array([2, 3]), array([4])]
         """
         parent = map_node(self)
-        for step in walk(parent):
-            if isinstance(step, (Drop, Expand)):
-                raise PlanError(
-                    f"`batch({batch_size})` cannot follow `{step.label}` on a random-access "
-                    "dataset: it may leave elements out, so batch 0 has no known members. Call "
-                    "`.to_iter_dataset()` between the two."
-                )
+        for step in droppers(parent):
+            raise PlanError(
+                f"`batch({batch_size})` cannot follow `{step.label}` on a random-access "
+                "dataset: it may leave elements out, so batch 0 has no known members. Call "
+                "`.to_iter_dataset()` between the two; or `.compact()`, which looks once which "
+                "elements are left, and stays a random-access dataset."
+            )
         return self._then(batch_step(parent, batch_size, drop_remainder, batch_fn))
 
     def filter(self, transform: transforms.Filter | Callable[[T], bool]) -> MapDataset[T]:
@@ -392,6 +399,11 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
 
         Element n of lane l has number n * count + l for `map_with_index` and `random_map`.
 
+        An element that fails costs its step: the host that has it raises the error in the place
+        of its part of the batch, and all lanes go on with the next step, as if this one had been
+        handed out. So it is with `batch` of a `MapDataset`; a stream without lanes goes on right
+        behind the element.
+
         >>> ds = MapDataset.range(16).lanes(4).filter(lambda x: x % 3).batch(4)
         >>> [batch.tolist() for batch in ds]
         [[4, 1, 2, 7], [8, 5, 10, 11]]
@@ -400,14 +412,16 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
           count: how many lanes: a multiple of every number of hosts that the job may run on.
             It is part of the pipeline; another number is another stream.
           shard_options: which host this is, of how many. By default this process of a JAX job.
-          read_options: threads, which the lanes of this host share.
+          read_options: threads and buffer, so much for all lanes of this host together.
           remainder: lanes do not end together. "drop" ends before the first step for which some
             lane has too few elements. "pad" goes on until all lanes are at their end: elements
             become pairs of the element and True, or of zeros and False in the place of one that
             is not there, so that a batch is `(batch, mask)`.
           agree: how hosts find out together that the data ends, where that takes looking (a
             filter over finite data): a function that gets an integer and returns the least of
-            all hosts' integers. By default processes of a JAX job do so by themselves.
+            all hosts' integers. By default processes of a JAX job do so by themselves. All hosts
+            call it before the same steps, with any number of workers; where a thread prefetches
+            them, that thread does.
         """
         lanes = operator.index(count)
         if lanes <= 0:
@@ -426,6 +440,9 @@ class MapDataset(_Dataset[T], metaclass=_MapDatasetMeta):
 
     def _flat_map(self, transform: Any) -> MapDataset[Any]:
         return self._then(flat_map_step(map_node(self), transform))
+
+    def _own_node(self) -> Node:
+        return map_node(self)
 
     def _then(self, node: Node) -> MapDataset[Any]:
         return MapNodeDataset(node, self)
@@ -477,38 +494,64 @@ class MapNodeDataset(MapDataset[T]):
 class _IterDatasetMeta(ABCMeta):
     """The ways to begin a stream from other streams."""
 
+    def concatenate(cls, datasets: Sequence[IterDataset[T]]) -> IterDataset[T]:
+        """One stream after the other.
+
+        >>> odd = MapDataset.range(5).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(IterDataset.concatenate([odd, odd]))
+        [1, 3, 1, 3]
+        """
+        parts = tuple(stream_node(dataset) for dataset in datasets)
+        if not parts:
+            raise PlanError("`concatenate` needs at least one dataset, and got none.")
+        return StreamNodeDataset(ConcatenateNode(parts), list(datasets))
+
     def mix(
         cls,
         datasets: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
-        weights: Sequence[float] | Mapping[str, float] | None = None,
+        weights: MixWeights | None = None,
+        *,
+        on_end: str = "stop",
     ) -> IterDataset[T]:
-        """Elements of several streams in fixed proportions, until one of them ends.
+        """Elements of several streams in proportion, spread evenly, until one of them ends.
 
         With mappings, parts are ordered by name, and a state is restored by name: parts that
-        are new start at their beginning.
+        are new start at their beginning. Weights may be others when a state is restored: from
+        there on the mixture follows those.
 
         >>> ones, tens = MapDataset.range(3), MapDataset.range(10, 20)
         >>> list(IterDataset.mix([ones.to_iter_dataset(), tens.to_iter_dataset()], [1, 2]))
         [0, 10, 11, 1, 12, 13, 2, 14, 15]
+        >>> list(IterDataset.mix([ones, tens], lambda step: [1, step], on_end="drop"))
+        [0, 1, 10, 2, 11, 12, 13, 14, 15, 16, 17, 18, 19]
+
+        Args:
+          datasets: the parts, in a list, or by name.
+          weights: in a list, or by name; or a `WeightSchedule`; or a function that gets the
+            number of an element of the mixture and returns the weights for it. It must return
+            the same for the same number, always. Weights that change may be 0 for a while.
+          on_end: what happens when it is the turn of a part that has no more elements. "stop"
+            ends the mixture. "restart" begins that part again, the same each time (for another
+            order each time, `repeat` the random-access dataset that it is made of, and it never
+            ends). "drop" goes on with the others, until none has both elements and a weight.
         """
         names: tuple[str, ...] | None = None
         if isinstance(datasets, Mapping):
             names = tuple(sorted(datasets))
-            if isinstance(weights, Mapping):
-                if set(weights) != set(names):
-                    raise PlanError(
-                        f"`mix` got datasets {list(names)} and weights for {sorted(weights)}."
-                    )
-                weights = [weights[name] for name in names]
             datasets = [datasets[name] for name in names]
-        elif isinstance(weights, Mapping):
-            raise PlanError("`mix` takes a mapping of weights only with a mapping of datasets.")
-        parts = tuple(stream_node(dataset) for dataset in datasets)
-        proportions = to_proportions(weights, len(parts))
-        return StreamNodeDataset(MixNode(parts, proportions, names), list(datasets))
+        parts = [stream_node(dataset) for dataset in datasets]
+        return StreamNodeDataset(mix_step(parts, weights, names, on_end), list(datasets))
 
 
-class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
+class IterDataset(
+    StreamParts[T],
+    StreamPacking[T],
+    StreamMixing[T],
+    StreamCaching[T],
+    Failures[T],
+    _Dataset[T],
+    metaclass=_IterDatasetMeta,
+):
     """Dataset that can only be iterated; the iterator has a state.
 
     Lazy and immutable. Subclasses of your own define `__iter__`, which returns a
@@ -614,6 +657,9 @@ class IterDataset(_Dataset[T], metaclass=_IterDatasetMeta):
     def _flat_map(self, transform: Any) -> IterDataset[Any]:
         return self._then(flat_map_step(stream_node(self), transform))
 
+    def _own_node(self) -> Node:
+        return stream_node(self)
+
     def _then(self, node: Node) -> IterDataset[Any]:
         return StreamNodeDataset(node, self)
 
@@ -660,8 +706,8 @@ def stream_node(ds: Any) -> Node:
 def _show(node: Node) -> str:
     inputs = node.inputs
     before = ", ".join(_show(parent) for parent in inputs)
-    if not before:
-        return node.label
+    if not before or not node.label:
+        return before or node.label
     return f"{before} -> {node.label}" if len(inputs) == 1 else f"[{before}] -> {node.label}"
 
 

@@ -7,8 +7,8 @@ from bushel.checkpoint.state import describe_pipeline, sign, verify
 from bushel.dataset import IterDataset, MapDataset, map_node
 from bushel.deliver.iterator import DatasetIterator
 from bushel.errors import ClosedError, PlanError
-from bushel.node import Drop, Expand, walk
 from bushel.options import MultiprocessingOptions, ReadOptions
+from bushel.plan.parts import droppers
 from bushel.run.stream import need_int
 from bushel.sharding import ShardOptions
 
@@ -49,13 +49,12 @@ class ElasticIterator(IterDataset[Any]):
                 f"`ElasticIterator` gives each of {shards} shards the same part of a batch, so "
                 f"`global_batch_size` must be a multiple of {shards}, and is {size}."
             )
-        for step in walk(map_node(ds)):
-            if isinstance(step, (Drop, Expand)):
-                raise PlanError(
-                    f"`ElasticIterator` does not support `{step.label}`: it may leave elements "
-                    "out, so the state of one host would tell nothing of the others. "
-                    "`ds.lanes(...)` does: filter behind it."
-                )
+        for step in droppers(map_node(ds)):
+            raise PlanError(
+                f"`ElasticIterator` does not support `{step.label}`: it may leave elements "
+                "out, so the state of one host would tell nothing of the others. "
+                "`ds.lanes(...)` does: filter behind it."
+            )
         self._iterator = _ElasticDatasetIterator(
             ds, size, shard_options, read_options, multiprocessing_options
         )

@@ -11,14 +11,22 @@
     ├── ClosedError        (ValueError)         the iterator was closed
     ├── ForkedError        (RuntimeError)       the iterator belongs to the parent process
     ├── FilterError        (ValueError)         a filter dropped more than was allowed
+    ├── BadRecordsError    (ValueError)         more records are bad than was allowed
     ├── WorkerError        (RuntimeError)       a worker process cannot do its work
     ├── AgreementError     (RuntimeError)       the processes of a job do different things
+    ├── FileError          (RuntimeError,       a file of records cannot be read
+    │   │                   OSError)
+    │   ├── MissingFileError (FileNotFoundError) there is no such file
+    │   └── RecordError    (ValueError)         what a file holds is not what it should be
     └── MissingPackageError (ImportError)       an optional package is not installed
 
 Each one is also the builtin that a program written for Grain would catch. Exceptions of
 user functions keep their own type; bushel only adds a note that names the operation and
 the position (see `note_where`).
 """
+
+import re
+from contextlib import suppress
 
 
 class BushelError(Exception):
@@ -61,12 +69,28 @@ class FilterError(BushelError, ValueError):
     """A filter dropped a larger share of the elements than the options allow."""
 
 
+class BadRecordsError(BushelError, ValueError):
+    """More records could not be read or made than `on_error` allows."""
+
+
 class WorkerError(BushelError, RuntimeError):
     """A worker process cannot do its work: it does not start, hangs, or dies of a record."""
 
 
 class AgreementError(BushelError, RuntimeError):
     """The processes of a job do not do the same."""
+
+
+class FileError(BushelError, RuntimeError, OSError):
+    """A file of records cannot be read."""
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no such file."""
+
+
+class RecordError(FileError, ValueError):
+    """What a file holds cannot be read as a record."""
 
 
 class MissingPackageError(BushelError, ImportError):
@@ -89,3 +113,31 @@ def note_where(error: BaseException, operation: str, position: int) -> None:
     notes = getattr(error, "__notes__", [])
     if not any(note.startswith("bushel: raised in") for note in notes):
         error.add_note(f"bushel: raised in `{operation}` at position {position}.")
+
+
+def where_raised(error: BaseException) -> tuple[str, int] | None:
+    """The operation and the position that `note_where` noted.
+
+    >>> error = KeyError("label")
+    >>> note_where(error, "map(decode)", 17)
+    >>> where_raised(error)
+    ('map(decode)', 17)
+    """
+    for note in getattr(error, "__notes__", []):
+        found = re.fullmatch(r"bushel: raised in `(.*)` at position (-?\d+)\.", note, re.DOTALL)
+        if found:
+            return found[1], int(found[2])
+    return None
+
+
+def note_place(error: BaseException, path: str, record: int, offset: int | None) -> None:
+    """Adds a note that names the file and the record that the error is about."""
+    with suppress(AttributeError):
+        error.bushel_place = (path, record, offset)  # type: ignore[attr-defined]
+    byte = "" if offset is None else f", at byte {offset:,}"
+    error.add_note(f"bushel: it is record {record} of {path!r}{byte}.")
+
+
+def place_noted(error: BaseException) -> tuple[str, int, int | None] | None:
+    """What `note_place` noted."""
+    return getattr(error, "bushel_place", None)

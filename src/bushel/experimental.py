@@ -4,6 +4,7 @@ from typing import Any
 
 from bushel.deliver.iterator import get_next_index, set_next_index
 from bushel.elastic import ElasticIterator
+from bushel.file_datasets import TFRecordIterDataset
 from bushel.named_datasets import (
     FlatMapIterDataset,
     FlatMapMapDataset,
@@ -25,6 +26,7 @@ from bushel.packed_datasets import (
     FirstFitPackIterDataset,
     RebatchIterDataset,
 )
+from bushel.parquet_datasets import ParquetIterDataset
 from bushel.rng import RngPool
 from bushel.run.suggest import PerformanceConfig, pick_performance_config
 from bushel.spec import ShapeDtypeStruct, ShapeDtypeStructProtocol, get_element_spec
@@ -63,12 +65,14 @@ __all__ = [
     "LimitIterDataset",
     "MapWithIndexTransform",
     "PackAndBatchOperation",
+    "ParquetIterDataset",
     "PerformanceConfig",
     "RebatchIterDataset",
     "RepeatIterDataset",
     "RngPool",
     "ShapeDtypeStruct",
     "ShapeDtypeStructProtocol",
+    "TFRecordIterDataset",
     "ThreadPrefetchDatasetIterator",
     "ThreadPrefetchIterDataset",
     "WindowShuffleIterDataset",

@@ -18,7 +18,8 @@ from bushel.deliver.iterator import StreamIterator, load_from, save_into
 from bushel.deliver.open import open_stream
 from bushel.errors import PlanError, SourceError, StateError, StateRangeError
 from bushel.node import Each, Node
-from bushel.options import MultiprocessingOptions, ReadOptions
+from bushel.options import MultiprocessingOptions, OnError, ReadOptions
+from bushel.plan.guard import guarded
 from bushel.plan.places import ToStreamNode, WorkersNode
 from bushel.plan.sampled import (
     ColumnRows,
@@ -72,6 +73,8 @@ class DataLoader(Generic[T]):
       hang_timeout: seconds without progress after which a worker is said to hang (see
         `MultiprocessingOptions`).
       on_hang: "wait" for it, "replace" it, or "raise".
+      on_error: what becomes of records that cannot be read, or for which an operation before
+        the first batch fails; they are raised by default.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class DataLoader(Generic[T]):
         enable_profiling: bool = False,
         hang_timeout: float | None = None,
         on_hang: str = "wait",
+        on_error: OnError | None = None,
     ) -> None:
         worker_count = _count_workers(worker_count)
         if not hasattr(data_source, "__getitem__"):
@@ -110,6 +114,11 @@ class DataLoader(Generic[T]):
             raise TypeError(f"read_options must be `ReadOptions`, and is {read_options!r}.")
         if not isinstance(operations, Iterable):
             raise TypeError(f"operations must be a list, and is {operations!r}: write `[...]`.")
+        if on_error is not None and not isinstance(on_error, OnError):
+            raise TypeError(
+                f"`on_error` must be `OnError('skip')` or the like, and is {on_error!r}."
+            )
+        self._on_error = on_error or OnError("raise")
         self._data_source = data_source
         self._sampler = sampler
         self._operations = tuple(operations)
@@ -164,6 +173,13 @@ class DataLoader(Generic[T]):
             node = step
             operations.pop(0)
         node = ToStreamNode(node, self._read_options, allow_nones=True)
+        # Behind all that works on single records.
+        if self._on_error.policy != "raise":
+            while operations and not isinstance(operations[0], _IN_BATCHES):
+                if _is_own(operations[0]):
+                    break
+                node = self._step(node, operations.pop(0), randomness)
+            node = guarded(node, self._on_error)
         for operation in operations:
             node = self._step(node, operation, randomness)
         return WorkersNode(node, self._worker_options, None, self._home)
@@ -228,7 +244,10 @@ class DataLoader(Generic[T]):
         return f"{self._shard_options.shard_index} of {self._shard_options.shard_count}"
 
     def _describe_operations(self) -> Pipeline:
-        return [_describe(operation) for operation in self._operations]
+        described: Pipeline = [_describe(operation) for operation in self._operations]
+        if self._on_error.policy != "raise":
+            described.append(f"on_error({self._on_error.policy!r})")
+        return described
 
 
 class DataLoaderIterator(Generic[T]):
@@ -458,7 +477,7 @@ def _step(input: Node, operation: Any, randomness: Any, seed: int | None) -> Nod
         return FilterNode(input, operation.filter, operation)
     if isinstance(operation, transforms.MapBatches):
         return MapBatchesNode(input, operation.map_batches, operation)
-    if isinstance(operation, (transforms.Batch, legacy.BatchOperation)):
+    if isinstance(operation, _IN_BATCHES):
         size = operator.index(operation.batch_size)
         return BatchNode(input, size, operation.drop_remainder, operation.batch_fn)
     if isinstance(operation, legacy.MapOperation):
@@ -471,6 +490,7 @@ def _step(input: Node, operation: Any, randomness: Any, seed: int | None) -> Nod
     return None
 
 
+_IN_BATCHES = (transforms.Batch, legacy.BatchOperation)
 _OVER_RECORDS = (legacy.MapOperation, legacy.RandomMapOperation, legacy.FilterOperation)
 _RANDOM = (transforms.RandomMap, transforms.TfRandomMap, legacy.RandomMapOperation)
 _KNOWN = (
@@ -496,7 +516,7 @@ def _is_own(operation: Any) -> bool:
 
 
 def _describe(operation: Any) -> str:
-    if isinstance(operation, (transforms.Batch, legacy.BatchOperation)):
+    if isinstance(operation, _IN_BATCHES):
         drop = ", drop_remainder=True" if operation.drop_remainder else ""
         return f"Batch({operation.batch_size}{drop})"
     return getattr(operation, "__name__", None) or type(operation).__name__

@@ -10,6 +10,7 @@
     Fold     groups of neighbours               group_size, fold(block) -> block
     Regroup  neighbours, as many as fit         machine()
     Pass     how much of a stream, how often
+    Guard    what stands in for those that fail stand_in(error) -> element
     Place    where or when, never what          passed over by position
 
 A node is an immutable description. Nothing runs here: `run` evaluates nodes, by position
@@ -69,6 +70,11 @@ class Source(Node):
     def reads_later(self) -> bool:
         """Whether `fetch` only notes the keys, and values are read when somebody needs them."""
         return False
+
+    @property
+    def at_a_time(self) -> int:
+        """How many keys `fetch` wants at the least, for the sake of speed."""
+        return 1
 
     @abstractmethod
     def keys(self, positions: Positions) -> Keys:
@@ -237,9 +243,20 @@ class Machine(ABC):
     def add(self, element: Any) -> bool:
         """Takes an element; False where it ends the group, and is offered again to the next."""
 
+    def add_many(self, elements: Sequence[Any], start: int) -> int:
+        """Takes elements from `start` on, as far as each is an easy one, and says how many.
+
+        The one behind them is given to `add`, which may take it, refuse it or fail.
+        """
+        return 0
+
     @abstractmethod
     def end(self, made_before: int) -> list[Any]:
         """Makes the elements of the group, so many having been made before it."""
+
+    def finish(self, made: list[Any]) -> list[Any]:
+        """Completes what several groups made, where that is better done together; cannot fail."""
+        return made
 
     @abstractmethod
     def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
@@ -272,6 +289,27 @@ class Pass(_Single):
         return refuse_length(self)
 
 
+class Guard(_Single):
+    """Says what becomes of elements that fail."""
+
+    __slots__ = ()
+    budget: int | None
+    quarantine: str | None
+
+    @property
+    @abstractmethod
+    def drops(self) -> bool:
+        """Whether they are left out: None in a random-access dataset, absent in a stream."""
+
+    @abstractmethod
+    def catches(self, error: Exception) -> bool:
+        """Whether this one is a bad record, and not to be raised."""
+
+    @abstractmethod
+    def stand_in(self, error: Exception) -> Any:
+        """What stands in its place; None where it is left out."""
+
+
 class Place(_Single):
     """Says where or when elements are computed, or how; never what they are."""
 
@@ -284,6 +322,11 @@ def walk(node: Node) -> Iterable[Node]:
     while level:
         yield from level
         level = [parent for child in level for parent in child.inputs]
+
+
+def leaves_out(step: Node) -> bool:
+    """Whether a step may leave elements out, or make several of one."""
+    return isinstance(step, (Drop, Expand)) or (isinstance(step, Guard) and step.drops)
 
 
 def failed(error: Exception, node: Node, position: int) -> Failure:

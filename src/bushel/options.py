@@ -1,6 +1,8 @@
 """Options: how to read, in how many processes, and what to accept."""
 
 import enum
+import operator
+import os
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,3 +147,49 @@ _OPTION_NAMES = (
     "execution_tracking_mode",
     "min_shm_size",
 )
+
+
+class OnError:
+    """What becomes of records that cannot be read, or for which a function fails.
+
+    For `DataLoader(on_error=...)`; datasets have the method `on_error`, which explains it.
+
+    >>> OnError("skip", budget=10)
+    OnError('skip', budget=10)
+    """
+
+    __slots__ = ("budget", "errors", "policy", "quarantine", "replacement")
+
+    def __init__(
+        self,
+        policy: str,
+        replacement: Any = None,
+        errors: type[Exception] | tuple[type[Exception], ...] = Exception,
+        budget: int | None = None,
+        quarantine: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if policy not in ("raise", "skip", "replace"):
+            raise PlanError(f"on_error is 'raise', 'skip' or 'replace', and not {policy!r}.")
+        if policy == "replace" and replacement is None:
+            raise PlanError(
+                "on_error('replace') needs a replacement: the element to put in the place of a "
+                "bad one, or a function that makes it of the exception. (None would mean that "
+                "it is left out; write on_error('skip') for that.)"
+            )
+        if policy != "replace" and replacement is not None:
+            raise PlanError(f"a replacement is only for on_error('replace'), not for {policy!r}.")
+        kinds = errors if isinstance(errors, tuple) else (errors,)
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, Exception)):
+                raise TypeError(f"`errors` are classes of exceptions, and {kind!r} is none.")
+        if budget is not None and operator.index(budget) < 0:
+            raise PlanError(f"a budget is a number of records from 0 on, and not {budget}.")
+        self.policy = policy
+        self.replacement = replacement
+        self.errors = kinds
+        self.budget = None if budget is None else operator.index(budget)
+        self.quarantine = None if quarantine is None else os.path.abspath(os.fspath(quarantine))
+
+    def __repr__(self) -> str:
+        budget = "" if self.budget is None else f", budget={self.budget}"
+        return f"OnError({self.policy!r}{budget})"

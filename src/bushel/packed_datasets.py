@@ -2,15 +2,16 @@
 
 import enum
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from bushel.batch.pack import PackNode
-from bushel.batch.packing import check_group_by, names_of, packing_of
+from bushel.batch.pack_options import names_of, pack_node, packing_of
 from bushel.batch.rebatch import RebatchNode
 from bushel.batch.split import SplitNode, check_bos, check_lengths
+from bushel.batch.tokens import COUNTED
 from bushel.dataset import IterDataset, StreamNodeDataset, stream_node
-from bushel.errors import PlanError
+from bushel.errors import PlanError, StateError
 
 
 class _Packed(StreamNodeDataset[dict[str, Any]]):
@@ -39,13 +40,8 @@ class _Packed(StreamNodeDataset[dict[str, Any]]):
             padding_struct,
             max_sequences_per_bin,
         )
-        if operator.index(seed) < 0:
-            raise PlanError(f"`seed` must not be negative, and is {seed}.")
-        group_by = shuffle_bins_group_by_feature if shuffle_bins else None
-        if group_by is not None:
-            check_group_by(packing, group_by)
-        node = PackNode(
-            stream_node(parent), packing, operator.index(seed), bool(shuffle_bins), group_by
+        node = pack_node(
+            stream_node(parent), packing, seed, bool(shuffle_bins), shuffle_bins_group_by_feature
         )
         super().__init__(node, parent)
 
@@ -163,3 +159,60 @@ class RebatchIterDataset(StreamNodeDataset[Any]):
         if size <= 0:
             raise PlanError(f"batch_size must be positive, and is {size}.")
         super().__init__(RebatchNode(stream_node(parent), size, bool(drop_remainder)), parent)
+
+
+@dataclass(frozen=True)
+class PaddingReport:
+    """How much of all batches so far is padding."""
+
+    batches: int
+    rows: int
+    tokens: int
+    # Those of the batches, padding included.
+    cells: int
+
+    @property
+    def padding(self) -> float:
+        """The share of cells that are padding."""
+        return 1 - self.tokens / self.cells if self.cells else 0.0
+
+
+def padding_report(iterator_or_state: Any) -> PaddingReport:
+    """Tells how much of the batches of `batch_by_tokens` was padding, up to here.
+
+    It counts from the beginning of the stream, whatever was saved and restored in between: the
+    counts are in the state. Of several such steps (parts of a mixture, say) it tells the sum.
+
+    >>> import numpy as np
+    >>> from bushel import MapDataset
+    >>> stream = MapDataset.source([2, 3, 1, 5, 1]).map(np.arange).to_iter_dataset()
+    >>> iterator = iter(stream.batch_by_tokens(10))
+    >>> _ = next(iterator)
+    >>> padding_report(iterator)
+    PaddingReport(batches=1, rows=3, tokens=6, cells=9)
+
+    Args:
+      iterator_or_state: an iterator of the pipeline, or what its `get_state()` returned.
+    """
+    state = iterator_or_state
+    if hasattr(state, "get_state"):
+        state = state.get_state()
+    counts = list(_padding_in(state))
+    if not counts:
+        raise StateError(
+            "`padding_report` takes an iterator with `batch_by_tokens` in its pipeline, or a state "
+            f"of one, and found no counts in {iterator_or_state!r:.100}."
+        )
+    return PaddingReport(*(sum(count[name] for count in counts) for name in COUNTED))
+
+
+def _padding_in(state: Any) -> Iterator[dict[str, int]]:
+    if isinstance(state, list):
+        for part in state:
+            yield from _padding_in(part)
+    elif isinstance(state, dict):
+        counts = state.get("padding")
+        if isinstance(counts, dict) and counts.keys() == set(COUNTED):
+            yield counts
+        for part in state.values():
+            yield from _padding_in(part)

@@ -10,7 +10,7 @@ from bushel.batch.rebatch import RebatchNode
 from bushel.dataset import IterDataset, MapDataset, map_node, stream_node
 from bushel.errors import PlanError
 from bushel.naming import name_of
-from bushel.node import Choice, Drop, Each, Fold, Node, Order, Pass, Place, Zip
+from bushel.node import Choice, Drop, Each, Fold, Guard, Node, Order, Pass, Place, Zip
 from bushel.plan.passes import InterleaveNode
 from bushel.plan.places import CustomMapNode, CustomStreamNode
 from bushel.sources.memory import ColumnsNode, RangeNode
@@ -81,7 +81,7 @@ def _spec(node: Node) -> Any:
         first = next((part for part in parts if part is not None), None)
         if first is not None:
             return _spec(first)
-    if isinstance(node, (Order, Drop, Place, Fold, Pass)):
+    if isinstance(node, (Order, Drop, Guard, Place, Fold, Pass)):
         return _spec(node.input)
     if isinstance(node, Choice):
         return _spec(node.inputs[0])

@@ -97,8 +97,17 @@ def test_the_parts_of_a_mixture_are_told_apart() -> None:
     other = IterDataset.mix([_stream(), _stream().filter(abs)], [1, 2])
     with pytest.raises(StateError, match="step 5 was `map` and is `filter` now"):
         iter(other).set_state(_state(mixed))
+    more = IterDataset.mix([_stream(), _stream().map(abs), _stream()], [1, 2, 1])
+    with pytest.raises(StateError, match=r"was `mix\(2 parts\)` and is `mix\(3 parts\)` now"):
+        iter(more).set_state(_state(mixed))
+
+
+def test_weights_are_part_of_a_random_access_mixture() -> None:
+    # Which element is at a position depends on them.
+    parts = [MapDataset.range(9), MapDataset.range(9)]
+    state = _state(MapDataset.mix(parts, [1, 2]).to_iter_dataset())
     with pytest.raises(StateError, match=r"proportions=\[100, 200\].*proportions=\[100, 300\]"):
-        iter(IterDataset.mix([_stream(), _stream().map(abs)], [1, 3])).set_state(_state(mixed))
+        iter(MapDataset.mix(parts, [1, 3]).to_iter_dataset()).set_state(state)
 
 
 def test_named_parts_may_come_and_go() -> None:

@@ -9,13 +9,22 @@ how they are read. Records are {"id": int64 scalar, "pair": float32 array of two
 i is the same whatever the kit.
 """
 
+import itertools
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from bushel import DatasetIterator, IterDataset, MapDataset, ReadOptions, transforms
+from bushel import (
+    DatasetIterator,
+    IterDataset,
+    MapDataset,
+    ReadOptions,
+    WeightSchedule,
+    transforms,
+)
 from bushel.experimental import (
     BestFitPackIterDataset,
     BOSHandling,
@@ -102,6 +111,18 @@ def is_not_third(element: Any) -> bool:
     return bool(element["id"] % 3)
 
 
+def fail_on_third(element: Any) -> Any:
+    if element["id"] % 3 == 1:
+        raise BrokenRecord(f"record {element['id']}")
+    return element
+
+
+def fail_on_negative(element: Any) -> Any:
+    if element["id"] < 0:
+        raise BrokenRecord("negative")
+    return element
+
+
 def is_rare(element: Any) -> bool:
     return bool(element["id"] % 7 == 5)
 
@@ -126,6 +147,27 @@ def ragged(element: Any) -> Any:
     """Sequences of several lengths: `id` of one to five, `pair` of none to two."""
     key = int(element["id"])
     return {"id": np.full(key % 5 + 1, key), "pair": element["pair"][: key % 3]}
+
+
+def size_of_id(element: Any) -> int:
+    return len(element["id"])
+
+
+def ids_in_rows(batch: Any) -> Any:
+    return {"id": batch["id"][:, 0]}
+
+
+def with_name(element: Any) -> Any:
+    return {**element, "name": f"record {element['id']}", "bytes": b"x"}
+
+
+_folder = tempfile.TemporaryDirectory(prefix="bushel-cache-")
+_files = itertools.count()
+
+
+def a_new_file() -> str:
+    """The path of a file that is not there yet."""
+    return f"{_folder.name}/{next(_files)}"
 
 
 class Copies(transforms.FlatMap):
@@ -274,6 +316,41 @@ PIPELINES: dict[str, Build] = {
     ),
     "MapDataset.random_map": lambda kit: kit.source(19).random_map(jitter, seed=3),
     "MapDataset.seed": lambda kit: kit.source(17).seed(9).shuffle().random_map(jitter).repeat(2),
+    "MapDataset.on_error": lambda kit: kit.source(31).map(fail_on_third).on_error("skip"),
+    "MapDataset.on_error: replaced, in batches, shuffled": lambda kit: (
+        kit.source(31)
+        .shuffle(seed=3)
+        .map(fail_on_third)
+        .on_error("replace", replacement=record(-1))
+        .shuffle(seed=4)
+        .batch(3)
+    ),
+    "MapDataset.on_error: two": lambda kit: (
+        kit.source(31)
+        .map(fail_on_third)
+        .on_error("replace", replacement=record(-1))
+        .map(fail_on_negative)
+        .on_error("skip")
+        .map_with_index(with_index)
+    ),
+    "IterDataset.take: in the middle of what a flat map made": lambda kit: FlatMapIterDataset(
+        kit.stream(20).filter(is_not_third).take(9), Copies()
+    ),
+    "IterDataset.on_error": lambda kit: (
+        kit.stream(31).map(fail_on_third).on_error("skip").map_with_index(with_index).batch(4)
+    ),
+    "IterDataset.on_error: replaced": lambda kit: (
+        kit.stream(31).map(fail_on_third).on_error("replace", replacement=record(-1)).batch(4)
+    ),
+    "IterDataset.on_error: both": lambda kit: (
+        kit.source(60)
+        .map(fail_on_third)
+        .on_error("replace", replacement=record(-1))
+        .to_iter_dataset(kit.read)
+        .map(fail_on_negative)
+        .on_error("skip", budget=50)
+        .batch(3)
+    ),
     "MapDataset.filter": lambda kit: kit.source(31).filter(is_not_third).map(double),
     "MapDataset.filter: nearly all": lambda kit: kit.source(60).filter(is_rare),
     "MapDataset.filter: all": lambda kit: kit.source(12).filter(lambda element: False),
@@ -290,6 +367,28 @@ PIPELINES: dict[str, Build] = {
     ),
     "MapDataset.batch: batch_fn": lambda kit: kit.source(22).map(double).batch(5, batch_fn=ids_of),
     "MapDataset.batch: of batches": lambda kit: kit.source(40).batch(2).batch(4),
+    # Parts by position.
+    "MapDataset.take": lambda kit: kit.source(20).shuffle(seed=2).take(9).repeat(2),
+    "MapDataset.skip": lambda kit: kit.source(20).skip(13).map(double),
+    "MapDataset.enumerate": lambda kit: kit.source(14).shuffle(seed=1).enumerate(5),
+    "MapDataset.enumerate: some dropped": lambda kit: (
+        kit.source(14).filter(is_not_third).enumerate()
+    ),
+    "MapDataset.unbatch": lambda kit: kit.source(22).batch(4).map(double).unbatch(),
+    "MapDataset.unbatch: shuffled": lambda kit: (
+        kit.source(22).batch(4, drop_remainder=True).shuffle(seed=5).unbatch().batch(3)
+    ),
+    "MapDataset.windows": lambda kit: kit.source(15).windows(4, stride=3),
+    "MapDataset.windows: a shorter one": lambda kit: (
+        kit.source(17).shuffle(seed=1).windows(5, stride=7, drop_remainder=False).repeat(2)
+    ),
+    "MapDataset.compact": lambda kit: kit.source(31).filter(is_not_third).compact(),
+    "MapDataset.compact: then batch": lambda kit: (
+        kit.source(40).filter(is_not_third).compact().shuffle(seed=3).batch(4).repeat(2)
+    ),
+    "MapDataset.compact: shuffled": lambda kit: (
+        kit.source(25).shuffle(seed=1).filter(is_not_third).map(double).compact().repeat(2)
+    ),
     "ZipMapDataset": lambda kit: ZipMapDataset(
         [kit.source(14), kit.source(14).shuffle(seed=1), MapDataset.range(14)]
     ),
@@ -332,6 +431,34 @@ PIPELINES: dict[str, Build] = {
     "IterDataset.batch: of batches": lambda kit: (
         kit.stream(50).filter(is_not_third).batch(2, drop_remainder=True).map(double).batch(3)
     ),
+    # Parts of streams.
+    "IterDataset.take": lambda kit: kit.stream(40).filter(is_not_third).take(13),
+    "IterDataset.skip": lambda kit: kit.stream(30).map(double).skip(11),
+    "IterDataset.skip: filtered": lambda kit: (
+        kit.stream(50).filter(is_not_third).skip(7).map_with_index(with_index)
+    ),
+    "IterDataset.skip: batches": lambda kit: kit.stream(30).batch(4).skip(3),
+    "IterDataset.skip: all": lambda kit: kit.stream(20).skip(21),
+    "IterDataset.enumerate: in lanes": lambda kit: (
+        kit.source(40).lanes(4, read_options=kit.read).filter(is_not_third).enumerate().batch(4)
+    ),
+    "IterDataset.enumerate": lambda kit: kit.stream(27).filter(is_not_third).enumerate(2),
+    "IterDataset.repeat": lambda kit: kit.stream(9).filter(is_not_third).repeat(3),
+    "IterDataset.unbatch": lambda kit: kit.stream(23).batch(4).map(double).unbatch(),
+    "IterDataset.unbatch: filtered": lambda kit: (
+        kit.stream(40).filter(is_not_third).batch(3).unbatch().map_with_index(with_index).batch(5)
+    ),
+    "IterDataset.windows": lambda kit: kit.stream(23).windows(5, stride=2),
+    "IterDataset.windows: filtered": lambda kit: (
+        kit.stream(40).filter(is_not_third).windows(4, drop_remainder=False).map(double)
+    ),
+    "IterDataset.windows: apart": lambda kit: (
+        kit.stream(40).map_batches(double_columns).windows(3, stride=5, drop_remainder=False)
+    ),
+    "IterDataset.shuffle": lambda kit: kit.stream(40).shuffle(10, seed=4),
+    "IterDataset.shuffle: filtered": lambda kit: (
+        kit.stream(60).filter(is_not_third).shuffle(6, seed=1).batch(3)
+    ),
     "FlatMapIterDataset": lambda kit: FlatMapIterDataset(kit.stream(17), Copies()),
     "FlatMapIterDataset: filtered": lambda kit: FlatMapIterDataset(
         kit.stream(30).filter(is_not_third), Copies()
@@ -358,6 +485,35 @@ PIPELINES: dict[str, Build] = {
             FlatMapIterDataset(kit.stream(15), Copies()),
             IterDataset.mix([kit.stream(9).batch(2), kit.stream(20).batch(3)]),
         ]
+    ),
+    "IterDataset.mix: scheduled": lambda kit: IterDataset.mix(
+        [kit.stream(9), kit.stream(20).map(double), kit.stream(30).filter(is_not_third)],
+        WeightSchedule.linear([(0, [1, 0, 2]), (9, [1, 3, 0]), (15, [0, 1, 1])]),
+    ).batch(2),
+    "IterDataset.mix: restarted": lambda kit: LimitIterDataset(
+        IterDataset.mix(
+            {"a": kit.stream(7).random_map(jitter, seed=1), "b": kit.stream(17).filter(is_rare)},
+            lambda step: {"a": 2, "b": step % 5},
+            on_end="restart",
+        ),
+        33,
+    ),
+    "IterDataset.mix: dropped": lambda kit: IterDataset.mix(
+        [kit.stream(5), kit.stream(30).filter(is_not_third), kit.stream(0), kit.stream(12)],
+        WeightSchedule.steps([(0, [3, 1, 1, 1]), (11, [1, 1, 1, 4])]),
+        on_end="drop",
+    ),
+    "IterDataset.mix: dropped, of fixed weights": lambda kit: IterDataset.mix(
+        {"a": kit.stream(5), "b": kit.stream(14).map(double)}, {"a": 2, "b": 1}, on_end="drop"
+    ).map_with_index(with_index),
+    "IterDataset.concatenate": lambda kit: IterDataset.concatenate(
+        [kit.stream(9).filter(is_not_third), kit.stream(0), kit.stream(7).map(double)]
+    ),
+    "IterDataset.concat": lambda kit: (
+        kit.stream(11).filter(is_rare).concat(kit.source(6), kit.stream(3)).batch(4)
+    ),
+    "IterDataset.interleave": lambda kit: kit.stream(4).interleave(
+        kit.source(0), kit.stream(9).map(double), cycle_length=2
     ),
     "ThreadPrefetchIterDataset": lambda kit: ThreadPrefetchIterDataset(
         kit.stream(25).map(double), prefetch_buffer_size=4
@@ -435,6 +591,51 @@ PIPELINES: dict[str, Build] = {
     "CacheIterDataset": lambda kit: CacheIterDataset(kit.stream(17).map(double)),
     "CacheIterDataset: repeated": lambda kit: RepeatIterDataset(
         CacheIterDataset(kit.stream(13).filter(is_not_third)), 3
+    ).batch(3),
+    "IterDataset.pack": lambda kit: kit.stream(40).map(ragged).pack({"id": 7, "pair": 4}, bins=3),
+    "IterDataset.pack: too long": lambda kit: (
+        kit.stream(40)
+        .filter(is_not_third)
+        .map(ragged)
+        .pack({"id": 3}, strategy="best_fit", bins=2, seed=4, too_long="split")
+    ),
+    "IterDataset.pack: end to end": lambda kit: (
+        kit.stream(30).map(ragged).pack({"id": 4}, strategy="concat_then_split", bos_token_id=-1)
+    ),
+    "IterDataset.batch_by_tokens": lambda kit: (
+        kit.stream(40).map(ragged).batch_by_tokens(14, length="id", lengths_as="lengths")
+    ),
+    "IterDataset.batch_by_tokens: filtered": lambda kit: (
+        kit.stream(50)
+        .filter(is_not_third)
+        .map(ragged)
+        .batch_by_tokens(
+            16, length=size_of_id, pad_to_multiple_of=2, max_rows=3, drop_remainder=True
+        )
+        .map(ids_in_rows)
+    ),
+    "IterDataset.bucket_by_length": lambda kit: (
+        kit.stream(40).map(ragged).bucket_by_length([2, 4, 5], [3, 2, 2], length="id", window=13)
+    ),
+    "IterDataset.bucket_by_length: filtered": lambda kit: (
+        kit.stream(50)
+        .filter(is_not_third)
+        .map(ragged)
+        .bucket_by_length(
+            [2, 5],
+            max_tokens=10,
+            length="id",
+            padding={"id": -1, "pair": 0},
+            window=9,
+            pad_to_boundary=True,
+            drop_remainder=True,
+        )
+    ),
+    "IterDataset.cache": lambda kit: RepeatIterDataset(
+        kit.stream(13).filter(is_not_third).cache(max_bytes=1500), 2
+    ),
+    "IterDataset.cache: on disk": lambda kit: RepeatIterDataset(
+        kit.stream(13).filter(is_not_third).map(with_name).cache(a_new_file()), 2
     ).batch(3),
     "InterleaveIterDataset": lambda kit: InterleaveIterDataset(
         [kit.stream(5), kit.source(0), kit.source(9).map(double), kit.stream(2), kit.stream(6)],

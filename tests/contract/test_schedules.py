@@ -21,7 +21,9 @@ import bushel
 from bushel import IterDataset, MapDataset, ReadOptions
 from bushel.dataset import map_node
 from bushel.experimental import DatasetOptions, ThreadPrefetchIterDataset, WithOptionsIterDataset
+from bushel.node import Guard
 from bushel.run import quota
+from bushel.run.bad_records import taking_notes
 from bushel.run.inline import compile_node
 from tests.contract.events import Event, freeze, freeze_error, freeze_state, pull_events
 from tests.contract.pipelines import INLINE, PIPELINES, Kit, stream_of
@@ -48,11 +50,17 @@ def often(count: int) -> settings:
 
 def by_position(ds: MapDataset[Any], allow_nones: bool = False) -> list[Event]:
     """The stream of a random-access dataset, each position evaluated on its own."""
-    evaluator = compile_node(map_node(ds))
+    guards: list[Guard] = []
+    evaluator = compile_node(map_node(ds), guards)
+    bad = [0] * len(guards)
     events: list[Event] = []
     for position in range(len(ds)):
-        block = evaluator.at(np.array([position]))
-        state = freeze_state({"next_index": position + 1})
+        with taking_notes() as notes:
+            block = evaluator.at(np.array([position]))
+        for noted in notes:
+            bad[noted.guard] += 1
+        counts = {"bad": list(bad)} if guards else {}
+        state = freeze_state({"next_index": position + 1, **counts})
         if block.failure is not None:
             assert block.failure.error is not None
             events.append((freeze_error(block.failure.error), state))

@@ -28,6 +28,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from bushel.checkpoint import CheckpointRestore, CheckpointSave
 from bushel.errors import AgreementError
 from bushel.experimental import ThreadPrefetchIterDataset, device_put
+from bushel.multiprocessing import MultiprocessingOptions
 from tests.lanes.corpora import finite, mixture
 
 PATIENCE_SECONDS = 60
@@ -102,6 +103,25 @@ def end_together(process: Process) -> None:
             process.tell(remainder=remainder, steps=first + rest, again=again)
 
 
+def differ(process: Process) -> None:
+    """Takes all of what is finite, step by step with the others, who have other workers."""
+    workers = process.index  # None in the first process.
+    ds = finite("drop").map(lambda batch: batch)
+    data = iter(ds.mp_prefetch(MultiprocessingOptions(num_workers=workers)) if workers else ds)
+
+    def take(steps: int) -> None:
+        for _, batch in zip(range(steps), data, strict=False):
+            step = jax.make_array_from_process_local_data(process.rows, batch)
+            process.tell(step=process.whole(step))
+
+    with data:
+        take(2)
+        state = data.get_state()
+        take(1)
+        data.set_state(state)
+        take(100)
+
+
 def leave(process: Process) -> None:
     """Stops at different steps, in different ways."""
     for way in ("closes", "forgets", "goes back"):
@@ -153,6 +173,7 @@ def _numbers(batch: Any) -> Any:
 PROGRAMS: dict[str, Callable[[Process], None]] = {
     "train": train,
     "end_together": end_together,
+    "differ": differ,
     "leave": leave,
 }
 

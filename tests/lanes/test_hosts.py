@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from bushel import IterDataset, MapDataset
 from bushel.checkpoint.merge import merge_states
 from bushel.experimental import ThreadPrefetchIterDataset
+from bushel.multiprocessing import MultiprocessingOptions
 from bushel.sharding import ShardOptions
 from tests.contract.events import freeze
 from tests.lanes.hosts import PATIENCE_SECONDS, Meeting, on_hosts, state_after
@@ -51,28 +53,118 @@ def _leaves(batch: Any) -> list[Any]:
     return list(batch) if isinstance(batch, tuple) else [batch]
 
 
-@pytest.mark.parametrize("buffer", [0, 1, 6])
-def test_hosts_that_train_together(buffer: int) -> None:
+@pytest.mark.parametrize(("buffer", "steps"), [(0, 1), (1, 1), (6, 1), (6, 2)])
+def test_hosts_that_train_together(buffer: int, steps: int) -> None:
     """No host waits for a step of the others before it has handed out what it has."""
     training = threading.Barrier(2)
 
     def build(**how: Any) -> IterDataset[Any]:
-        return ThreadPrefetchIterDataset(_uneven(1, 2, **how), prefetch_buffer_size=buffer)
+        ds = ThreadPrefetchIterDataset(_uneven(1, 2, **how), prefetch_buffer_size=buffer)
+        return ds.batch(steps)
 
-    def train(iterator: Any) -> int:
-        steps = 0
-        try:
-            for _ in iterator:
-                training.wait(PATIENCE_SECONDS)
-                steps += 1
-        except BaseException:
-            training.abort()
-            raise
-        return steps
-
-    counts = on_hosts(build, 2, train)
+    parts = on_hosts(build, 2, lambda iterator: _trained(training, iterator))
+    counts = [len(steps) for steps in parts]
     assert counts == [counts[0]] * 2
-    assert counts[0] > 20
+    assert counts[0] > 15
+
+
+def _trained(training: threading.Barrier, iterator: Any) -> list[Any]:
+    """All steps, each of which takes all hosts."""
+    steps = []
+    try:
+        for batch in iterator:
+            training.wait(PATIENCE_SECONDS)
+            steps.append(freeze(batch))
+    except BaseException:
+        training.abort()
+        raise
+    return steps
+
+
+def _with_workers(
+    workers: list[int], short: int, remainder: str, behind: str, has: int = 120, **how: Any
+) -> IterDataset[Any]:
+    """Finite, filtered, with something to do behind the batch; one host has less than another."""
+
+    def kept(number: int) -> bool:
+        return _kept(number) and not (number >= has and number % LANES * 2 // LANES == short)
+
+    ds = MapDataset.range(160).lanes(LANES, remainder=remainder, **how).filter(kept).batch(LANES)
+    ds = ds.map(lambda batch: batch)
+    if behind == "several steps":
+        # Takes two steps for one element, and in the end the one that is left.
+        ds = ds.batch(2).map(lambda batches: batches)
+    options = MultiprocessingOptions(num_workers=workers[how["shard_options"].shard_index])
+    return ds.mp_prefetch(options) if options.num_workers else ds
+
+
+@pytest.mark.parametrize(
+    ("behind", "remainder", "short", "buffer"),
+    [
+        ("one step", "drop", 0, 0),
+        ("one step", "pad", 1, 4),
+        ("several steps", "drop", 0, 4),
+        ("several steps", "drop", 1, 0),
+        ("several steps", "pad", 0, 0),
+    ],
+)
+def test_hosts_with_different_numbers_of_workers(
+    behind: str, remainder: str, short: int, buffer: int
+) -> None:
+    """How far workers are ahead is nothing that other hosts would notice."""
+    training = threading.Barrier(2)
+
+    def build(**how: Any) -> IterDataset[Any]:
+        ds = _with_workers([0, 2], short, remainder, behind, **how)
+        return ThreadPrefetchIterDataset(ds, prefetch_buffer_size=buffer)
+
+    def build_without(**how: Any) -> IterDataset[Any]:
+        return _with_workers([0, 0], short, remainder, behind, **how)
+
+    parts = on_hosts(build, 2, lambda iterator: _trained(training, iterator))
+    assert parts == on_hosts(build_without, 2, lambda iterator: list(map(freeze, iterator)))
+    assert len(parts[0]) == len(parts[1]) > 5
+
+
+@pytest.mark.parametrize("workers", [[0, 1], [1, 0]])
+def test_a_host_without_elements_pads_from_the_beginning(workers: list[int]) -> None:
+    def build(workers: list[int], **how: Any) -> IterDataset[Any]:
+        return _with_workers(workers, 1, "pad", "one step", has=0, **how)
+
+    training = threading.Barrier(2)
+    parts = on_hosts(partial(build, workers), 2, lambda iterator: _trained(training, iterator))
+    assert parts == on_hosts(partial(build, [0, 0]), 2, lambda each: list(map(freeze, each)))
+    assert len(parts[0]) == len(parts[1]) == 16
+
+
+def test_nobody_has_an_element() -> None:
+    for workers in ([0, 0], [0, 1]):
+        assert on_hosts(partial(_empty, workers), 2, list) == [[], []]
+
+
+def _empty(workers: list[int], **how: Any) -> IterDataset[Any]:
+    ds = (
+        MapDataset.range(40)
+        .lanes(LANES, remainder="pad", **how)
+        .filter(lambda number: False)
+        .batch(LANES)
+    )
+    count = workers[how["shard_options"].shard_index]
+    ds = ds.map(lambda batch: batch)
+    return ds.mp_prefetch(MultiprocessingOptions(num_workers=count)) if count else ds
+
+
+def test_states_of_hosts_with_different_numbers_of_workers() -> None:
+    def build(workers: list[int], **how: Any) -> IterDataset[Any]:
+        return _with_workers(workers, 0, "drop", "one step", **how)
+
+    state = state_after(lambda **how: build([2, 0], **how), 2, 5)
+    assert state == state_after(lambda **how: build([0, 0], **how), 2, 5)
+    rest = on_hosts(lambda **how: build([0, 1], **how), 2, list, state)
+    whole = on_hosts(lambda **how: build([0, 0], **how), 2, list)
+    assert [list(map(freeze, part)) for part in rest] == [
+        list(map(freeze, part[5:])) for part in whole
+    ]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 8, 13])
@@ -148,21 +240,43 @@ def test_a_failure_is_raised_once_by_the_host_that_has_it(filtered: bool, remain
     assert broken[0][:5] + broken[0][6:] == whole[0][:5] + whole[0][6:]
 
 
-def test_several_rows_of_a_lane_that_fails() -> None:
-    def build(broken: set[int], **how: Any) -> IterDataset[Any]:
-        return _failing(broken, 2 * LANES, True, "drop", **how)
+# The last step that all lanes have ends with 159.
+@pytest.mark.parametrize(
+    "broken", [{43}, {35}, {35, 43}, {3}, {43, 44, 131}, {152, 159}, {160}, {165}, {150, 161, 167}]
+)
+def test_a_step_of_several_rows_that_fails_is_passed_over(broken: set[int]) -> None:
+    """All of it, and nothing else: with a memory in the lanes or without."""
 
-    whole = on_hosts(lambda **how: build(set(), **how), 2, _events)
-    broken = on_hosts(lambda **how: build({43}, **how), 2, _events)
-    assert broken[1] == whole[1]
-    # The other lanes of that host do not notice.
-    rest = [_values(event)[:6] for event in broken[0] if event != (43,)]
-    assert rest == [_values(event)[:6] for event in whole[0][:2] + whole[0][3:]]
+    def build(broken: set[int], filtered: bool, **how: Any) -> IterDataset[Any]:
+        ds = MapDataset.range(171).lanes(LANES, **how)
+        if filtered:
+            ds = ds.filter(lambda number: number >= 0)
+        return ds.map(lambda number: _fail_at(broken, number)).batch(2 * LANES)
+
+    for hosts in (1, 2):
+        plain, general = (
+            on_hosts(partial(build, broken, filtered), hosts, _events) for filtered in (False, True)
+        )
+        assert general == plain
+        whole = on_hosts(partial(build, set(), False), hosts, _events)
+        for mine, others in zip(general, whole, strict=True):
+            assert [event for event in mine if len(event) > 1] == [
+                other for event, other in zip(mine, others, strict=True) if len(event) > 1
+            ]
 
 
-def _values(event: Any) -> list[int]:
-    ((_, (_, _, _, values)),) = event[2]
-    return list(values)
+def test_states_behind_a_step_of_several_rows_that_fails() -> None:
+    ds = _failing({43}, 2 * LANES, True, "drop")
+    iterator = iter(ds)
+    for _ in range(2):
+        next(iterator)
+    with pytest.raises(Broken):
+        next(iterator)
+    state = iterator.get_state()
+    rest = [batch.tolist() for batch in iterator]
+    assert rest[0][:4] == [48, 56, 49, 57]
+    iterator.set_state(state)
+    assert [batch.tolist() for batch in iterator] == rest
 
 
 def test_failures_of_one_step_are_told_together() -> None:

@@ -79,6 +79,12 @@ def _part(batch: Any, rows: slice) -> Any:
     return [leaf[rows].tolist() for leaf in batch]
 
 
+def test_processes_with_different_numbers_of_workers(jobs: Jobs) -> None:
+    expected = [{"step": batch.tolist()} for batch in finite("drop", shard_options=NoSharding())]
+    for told in jobs.run("differ", 2, "differ"):
+        assert told == expected[:3] + expected[2:]
+
+
 def test_who_stops_before_the_others_is_missed(jobs: Jobs) -> None:
     *others, last = jobs.run("leave", 4, "leave")
     assert last == [{"way": "closes alone"}]

@@ -7,6 +7,7 @@ import pytest
 
 from bushel import MapDataset
 from bushel.experimental import WindowShuffleMapDataset, index_shuffle
+from bushel.order.permutation import permute, permute_one
 
 
 def test_the_order_of_a_shuffle_never_changes() -> None:
@@ -24,6 +25,22 @@ def test_each_epoch_has_an_order_of_its_own() -> None:
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     same = MapDataset.range(50).shuffle(seed=3).repeat(3, reseed_each_epoch=False)
     assert list(same) == epochs[0] * 3
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 100, 129])
+@pytest.mark.parametrize("part", [1.0, 0.1], ids=["all", "a few"])
+def test_many_windows_at_once(window: int, part: float) -> None:
+    seeds = np.arange(2**32 - 20, 2**32 + 20).repeat(window) & 0xFFFFFFFF
+    places = np.tile(np.arange(window), 40)
+    mine = np.random.default_rng(window).random(len(seeds)) < part
+    images = permute(places[mine], window - 1, seeds[mine])
+    # One by one, windows of two take thousands of steps.
+    some = range(0, len(images), 1 + len(images) // 12)
+    assert [images[k] for k in some] == [
+        permute_one(int(places[mine][k]), window - 1, int(seeds[mine][k])) for k in some
+    ]
+    if part == 1:
+        assert (np.sort(images.reshape(40, window)) == np.arange(window)).all()
 
 
 @pytest.mark.parametrize("length", [10**9, 10**12, 2**62])

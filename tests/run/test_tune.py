@@ -74,6 +74,19 @@ def test_a_block_of_nothing_teaches_nothing() -> None:
     assert size.size == 1
 
 
+def test_a_source_that_wants_many_at_a_time_gets_them() -> None:
+    size = BlockSize(most=31, least=4096)
+    assert size.size == 1
+    assert _settle(size, 1e-5)[-1] == 4096
+    # Unless that takes too long, or is too much memory.
+    assert _settle(size, 1e-3)[-1] == 4
+    _settle(size, 1e-6)
+    size.limit_to(1000)
+    assert size.size == 4096
+    size.limit_to(100_000)
+    assert size.size == 41
+
+
 def _drive(
     choice: ThreadChoice,
     inline: float,

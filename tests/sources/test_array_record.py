@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bushel
-from bushel.errors import BushelError, PlanError
+from bushel.errors import BushelError, FileError, MissingFileError, PlanError
 from bushel.sources import array_record
-from bushel.sources.array_record import ArrayRecordDataSource, FileError, MissingFileError
+from bushel.sources.array_record import ArrayRecordDataSource
 from tests.grain.oracle import Raised, assert_same, difference, outcome
 from tests.property.profile import tried
 
@@ -598,6 +598,25 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ArrayRecordDataSource(Instruction(tmp_path, 0, 4, 4))[0]
 
 
+def test_a_file_that_was_replaced(tmp_path: Path) -> None:
+    """Whoever has it open keeps it; whoever opens it anew notices."""
+    path = write(tmp_path / "a", lines("a", 7))
+    source = ArrayRecordDataSource(path)
+    before, after = lines("a", 7), lines("b", 9)
+    assert source[3] == before[3]
+    # They have one size, as all small ones, and may be of the same tick of the clock.
+    os.utime(write(tmp_path / "b", after), ns=(1, 1))
+    (tmp_path / "b").replace(path)
+    assert source[4] == before[4]
+    sent = pickle.dumps(source)
+    with source:
+        pass  # Closes it.
+    for other in (source, pickle.loads(sent)):
+        with pytest.raises(FileError, match=r"a' is another file than the one that this source"):
+            other[4]
+    assert ArrayRecordDataSource(path)[4] == after[4]
+
+
 def test_a_part_that_the_file_does_not_have(tmp_path: Path) -> None:
     path = write(tmp_path / "a", lines("a", 7))
     source = ArrayRecordDataSource(Instruction(path, 5, 4, 9))
@@ -610,7 +629,8 @@ def test_a_part_that_the_file_does_not_have(tmp_path: Path) -> None:
 
 _NOT_ALLOWED = """
 import os, sys
-from bushel.sources.array_record import ArrayRecordDataSource, FileError, _package
+from bushel.errors import FileError
+from bushel.sources.array_record import ArrayRecordDataSource, _package
 
 _package()
 if not os.getuid():  # To whom everything is allowed.

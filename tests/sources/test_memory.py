@@ -138,3 +138,23 @@ def test_an_empty_source_is_an_empty_stream() -> None:
     for ds in (MapDataset.source([]), MapDataset.range(0), MapDataset.source(np.zeros((0, 3)))):
         assert len(ds) == 0
         assert list(ds) == list(ds.shuffle(seed=1).batch(2)) == list(ds.repeat()) == []
+
+
+@pytest.mark.parametrize(
+    "scattered",
+    [
+        np.asfortranarray(np.arange(60.0).reshape(12, 5)),
+        np.arange(120.0).reshape(12, 10)[:, ::2],
+        np.frombuffer(bytearray(1 + 12 * 40), np.uint8)[1:].view(np.float64).reshape(12, 5),
+    ],
+    ids=["by columns", "every second", "unaligned"],
+)
+def test_columns_that_are_scattered_in_memory(scattered: Any) -> None:
+    ds = MapDataset.source({"x": scattered}).shuffle(seed=1)
+    plain = MapDataset.source({"x": np.ascontiguousarray(scattered)}).shuffle(seed=1)
+    for batch, expected in zip(ds.batch(5), plain.batch(5), strict=True):
+        assert type(batch["x"]) is np.ndarray and batch["x"].flags.c_contiguous
+        np.testing.assert_array_equal(batch["x"], expected["x"])
+    for row, expected in zip(ds, plain, strict=True):
+        assert type(row["x"]) is np.ndarray
+        np.testing.assert_array_equal(row["x"], expected["x"])

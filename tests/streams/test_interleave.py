@@ -125,6 +125,16 @@ def test_finished_datasets_are_not_opened_again() -> None:
     assert not {number + 1 for number in finished} & set(opened)
 
 
+def test_what_fails_is_told_by_its_place_in_its_own_dataset() -> None:
+    low, high = MapDataset.range(6).to_iter_dataset(), MapDataset.range(10, 16)
+    ds = low.interleave(high).map(lambda x: 1 // (x % 10 - 4))
+    expected = pull_events(ds, [1] * 20)
+    errors = [what[3] for what, _ in expected if what[0] == "error"]
+    assert len(errors) == 2 and all("at position 4" in notes[0] for notes in errors)
+    for wants in ([20] * 9, [3] * 9):
+        assert pull_events(ds, wants) == expected
+
+
 def test_slices_of_slices() -> None:
     parts = [MapDataset.range(n, n + 1) for n in range(12)]
     ds = InterleaveIterDataset(parts, cycle_length=2)

@@ -29,7 +29,7 @@ from tests.workers.streams import INLINE, make_loader, pids_without_end, with_wo
 pytestmark = linux
 
 # How often workers are started and ended to see what is left of them. 200 for a long look.
-_ROUNDS = int(os.environ.get("BUSHEL_ROUNDS", "30"))
+_ROUNDS = int(os.environ.get("BUSHEL_ROUNDS", "16"))
 
 
 class Pid(bushel.transforms.Map):

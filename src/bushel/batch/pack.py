@@ -1,8 +1,10 @@
 """The step that packs sequences into rows."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from bushel.batch.packing import Bins, Packing, order_of_rows
+from bushel.batch.sequences import Sequences, sequences_of
 from bushel.errors import StateError
 from bushel.frozen import frozen
 from bushel.node import ONE_LANE, Machine, Node, Regroup
@@ -37,12 +39,25 @@ class _Packer(Machine):
     def __init__(self, node: PackNode) -> None:
         self._node = node
         self._bins: Bins = node.packing.begin()
+        self._paths = [feature.path for feature in node.packing.features]
+        # The elements that were shown last, and what was taken out of them.
+        self._shown: Sequence[Any] = ()
+        self._sequences: Sequences | None = None
 
     def begin(self, carried: Any) -> None:
         self._bins = self._node.packing.begin()
 
     def add(self, element: Any) -> bool:
         return self._bins.add(element)
+
+    def add_many(self, elements: Sequence[Any], start: int) -> int:
+        if elements is not self._shown:
+            packing = self._node.packing
+            self._shown = elements
+            self._sequences = sequences_of(elements, start, self._paths, packing.loose)
+        if self._sequences is None:
+            return 0
+        return self._bins.add_many(self._sequences, start)
 
     def end(self, made_before: int) -> list[Any]:
         node, rows = self._node, self._bins.rows()

@@ -1,5 +1,8 @@
 """The step that changes the size of batches."""
 
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -7,9 +10,13 @@ import numpy as np
 from bushel.batch.pack import fields
 from bushel.block import first_leaf
 from bushel.errors import BatchError, StateError
-from bushel.frozen import frozen
+from bushel.frozen import frozen, plain
 from bushel.node import Machine, Node, Regroup
 from bushel.tree import Path, leaves_with_paths, map_leaves, show_path
+
+# Batches are joined before they are cut up to so many bytes: a batch that somebody keeps keeps
+# them all.
+_SMALL = 1 << 20
 
 
 @frozen
@@ -29,18 +36,47 @@ class RebatchNode(Regroup):
 
 
 class _Rebatcher(Machine):
+    """One batch is a group. Carried to the next is how many rows of a batch were used."""
+
     def __init__(self, node: RebatchNode) -> None:
         self._node = node
         self._missing = node.batch_size
         self._start = 0
         self._pieces: list[Any] = []
+        # The batches that were shown last, end to end; which rows of them are in the new batch,
+        # and which of them comes next.
+        self._shown: Sequence[Any] = ()
+        self._table: _Table | None = None
+        self._first = self._last = 0
+        self._next = 0
 
     def begin(self, carried: Any) -> None:
         self._start, self.carried = carried or 0, None
         self._pieces, self._missing, self.complete = [], self._node.batch_size, False
+        self._first = self._last = 0
+
+    def add_many(self, elements: Sequence[Any], start: int) -> int:
+        if elements is not self._shown:
+            self._keep()
+            self._shown, self._table = elements, _table_of(elements, start)
+        table = self._table
+        if table is None:
+            return 0
+        at = self._next = start - table.start
+        begin = table.ends[at] + self._start
+        if begin > table.ends[at + 1]:
+            return 0
+        taken = bisect_right(table.ends, begin + self._missing, at) - 1 - at
+        if taken <= 0 or (self._pieces and not table.continues(self._pieces[0])):
+            return 0
+        self._take(begin, table.ends[at + taken])
+        self._start = 0
+        self._next += taken
+        self.complete = not self._missing
+        return taken
 
     def add(self, element: Any) -> bool:
-        size = len(first_leaf(element))
+        size = len(element if type(element) is np.ndarray else first_leaf(element))
         if not size:
             raise BatchError("`rebatch` got a batch of no elements, which it cannot count with.")
         start, self._start = self._start, 0
@@ -53,15 +89,33 @@ class _Rebatcher(Machine):
         if stop > start:
             if self._pieces:
                 _check_same(self._pieces[0], element)
-            self._pieces.append(_part(element, start, stop, size))
-            self._missing -= stop - start
+            if self._table is not None:
+                before = self._table.ends[self._next]
+                self._take(before + start, before + stop)
+            else:
+                self._pieces.append(_part(element, start, stop, size))
+                self._missing -= stop - start
         if stop < size:
             self.carried = stop
             return False
         self.complete = not self._missing
         return True
 
+    def _take(self, first: int, last: int) -> None:
+        """Takes rows of the table, which follow those that were taken before."""
+        if self._first == self._last:
+            self._first = first
+        self._last = last
+        self._missing -= last - first
+
+    def _keep(self) -> None:
+        """Cuts out what was taken of the table, before it is another one."""
+        if self._table is not None and self._first < self._last:
+            self._pieces.append(self._table.part(self._first, self._last))
+        self._first = self._last = 0
+
     def end(self, made_before: int) -> list[Any]:
+        self._keep()
         if not self._pieces or (self._missing and self._node.drop_remainder):
             return []
         return [_joined(self._pieces)]
@@ -74,22 +128,89 @@ class _Rebatcher(Machine):
         return parent, used, 0, 0
 
 
+@plain
+class _Table:
+    """Small batches of one structure, end to end."""
+
+    start: int
+    # How many rows there are up to each batch.
+    ends: list[int]
+    batch: Any
+
+    def part(self, first: int, last: int) -> Any:
+        return _part(self.batch, first, last, -1)
+
+    def continues(self, piece: Any) -> bool:
+        """Whether nothing speaks against joining a piece from elsewhere."""
+        if type(piece) is np.ndarray or type(self.batch) is np.ndarray:
+            return type(piece) is type(self.batch)
+        return _is_flat(piece) and piece.keys() == self.batch.keys()
+
+
+def _table_of(batches: Sequence[Any], start: int) -> _Table | None:
+    """Joins batches beforehand, where it is cheap: then new ones are only cut out."""
+    shown = batches[start:]
+    first = shown[0]
+    columns: dict[Any, Sequence[Any]]
+    if type(first) is np.ndarray:
+        columns = {None: shown}
+    elif all(map(_is_flat, shown)) and all(list(batch) == list(first) for batch in shown):
+        columns = {name: [batch[name] for batch in shown] for name in first}
+    else:
+        return None
+    sizes: list[int] | None = None
+    nbytes = 0
+    for arrays in columns.values():
+        if (
+            set(map(type, arrays)) != {np.ndarray}
+            or len({(a.dtype, a.shape[1:]) for a in arrays}) > 1
+        ):
+            return None
+        nbytes += sum(array.nbytes for array in arrays)
+        counts = [len(array) if array.ndim else 0 for array in arrays]
+        if not all(counts) or nbytes > _SMALL or sizes not in (None, counts):
+            return None
+        sizes = counts
+    assert sizes is not None
+    joined = {name: np.concatenate(arrays) for name, arrays in columns.items()}
+    whole = joined if type(first) is dict else joined[None]
+    return _Table(start, list(accumulate(sizes, initial=0)), whole)
+
+
 def _part(batch: Any, start: int, stop: int, size: int) -> Any:
+    # The two commonest shapes are spelt out: this runs for each batch.
     if not start and stop == size:
         return batch
+    if type(batch) is np.ndarray:
+        return batch[start:stop]
+    if _is_flat(batch):
+        return {name: array[start:stop] for name, array in batch.items()}
     return map_leaves(lambda leaf: leaf[start:stop], batch)
 
 
 def _joined(pieces: list[Any]) -> Any:
+    first = pieces[0]
     if len(pieces) == 1:
-        return pieces[0]
+        return first
+    if type(first) is np.ndarray:
+        return np.concatenate(pieces)
+    if all(map(_is_flat, pieces)):
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in first}
     # By their paths: dicts may have their keys in another order.
     tables = [dict(leaves_with_paths(piece)) for piece in pieces]
     joined = iter([np.concatenate([table[path] for table in tables]) for path in tables[0]])
     return map_leaves(lambda _: next(joined), pieces[0])
 
 
+def _is_flat(batch: Any) -> bool:
+    return type(batch) is dict and set(map(type, batch.values())) == {np.ndarray}
+
+
 def _check_same(first: Any, batch: Any) -> None:
+    if type(first) is type(batch) is np.ndarray:
+        return
+    if _is_flat(first) and _is_flat(batch) and first.keys() == batch.keys():
+        return
     one, other = dict(leaves_with_paths(first)), dict(leaves_with_paths(batch))
     if one.keys() != other.keys():
         raise BatchError(

@@ -1,19 +1,30 @@
 """The step that lays sequences end to end and cuts them into rows of one length."""
 
-from collections.abc import Collection, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from bushel.batch.cells import joined, padding, places
 from bushel.batch.pack import fields
+from bushel.batch.sequences import sequences_of
 from bushel.errors import BatchError, PlanError, StateError
-from bushel.frozen import frozen
+from bushel.frozen import frozen, plain
 from bushel.node import Machine, Node, Regroup
 
 # For each feature, which part of an element's sequence is meant.
 Slices: TypeAlias = dict[str, tuple[int, int]]
-_Piece: TypeAlias = tuple[dict[str, npt.NDArray[Any]], Slices]
+_Array: TypeAlias = npt.NDArray[Any]
+# What a row has of each feature.
+_Pieces: TypeAlias = dict[str, list[_Array]]
+
+_dimensions = attrgetter("ndim")
+# So many rows are written together at most: one that somebody keeps keeps them all.
+_TOGETHER = 64
 
 
 @frozen
@@ -71,71 +82,107 @@ class _Splitter(Machine):
         self._node = node
         self._names = list(node.lengths)
         self._sequences = [name for name in self._names if name not in node.metas]
+        # The name of the feature, where there is one and it may be cut.
+        self._only = self._names[0] if self._sequences == self._names[:1] == self._names else None
         self._resumed: Any = None
-        self._row: list[_Piece] = []
-        self._aside: list[_Piece] = []
+        # What the open row has of each feature, and the elements that are rows by themselves.
+        self._row: _Pieces = {}
+        self._aside: list[dict[str, _Array]] = []
         self._used: dict[str, int] = {}
+        # The types of rows that are made together.
+        self._dtypes: dict[str, np.dtype[Any]] = {}
+        self._least_bos = np.min_scalar_type(node.bos_token or 0)
+        # The elements that were shown last, and what was taken out of them.
+        self._shown: Sequence[Any] = ()
+        self._table: _Table | None = None
 
     def begin(self, carried: Any) -> None:
         self._resumed, self.carried = carried, None
-        self._row, self._aside = [], []
+        self._row, self._aside = {name: [] for name in self._names}, []
         self._used = dict.fromkeys(self._names, 0)
 
+    def add_many(self, elements: Sequence[Any], start: int) -> int:
+        if self._resumed is not None:
+            return 0
+        if elements is not self._shown:
+            self._shown = elements
+            self._table = _table_of(self._node, elements, start)
+        if self._table is None:
+            return 0
+        return self._table.move(start, self._row, self._used, self._node.lengths)
+
     def add(self, element: Any) -> bool:
-        lengths, names = self._node.lengths, self._names
+        if self._only is not None:
+            laid = self._add_only(element, self._only)
+            if laid is not None:
+                return laid
+        lengths, metas, used = self._node.lengths, self._node.metas, self._used
         arrays = self._arrays(element)
-        slices = {name: (0, len(arrays[name])) for name in names}
+        slices = {name: (0, len(array)) for name, array in arrays.items()}
         resumed, self._resumed = self._resumed, None
         if resumed is not None:
             slices.update(self._checked(resumed, slices))
         elif not self._node.splits_whole_rows and self._is_whole(slices):
-            self._aside.append((arrays, slices))
+            self._aside.append(arrays)
             return True
-        used = self._used
+        # What would be left of the element, were it split here.
+        tail = dict(slices)
         fits, splits = True, False
-        for name in names:
+        for name, length in lengths.items():
             start, stop = slices[name]
-            free = lengths[name] - used[name]
-            if stop - start > free:
+            end = start + length - used[name]
+            if stop > end:
                 fits = False
-                if name in self._node.metas:
+                if name in metas:
                     splits = False
                     break
-            if name not in self._node.metas and stop > start and free > 0:
-                splits = True
+            if name not in metas:
+                tail[name] = (min(stop, end), stop)
+                splits = splits or start < tail[name][0]
         if fits:
-            self._row.append((arrays, slices))
-            for name in names:
-                start, stop = slices[name]
-                used[name] += stop - start
+            self._lay(arrays, slices)
             return True  # The row stays open, though it may be full: what follows may be empty.
-        if splits and self._metas_fit(slices):
-            self.carried = self._split(arrays, slices)
+        if splits:
+            head = {name: (slices[name][0], tail[name][0]) for name in self._sequences}
+            self._lay(arrays, {**slices, **head})
+            self.carried = self._told(tail)
             return False
-        if not self._row and not self._aside:
-            sizes = {name: slices[name][1] - slices[name][0] for name in names}
+        if not self._row[self._names[0]] and not self._aside:
+            sizes = {name: slices[name][1] - slices[name][0] for name in lengths}
             raise BatchError(f"an element of lengths {sizes} fits into no row of {lengths}.")
-        self.carried = None if resumed is None else self._shown(slices)
+        self.carried = None if resumed is None else self._told(slices)
         return False
 
-    def _metas_fit(self, slices: Slices) -> bool:
-        return all(
-            slices[name][1] - slices[name][0] <= self._node.lengths[name] - self._used[name]
-            for name in self._names
-            if name in self._node.metas
-        )
+    def _add_only(self, element: Any, name: str) -> bool | None:
+        """The same for an element of one sequence; None where it is not that easy."""
+        if type(element) is not dict or len(element) > 1:
+            return None
+        array, resumed, length = element.get(name), self._resumed, self._node.lengths[name]
+        room = length - self._used[name]
+        if type(array) is not np.ndarray or array.ndim != 1 or not room:
+            return None
+        start, stop = 0, len(array)
+        if resumed is not None:
+            start, stop = resumed[name]
+            if stop > len(array):
+                return None
+        elif not self._node.splits_whole_rows and stop == length:
+            return None
+        self._resumed = None
+        end = min(stop, start + room)
+        self._row[name].append(array[start:end])
+        self._used[name] += end - start
+        if end == stop:
+            return True
+        self.carried = {name: [end, stop]}
+        return False
 
-    def _split(self, arrays: dict[str, npt.NDArray[Any]], slices: Slices) -> Any:
-        """Fills the row with what there is room for, and tells what is left."""
-        head, tail = dict(slices), dict(slices)
-        for name in self._sequences:
-            start, stop = slices[name]
-            cut = min(stop, start + self._node.lengths[name] - self._used[name])
-            head[name], tail[name] = (start, cut), (cut, stop)
-        self._row.append((arrays, head))
-        return self._shown(tail)
+    def _lay(self, arrays: dict[str, _Array], slices: Slices) -> None:
+        for name, (start, stop) in slices.items():
+            self._row[name].append(arrays[name][start:stop])
+            self._used[name] += stop - start
 
-    def _shown(self, slices: Slices) -> dict[str, list[int]]:
+    def _told(self, slices: Slices) -> dict[str, list[int]]:
         return {name: list(slices[name]) for name in self._sequences}
 
     def _checked(self, resumed: Slices, whole: Slices) -> Slices:
@@ -155,7 +202,7 @@ class _Splitter(Machine):
             sizes[name] == lengths[name] for name in sizes
         )
 
-    def _arrays(self, element: Any) -> dict[str, npt.NDArray[Any]]:
+    def _arrays(self, element: Any) -> dict[str, _Array]:
         names = self._node.lengths
         if not isinstance(element, dict) or element.keys() != names.keys():
             got = sorted(element) if isinstance(element, dict) else type(element).__name__
@@ -170,40 +217,68 @@ class _Splitter(Machine):
         return arrays
 
     def end(self, made_before: int) -> list[Any]:
-        rows = [self._built(self._row)] if self._row else []
-        rows += [self._built([piece]) for piece in self._aside]
+        rows: list[Any] = []
+        if self._row[self._names[0]]:
+            rows.append(_Waiting(self._row) if self._is_even() else self._built([self._row])[0])
+        for arrays in self._aside:
+            rows += self._built([{name: [array] for name, array in arrays.items()}])
         return rows
 
-    def _built(self, pieces: list[_Piece]) -> dict[str, npt.NDArray[Any]]:
-        row: dict[str, npt.NDArray[Any]] = {}
+    def _is_even(self) -> bool:
+        """Whether nothing can go wrong with the row, and it is of the types of the ones before."""
+        for name, arrays in self._row.items():
+            dtype = self._dtypes.setdefault(name, arrays[0].dtype)
+            if [array.dtype for array in arrays].count(dtype) < len(arrays):
+                return False
+            if set(map(_dimensions, arrays)) != {1}:
+                return False
+            if name in self._node.bos_features and not np.can_cast(self._least_bos, dtype):
+                return False
+        return True
+
+    def finish(self, rows: list[Any]) -> list[Any]:
+        waiting = [index for index, row in enumerate(rows) if type(row) is _Waiting]
+        for first in range(0, len(waiting), _TOGETHER):
+            some = waiting[first : first + _TOGETHER]
+            built = self._built([rows[index].pieces for index in some])
+            for index, row in zip(some, built, strict=True):
+                rows[index] = row
+        return rows
+
+    def _built(self, rows: list[_Pieces]) -> list[dict[str, _Array]]:
+        """Makes rows of what they have of each feature; several only if they are even."""
+        columns: dict[str, Any] = {}
         for name, length in self._node.lengths.items():
-            like = pieces[0][0][name]
-            data = np.zeros((length, *like.shape[1:]), like.dtype)
-            row[name] = data
-            has_bos = name in self._node.bos_features
+            like = rows[0][name][0]
+            pieces: list[_Array] = []
+            sizes: list[int] = []
+            numbers: list[int] = []
+            for row in rows:
+                arrays = row[name]
+                lengths = list(map(len, arrays))
+                pieces += arrays
+                sizes += lengths
+                numbers += range(1, len(arrays) + 1)
+                rest = length - sum(lengths)
+                if rest:
+                    pieces.append(padding(rest, like))
+                    sizes.append(rest)
+                    numbers.append(0)
+            shape = (len(rows), length)
+            data = _joined(pieces, sizes, len(rows) * length)
+            columns[name] = data.reshape(*shape, *like.shape[1:])
             if name in self._node.metas:
-                at = 0
-                for arrays, _ in pieces:
-                    array = arrays[name]
-                    data[at : at + len(array)] = array
-                    at += len(array)
                 continue
-            ids, places = np.zeros(length, np.int32), np.zeros(length, np.int32)
-            row[f"{name}_segment_ids"], row[f"{name}_positions"] = ids, places
-            counting = np.arange(length, dtype=np.int32)
-            at = 0
-            for number, (arrays, slices) in enumerate(pieces, 1):
-                start, stop = slices[name]
-                if start == stop:
-                    continue
-                end = at + stop - start
-                data[at:end] = arrays[name][start:stop]
-                ids[at:end] = number
-                places[at:end] = counting[: stop - start]
-                if has_bos:
-                    data[at] = self._node.bos_token
-                at = end
-        return row
+            if name in self._node.bos_features:
+                begins = zip(accumulate(sizes, initial=0), sizes, numbers, strict=False)
+                data[[begin for begin, size, number in begins if size and number]] = (
+                    self._node.bos_token
+                )
+            ids, positions = places(sizes, numbers)
+            columns[f"{name}_segment_ids"] = ids.reshape(shape)
+            columns[f"{name}_positions"] = positions.reshape(shape)
+        cells = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, values, strict=True)) for values in cells]
 
     def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
         slices = carried or {name: [-1, -1] for name in self._sequences}
@@ -231,6 +306,77 @@ class _Splitter(Machine):
                     f"this state is damaged: of feature {name!r} it has {slices[name]!r:.100} left."
                 )
         return parent, {name: list(pair) for name, pair in pairs.items()}, used, 0
+
+
+@plain
+class _Waiting:
+    """A row that is made together with others."""
+
+    pieces: _Pieces
+
+
+@plain
+class _Table:
+    """Many elements whose features are plain sequences."""
+
+    start: int
+    arrays: dict[str, list[_Array]]
+    # For each feature, how many cells there are up to each element.
+    ends: dict[str, list[int]]
+    # Elements that are not simply laid behind the others.
+    special: list[int]
+
+    def move(
+        self,
+        start: int,
+        row: _Pieces,
+        used: dict[str, int],
+        lengths: Mapping[str, int],
+    ) -> int:
+        """Lays elements from `start` on into a row, as many as there is room for."""
+        first = start - self.start
+        place = bisect_left(self.special, first)
+        stop = self.special[place]
+        for name, ends in self.ends.items():
+            stop = min(stop, bisect_right(ends, ends[first] + lengths[name] - used[name]) - 1)
+        for name, ends in self.ends.items():
+            row[name] += self.arrays[name][first:stop]
+            used[name] += ends[stop] - ends[first]
+        return stop - first
+
+
+def _table_of(node: SplitNode, elements: Sequence[Any], start: int) -> _Table | None:
+    names = node.lengths.keys()
+    shown = elements[start:]
+    # So many names, among which are those looked for: no others.
+    if set(map(type, shown)) != {dict} or set(map(len, shown)) != {len(names)}:
+        return None
+    table = sequences_of(elements, start, [(name,) for name in names])
+    if table is None:
+        return None
+    special = {len(elements) - start}
+    if not node.splits_whole_rows:
+        for length, sizes in zip(node.lengths.values(), table.sizes, strict=True):
+            special.update(index for index, size in enumerate(sizes) if size == length)
+    ends = [list(accumulate(sizes, initial=0)) for sizes in table.sizes]
+    return _Table(
+        start,
+        dict(zip(names, table.arrays, strict=True)),
+        dict(zip(names, ends, strict=True)),
+        sorted(special),
+    )
+
+
+def _joined(arrays: list[_Array], sizes: list[int], length: int) -> _Array:
+    like = arrays[0]
+    try:
+        return joined(arrays, length, like)
+    except ValueError:
+        # Not of one shape behind their first axis: as far as numpy lays one into the other.
+        data = padding(length, like)
+        for array, size, end in zip(arrays, sizes, accumulate(sizes), strict=True):
+            data[end - size : end] = array
+        return data
 
 
 def _is_pair(value: Any) -> bool:

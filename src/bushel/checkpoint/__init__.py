@@ -9,15 +9,25 @@ from bushel.lazy import lazily
 
 if TYPE_CHECKING:
     from bushel.checkpoint.merge import merge_states
+    from bushel.checkpoint.mixtures import PartCounts, mix_counts
     from bushel.checkpoint.orbax import CheckpointHandler, CheckpointRestore, CheckpointSave
 
-__all__ = ["CheckpointHandler", "CheckpointRestore", "CheckpointSave", "merge_states"]
+__all__ = [
+    "CheckpointHandler",
+    "CheckpointRestore",
+    "CheckpointSave",
+    "PartCounts",
+    "merge_states",
+    "mix_counts",
+]
 
 _HOMES = {
     "CheckpointHandler": "checkpoint.orbax:CheckpointHandler",
     "CheckpointRestore": "checkpoint.orbax:CheckpointRestore",
     "CheckpointSave": "checkpoint.orbax:CheckpointSave",
+    "PartCounts": "checkpoint.mixtures:PartCounts",
     "merge_states": "checkpoint.merge:merge_states",
+    "mix_counts": "checkpoint.mixtures:mix_counts",
 }
 __getattr__ = lazily(globals(), _HOMES)
 

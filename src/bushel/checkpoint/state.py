@@ -1,5 +1,6 @@
 """States as users see them: plain JSON values, signed with the pipeline they belong to."""
 
+import re
 from typing import Any, TypeGuard
 
 from bushel.checkpoint.differences import differing_steps
@@ -61,13 +62,24 @@ def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
             f"this state has version {signature.get('version')!r}; this release of bushel reads "
             f"version {VERSION}."
         )
-    if signature["pipeline"] != pipeline:
+    if not _is_same(signature["pipeline"], pipeline):
         different = differing_steps(signature["pipeline"], pipeline)
         raise StateError(
             f"this state belongs to another pipeline: {different}. "
             f"(To restore it all the same, remove its {_SIGNATURE!r} entry.)"
         )
     return bare
+
+
+def _is_same(saved: Pipeline, current: Pipeline) -> bool:
+    """Whether a state of one pipeline is one of the other."""
+    if len(saved) != len(current):
+        return False
+    # Mixtures of streams were once saved with their weights, which may change.
+    return all(
+        old == new or re.sub(r", proportions=\[[^]]*\]\)$", ")", old) == new
+        for old, new in zip(saved, current, strict=True)
+    )
 
 
 def is_pipeline(value: Any) -> TypeGuard[Pipeline]:

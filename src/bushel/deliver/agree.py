@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from bushel.errors import AgreementError
+from bushel.run.ending import end_with_program
 from bushel.run.stream import Chunk, State, Stream
 
 # A host may be busy for long before its first element: reading, compiling. One that is dead
@@ -46,6 +47,7 @@ class Agreement:
         self._old: list[str] = []
         # Held while a thread asks.
         self._asking = threading.Lock()
+        end_with_program(self)
 
     def __call__(self, number: int) -> int:
         """Returns the least of the numbers of this round."""
@@ -97,6 +99,15 @@ class Agreement:
             with suppress(Exception):
                 self._board.key_value_set(f"{self._name}/closed/{self._index}", "")
             self._leave()
+
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """None of its own."""
+        return ()
+
+    def end_soon(self) -> None:
+        """Closes: threads that ask are to end with the program."""
+        self.close()
 
     def end(self) -> None:
         """Closes, and waits until no thread asks any more, as the end of a program has to."""

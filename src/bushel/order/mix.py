@@ -8,7 +8,7 @@ import numpy as np
 
 from bushel.errors import PlanError
 from bushel.frozen import frozen
-from bushel.node import ONE_LANE, Choice, Node
+from bushel.node import Choice, Node
 from bushel.positions import Keys, Positions, split_epochs
 
 
@@ -49,9 +49,7 @@ class ConcatenateNode(Choice):
 class MixNode(Choice):
     """Takes elements from the inputs in fixed proportions, spread as evenly as can be.
 
-    The mixture is as long as no part is used twice. Inputs may be random-access datasets
-    or streams: each part's elements come in order, so a stream only needs to know whose
-    turn it is.
+    The mixture is as long as no part is used twice.
 
     >>> from bushel.sources.memory import RangeNode
     >>> parts = (RangeNode(range(5)), RangeNode(range(10)))
@@ -61,10 +59,6 @@ class MixNode(Choice):
 
     parts: tuple[Node, ...]
     proportions: tuple[int, ...]
-    names: tuple[str, ...] | None = None
-    # Lanes begin at different places of the pattern: one step of all of them then has the
-    # right proportions too, and so has each lane in the course of time.
-    lane: tuple[int, int] = ONE_LANE
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -79,37 +73,53 @@ class MixNode(Choice):
         return min(int(longest), sys.maxsize)
 
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
-        rest = sum(self.proportions)
-        count = len(positions)
-        positions = positions + self.lane[0] if self.lane[0] else positions
-        which = np.zeros(count, dtype=np.int64)
-        where = np.zeros(count, dtype=positions.dtype)
-        # How many of the first k, and of the first k + 1, elements are left for the parts
-        # from here on. A part takes position k when its share grows by one there.
-        before: Any = positions
-        if count and rest * (int(abs(positions).max()) + 1) > np.iinfo(np.int64).max:
-            before = positions.astype(object)
-        after = before + 1
-        open_places = np.arange(count)
-        for part, weight in enumerate(self.proportions):
-            left_before = before * (rest - weight) // rest
-            left_after = after * (rest - weight) // rest
-            mine = np.asarray(before - left_before != after - left_after, dtype=bool)
-            taken = open_places[mine]
-            which[taken] = part
-            where[taken] = (after - left_after - 1)[mine]
-            others = ~mine
-            open_places = open_places[others]
-            before, after = left_before[others], left_after[others]
-            rest -= weight
-            if not len(open_places):
-                break
-        return which, where
+        return located(positions, self.proportions)
 
     def describe(self) -> str:
-        if self.names is not None:
-            return "mix(parts by name)"  # Which ones, and how many of each, may change.
         return f"mix({len(self.parts)} parts, proportions={list(self.proportions)})"
+
+
+def located(positions: Positions, proportions: Sequence[int]) -> tuple[Keys, Positions]:
+    """Whose element is at each position of a mixture, and which of its elements it is."""
+    rest = sum(proportions)
+    count = len(positions)
+    which = np.zeros(count, dtype=np.int64)
+    where = np.zeros(count, dtype=positions.dtype)
+    # How many of the first k, and of the first k + 1, elements are left for the parts
+    # from here on. A part takes position k when its share grows by one there.
+    before: Any = positions
+    if count and rest * (int(abs(positions).max()) + 1) > np.iinfo(np.int64).max:
+        before = positions.astype(object)
+    after = before + 1
+    open_places = np.arange(count)
+    for part, weight in enumerate(proportions):
+        left_before = before * (rest - weight) // rest
+        left_after = after * (rest - weight) // rest
+        mine = np.asarray(before - left_before != after - left_after, dtype=bool)
+        taken = open_places[mine]
+        which[taken] = part
+        where[taken] = (after - left_after - 1)[mine]
+        others = ~mine
+        open_places = open_places[others]
+        before, after = left_before[others], left_after[others]
+        rest -= weight
+        if not len(open_places):
+            break
+    return which, where
+
+
+def places_before(position: int, proportions: Sequence[int]) -> list[int]:
+    """How many of the positions before one are of each part.
+
+    >>> places_before(5, (1, 2))
+    [2, 3]
+    """
+    rest, before, places = sum(proportions), position, []
+    for weight in proportions:
+        left = before * (rest - weight) // rest
+        places.append(before - left)
+        before, rest = left, rest - weight
+    return places
 
 
 @frozen
@@ -158,6 +168,11 @@ def to_proportions(weights: Sequence[float] | None, count: int) -> tuple[int, ..
         raise TypeError(
             f"`mix` takes its weights as a list, one for each dataset, and got {weights!r}."
         )
+    if not hasattr(weights, "__iter__"):
+        raise TypeError(
+            f"`mix` of random-access datasets takes weights that do not change, and got "
+            f"{weights!r}. `IterDataset.mix` takes those that do."
+        )
     weights = list(cast(Sequence[Any], weights))
     if len(weights) != count:
         raise PlanError(f"`mix` got {count} datasets and {len(weights)} weights: {weights}.")
@@ -170,4 +185,10 @@ def to_proportions(weights: Sequence[float] | None, count: int) -> tuple[int, ..
                 "dataset out instead of giving it the weight 0."
             )
     smallest = min(weights)
-    return tuple(int(weight * (100 / smallest)) for weight in weights)
+    try:
+        return tuple(int(weight * (100 / smallest)) for weight in weights)
+    except OverflowError:
+        raise PlanError(
+            f"`mix` got weights that are too far apart to be compared, or too small: {weights}. "
+            "Leave out a dataset that would never come."
+        ) from None

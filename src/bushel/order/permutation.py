@@ -9,7 +9,7 @@ then it is encrypted again ("cycle walking") until it falls inside.
 import operator
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,17 @@ _SCALAR_LIMIT = 8
 _ALWAYS_WHOLE = 128
 _OFTEN_WHOLE = 4096
 _OFTEN = 64
+# Of so many permutations at most, unless of each of them a good part is needed.
 _MOST_WHOLE = 32
+_GOOD_PART = 3
+# In such a range the domain has 2**16 values: both halves of a value are bytes, and eight of
+# them are changed at once as one word.
+_BYTES = 0x0101010101010101
+# How often the walk from everywhere is doubled before the few positions that count are walked,
+# and how far those are, before it is doubled again. One doubling costs as much as a hundred
+# steps of a hundred positions.
+_DOUBLED = 3
+_WALKED = 32
 
 
 def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
@@ -107,8 +117,9 @@ def _permute_whole(
     if isinstance(seeds, int):
         return _whole_permutation(max_index, seeds, rounds).take(positions)
     distinct, which = np.unique(seeds, return_inverse=True)
-    if len(distinct) > _MOST_WHOLE:
-        return None  # Many short epochs: all of them are walked together.
+    much = len(positions) * _GOOD_PART >= len(distinct) * (max_index + 1)
+    if len(distinct) > _MOST_WHOLE and not much:
+        return None  # A little of each: all of them are walked together.
     whole = [_whole_permutation(max_index, seed, rounds) for seed in distinct.tolist()]
     images: Positions = np.stack(whole)[which, positions]
     return images
@@ -116,15 +127,50 @@ def _permute_whole(
 
 @lru_cache(maxsize=4 * _MOST_WHOLE)
 def _whole_permutation(max_index: int, seed: int, rounds: int) -> Positions:
-    half = _half_width(max_index)
-    steps = _encrypt_by_table(np.arange(1 << 2 * half), half, _round_keys(seed, rounds, half))
+    steps = _encrypt_all_bytes(_round_keys(seed, rounds, 8))
     images = steps[: max_index + 1].copy()
     # One step further for whatever is outside; then two, four, ... at a time.
     steps[: max_index + 1] = np.arange(max_index + 1)
-    while (images > max_index).any():
-        images = steps.take(images)
+    for _ in range(_DOUBLED):
         steps = steps.take(steps)
+    while True:
+        for _ in range(_WALKED):
+            images = steps.take(images)
+        if (images <= max_index).all():
+            return images
+        steps = steps.take(steps)
+
+
+def _encrypt_all_bytes(keys: tuple[int, ...]) -> Positions:
+    """The images of all values of two bytes."""
+    byte = np.arange(256, dtype=np.uint8)
+    left, right = byte.repeat(256).view(np.uint64), np.tile(byte, 256).view(np.uint64)
+    for odd, even in zip(keys[::2], keys[1::2], strict=True):
+        left ^= _round_of_bytes(right)
+        left ^= np.uint64(odd * _BYTES)
+        right ^= _round_of_bytes(left)
+        right ^= np.uint64(even * _BYTES)
+    images = left.view(np.uint8).astype(np.int64)
+    images <<= 8
+    images |= right.view(np.uint8)
     return images
+
+
+def _round_of_bytes(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The round function of each byte; to rotate one by eight leaves it as it is."""
+    mixed = _rotate_bytes(words, 1)
+    mixed &= words
+    mixed ^= _rotate_bytes(words, 2)
+    return mixed
+
+
+def _rotate_bytes(words: npt.NDArray[np.uint64], by: int) -> npt.NDArray[np.uint64]:
+    turned = words << np.uint64(by)
+    turned &= np.uint64((0xFF << by & 0xFF) * _BYTES)
+    low = words >> np.uint64(8 - by)
+    low &= np.uint64((0xFF >> 8 - by) * _BYTES)
+    turned |= low
+    return turned
 
 
 def _walk(
@@ -275,8 +321,7 @@ def _round_table(half: int) -> npt.NDArray[np.int64]:
 
 @lru_cache(maxsize=1024)
 def _round_keys(seed: int, rounds: int, half: int) -> tuple[int, ...]:
-    words = _seed_words(np.array([seed], dtype=np.uint64), rounds)
-    return tuple(int(word[0]) & (1 << half) - 1 for word in words)
+    return tuple(word & (1 << half) - 1 for word in _seed_words(seed, rounds))
 
 
 def _round_keys_for_each(seeds: Positions, rounds: int, half: int) -> list[npt.NDArray[np.uint32]]:
@@ -290,14 +335,15 @@ def _take_keys(keys: RoundKeys, indices: npt.NDArray[np.intp]) -> RoundKeys:
     return keys if isinstance(keys, tuple) else [key.take(indices) for key in keys]
 
 
-def _seed_words(seeds: npt.NDArray[np.uint64], count: int) -> list[npt.NDArray[np.uint64]]:
+def _seed_words(seeds: Any, count: int) -> list[Any]:
     """Generates `count` words as C++'s `std::seed_seq` does from one 32-bit word.
 
-    For many seeds at once: each word is an array with one entry a seed. Sums and products
-    wrap at 64 bits, which leaves the 32 bits that count as they should be.
+    For one seed, an int, or for an array of many: then each word is an array with one entry a
+    seed. Sums and products of those wrap at 64 bits, which leaves the 32 bits that count as they
+    should be.
     """
-    low = np.uint64(0xFFFFFFFF)
-    out = [np.full(len(seeds), 0x8B8B8B8B, dtype=np.uint64) for _ in range(count)]
+    low = 0xFFFFFFFF
+    out = [seeds * 0 + 0x8B8B8B8B for _ in range(count)]
     lag = (
         11 if count >= 623 else 7 if count >= 68 else 5 if count >= 39
         else 3 if count >= 7 else (count - 1) // 2
@@ -309,8 +355,8 @@ def _seed_words(seeds: npt.NDArray[np.uint64], count: int) -> list[npt.NDArray[n
     for k in range(steps):
         here, ahead, further, before = (x % count for x in (k, k + near, k + far, k - 1))
         mixed = out[here] ^ out[ahead] ^ out[before]
-        add = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(1664525)
-        total = add + np.uint64(1 if k == 0 else here)
+        add = (mixed ^ (mixed >> 27)) * 1664525
+        total = add + (1 if k == 0 else here)
         if k == 1:
             total = total + seeds
         out[ahead] = (out[ahead] + add) & low
@@ -319,8 +365,8 @@ def _seed_words(seeds: npt.NDArray[np.uint64], count: int) -> list[npt.NDArray[n
     for k in range(steps, 2 * steps):
         here, ahead, further, before = (x % count for x in (k, k + near, k + far, k - 1))
         mixed = (out[here] + out[ahead] + out[before]) & low
-        add = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(1566083941)
-        total = add - np.uint64(here)
+        add = (mixed ^ (mixed >> 27)) * 1566083941
+        total = add - here
         out[ahead] = out[ahead] ^ (add & low)
         out[further] = out[further] ^ (total & low)
         out[here] = total & low

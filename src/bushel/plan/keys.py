@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.node import Choice, Drop, Each, Node, Order, Place, Source
+from bushel.node import Choice, Drop, Each, Guard, Node, Order, Place, Source
 from bushel.plan.places import CustomMapNode
 from bushel.plan.sampled import GlobalIndexNode, SampledNode
 
@@ -17,13 +17,19 @@ def key_of(node: Node, position: int) -> Any:
     >>> key_of(ShuffleNode(RangeNode(range(10)), seed=1), 3)
     0
     """
+    found = record_of(node, position)
+    return None if found is None else found[1]
+
+
+def record_of(node: Node, position: int) -> tuple[Source, Any] | None:
+    """The source of the one record behind a position, and its key there."""
     try:
-        return _key_of(node, np.array([position]))
+        return _record_of(node, np.array([position]))
     except Exception:  # A sampler or a selection of the user's own may fail on it.
         return None
 
 
-def _key_of(node: Node, position: Any) -> Any:
+def _record_of(node: Node, position: Any) -> tuple[Source, Any] | None:
     while not isinstance(node, Source):
         if isinstance(node, GlobalIndexNode):
             position, node = (position - node.shard_index) // node.shard_count, node.input
@@ -32,10 +38,12 @@ def _key_of(node: Node, position: Any) -> Any:
         elif isinstance(node, Choice):
             which, position = node.locate(position)
             node = node.inputs[int(which[0])]
-        elif isinstance(node, (Each, Drop, Place)):
+        elif isinstance(node, (Each, Drop, Guard, Place)):
             node = node.input
         else:
             return None
     if isinstance(node, SampledNode):
-        return node.sampler[int(position[0])].record_key
-    return position[0].item() if isinstance(node, CustomMapNode) else node.keys(position)[0].item()
+        return node, node.sampler[int(position[0])].record_key
+    if isinstance(node, CustomMapNode):
+        return node, position[0].item()
+    return node, node.keys(position)[0].item()

@@ -20,10 +20,12 @@ from typing import Any, TypeAlias
 from bushel.batch.batch import BatchNode
 from bushel.errors import PlanError
 from bushel.frozen import frozen
-from bushel.node import Choice, Drop, Each, Expand, Node, Place, Zip, refuse_length, walk
+from bushel.node import Choice, Each, Node, Place, Zip, refuse_length, walk
 from bushel.options import ReadOptions
 from bushel.order.slice import SliceNode
 from bushel.order.steps import StepOrder
+from bushel.plan.parts import droppers
+from bushel.plan.passes import LimitNode
 from bushel.plan.places import (
     CustomStreamNode,
     OptionsNode,
@@ -39,6 +41,34 @@ _ENDLESS = 1 << 53
 
 # Tells the least of the numbers that all hosts give.
 Agree: TypeAlias = Callable[[int], int]
+
+
+class LaneReadOptions(ReadOptions):
+    """The threads of a host, which so many lanes of it share that are read side by side.
+
+    Of each lane, `rows` elements are needed at a time.
+    """
+
+    __slots__ = ("_in_turn", "crew", "lanes", "rows")
+
+    def __init__(self, options: ReadOptions, lanes: int, rows: int) -> None:
+        self.num_threads = options.num_threads
+        self.prefetch_buffer_size = options.prefetch_buffer_size
+        self.lanes, self.rows = lanes, rows
+        # What they share, when they are read; filled by who reads them.
+        self.crew: list[Any] = []
+        self._in_turn: list[LaneReadOptions] = []
+
+    def in_turn(self) -> "LaneReadOptions":
+        """The same where only one of them is read at a time."""
+        if not self._in_turn:
+            self._in_turn.append(LaneReadOptions(self, 1, self.rows))
+        return self._in_turn[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is shared stays in the process. Those that come from one stay one.
+        options = ReadOptions(self.num_threads, self.prefetch_buffer_size)
+        return LaneReadOptions, (options, self.lanes, self.rows)
 
 
 @frozen
@@ -191,7 +221,7 @@ class _Owner:
             # state is how many batches there were: the same number for any number of hosts.
             inner = StepOrder(_by_position(node.input), deal.lanes, first, owned, node.rows)
             return ToStreamNode(replace(batch, input=inner), deal.read_options, False)
-        shared = _shared(deal.read_options, owned)
+        shared = _Shared(owned, node.rows)
 
         def bound_to(lane: int) -> Node:
             return _bound(node.input, lane, deal.lanes, shared, plain)
@@ -255,17 +285,31 @@ def with_inputs(node: Node, inputs: list[Node], **fields: Any) -> Node:
     return replace(node, input=inputs[0], **fields)  # type: ignore[type-var]
 
 
-def _bound(node: Node, lane: int, lanes: int, read_options: ReadOptions, allow_nones: bool) -> Node:
+class _Shared:
+    """What the lanes of a host share: the threads, for each place where they are dealt."""
+
+    def __init__(self, lanes: int, rows: int) -> None:
+        self._lanes, self._rows = lanes, rows
+        self._options: dict[int, LaneReadOptions] = {}
+
+    def of(self, deal: DealNode) -> LaneReadOptions:
+        if id(deal) not in self._options:
+            made = LaneReadOptions(deal.read_options, self._lanes, self._rows)
+            self._options[id(deal)] = made
+        return self._options[id(deal)]
+
+
+def _bound(node: Node, lane: int, lanes: int, shared: _Shared, allow_nones: bool) -> Node:
     """What happens in one lane."""
     if isinstance(node, DealNode):
         part = SliceNode(node.input, lane, node.input.length(), lanes)
-        return ToStreamNode(part, read_options, allow_nones)
+        return ToStreamNode(part, shared.of(node), allow_nones)
     if isinstance(node, WorkersNode):
         raise PlanError(
             "`mp_prefetch` stands between `lanes` and `batch`, where every lane would have worker "
             "processes of its own. Put it behind `batch`: the workers do what comes before, too."
         )
-    inputs = [_bound(parent, lane, lanes, read_options, allow_nones) for parent in node.inputs]
+    inputs = [_bound(parent, lane, lanes, shared, allow_nones) for parent in node.inputs]
     # A step that counts, or draws random numbers, is told the lane.
     knows_lanes = "lane" in getattr(type(node), "__dataclass_fields__", {})
     return with_inputs(node, inputs, **({"lane": (lane, lanes)} if knows_lanes else {}))
@@ -280,7 +324,7 @@ def _is_plain(node: Node) -> bool:
         if not isinstance(node, (Each, *_SILENT)):
             return False
         node = node.input
-    return not any(isinstance(step, (Drop, Expand)) for step in walk(node.input))
+    return not any(droppers(node.input))
 
 
 def _count_steps(deal: DealNode, rows: int) -> int:
@@ -301,14 +345,8 @@ def _by_position(node: Node) -> Node:
 
 
 def _may_end(node: Node) -> bool:
-    """Whether some part of what is dealt is finite."""
+    """Whether some part of what is dealt is finite, or cut short."""
+    if any(isinstance(step, LimitNode) for step in walk(node)):
+        return True
     deals = [step for step in walk(node) if isinstance(step, DealNode)]
     return any(deal.input.length() < _ENDLESS for deal in deals)
-
-
-def _shared(options: ReadOptions, owned: int) -> ReadOptions:
-    """The share of one lane in the threads of its host."""
-    if not options.num_threads:
-        return options
-    threads = max(1, options.num_threads // owned)
-    return ReadOptions(threads, max(threads, options.prefetch_buffer_size // owned))

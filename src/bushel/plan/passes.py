@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bushel.frozen import frozen
-from bushel.node import Node, Pass, refuse_length
+from bushel.node import ONE_LANE, Node, Pass, refuse_length
 
 
 @frozen
@@ -31,12 +31,25 @@ class LimitNode(Pass):
 
 @frozen
 class CacheNode(Pass):
-    """Remembers the elements of a stream."""
+    """Remembers the elements of a stream, in memory or in a file."""
 
     input: Node
+    path: str | None = None
+    max_bytes: int | None = None
+    lane: tuple[int, int] = ONE_LANE
+
+    @property
+    def file(self) -> str | None:
+        """The file; each lane has its own."""
+        lane, lanes = self.lane
+        return f"{self.path}.{lane}-of-{lanes}" if self.path and lanes > 1 else self.path
 
     def describe(self) -> str:
         return "cache()"
+
+    @property
+    def label(self) -> str:
+        return "cache()" if self.file is None else f"cache({self.file!r})"
 
 
 @frozen

@@ -8,7 +8,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from bushel.errors import StateError
+from bushel.errors import ClosedError, StateError
+from bushel.run.ending import end_with_program, go_first
 from bushel.run.stream import Chunk, FixedMarks, Marks, State, Stream, beginning_of
 from bushel.run.tune import BlockSize
 
@@ -32,15 +33,17 @@ class _Feeder:
         # Not empty when the permits that are left are void.
         self._stopped: list[bool] = []
         most = max(1, buffer_size // _CHUNKS) if stream.eager else 1
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=_feed,
             args=(stream, self._items, self._permits, self._stopped, BlockSize(most), clock),
             name="bushel-prefetch",
             daemon=True,
         )
+        self.threads = (thread,)
 
     def start(self) -> None:
-        self._thread.start()
+        end_with_program(self)
+        self.threads[0].start()
         # Only now: an interrupt may leave a thread behind that nobody can wait for, and one
         # without a permit leaves the stream alone.
         for _ in range(_CHUNKS):
@@ -52,10 +55,14 @@ class _Feeder:
         return item
 
     def stop(self, wait: bool) -> None:
+        self.end_soon()
+        thread = self.threads[0]
+        if wait and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
+
+    def end_soon(self) -> None:
         self._stopped.append(True)
         self._permits.put(None)
-        if wait and self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
 
 
 def _feed(
@@ -66,6 +73,7 @@ def _feed(
     size: BlockSize,
     clock: Callable[[], float],
 ) -> None:
+    first = True
     while permits.get() and not stopped:
         began = clock()
         item: Item
@@ -77,10 +85,16 @@ def _feed(
             size.learn(max(size.size, len(item.block)), clock() - began)
             if len(item.block) and size.wants_sample():
                 size.limit_bytes(item.block.part(0, 1).rows()[0])
+        if first:
+            # The first pull may have loaded, or started, what ends with the program as well.
+            first = False
+            go_first()
         items.put(item)
         if not isinstance(item, Chunk):
             return
         del item  # Not while waiting for room.
+    # Nobody listens, unless the program ends: another thread like this one may.
+    items.put(ClosedError("this iterator was used while the program ended."))
 
 
 class BackgroundStream(Stream):
@@ -94,8 +108,9 @@ class BackgroundStream(Stream):
     ) -> None:
         self._input = input
         self._buffer_size = buffer_size
-        # Without a buffer it is as if it were not there.
-        self.eager = input.eager or buffer_size > 0
+        # Not that the thread would mind. But whoever takes more than is needed keeps what is
+        # there from being handed out, and that may be what the input waits for.
+        self.eager = input.eager
         self._clock = clock
         self._feeder: _Feeder | None = None
         self._finalizer: weakref.finalize[..., BackgroundStream] | None = None

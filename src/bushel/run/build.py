@@ -3,9 +3,15 @@
 from collections.abc import Callable
 
 from bushel.errors import PlanError
-from bushel.node import Choice, Drop, Each, Expand, Fold, Node, Regroup, Zip, walk
+from bushel.node import Drop, Each, Expand, Fold, Guard, Node, Regroup, Zip, walk
 from bushel.options import DatasetOptions
+from bushel.order.mix import ConcatenateNode
+from bushel.order.spread import StreamShuffleNode
+from bushel.order.windows import StreamWindowsNode
+from bushel.plan.files import FileStreamNode
 from bushel.plan.lanes import OwnLanesNode
+from bushel.plan.mixing import EpochsNode, StreamMixNode
+from bushel.plan.parts import SkipNode, is_by_position
 from bushel.plan.passes import CacheNode, InterleaveNode, LimitNode, StreamRepeatNode
 from bushel.plan.places import (
     CustomStreamNode,
@@ -18,17 +24,23 @@ from bushel.plan.places import (
 )
 from bushel.plan.sampled import OperationNode
 from bushel.run.background import BackgroundStream
+from bushel.run.concatenate import ConcatenateStream
 from bushel.run.custom import CustomStream
+from bushel.run.disk_cache import DiskCacheStream
 from bushel.run.interleave import InterleaveStream
 from bushel.run.lanes import LanesStream
-from bushel.run.merge import MixStream, ZipStream
+from bushel.run.merge import ZipStream
+from bushel.run.mixing import EpochsStream, MixStream
 from bushel.run.operation import OperationStream
 from bushel.run.passes import CacheStream, LimitStream, RepeatStream
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
 from bushel.run.regroup import RegroupStream
+from bushel.run.skip import SkipStream
+from bushel.run.spread_shuffle import SpreadShuffleStream
 from bushel.run.steps import MakeQuota, single_step
 from bushel.run.stream import Stream
+from bushel.run.windows import WindowsStream
 
 # Makes the stream of a node whose input runs in worker processes.
 Spread = Callable[[WorkersNode, DatasetOptions], Stream]
@@ -76,7 +88,7 @@ def positional(node: ToStreamNode, quota: MakeQuota) -> PositionalStream:
 
 def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:
     """The stream of one step over the streams that it reads from."""
-    if isinstance(node, (Each, Drop, Expand, Fold)):
+    if isinstance(node, (Each, Drop, Expand, Fold, Guard)):
         return single_step(node, inputs[0], quota)
     if isinstance(node, Regroup):
         return RegroupStream(inputs[0], node)
@@ -84,12 +96,27 @@ def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:
         return RepeatStream(inputs[0], node.epochs)
     if isinstance(node, LimitNode):
         return LimitStream(inputs[0], node.count)
+    if isinstance(node, SkipNode):
+        return SkipStream(inputs[0], node.count, is_by_position(node.input))
+    if isinstance(node, StreamWindowsNode):
+        return WindowsStream(inputs[0], node)
+    if isinstance(node, StreamShuffleNode):
+        return SpreadShuffleStream(inputs[0], node)
     if isinstance(node, CacheNode):
-        return CacheStream(inputs[0])
+        if node.file is not None:
+            return DiskCacheStream(inputs[0], node)
+        return CacheStream(inputs[0], node.max_bytes)
     if isinstance(node, InterleaveNode):
         return InterleaveStream(node)
-    if isinstance(node, Choice):
-        return MixStream(inputs, node, getattr(node, "names", None))
+    if isinstance(node, FileStreamNode):
+        stream: Stream = node.open(node)
+        return stream
+    if isinstance(node, ConcatenateNode):
+        return ConcatenateStream(inputs)
+    if isinstance(node, StreamMixNode):
+        return MixStream(inputs, node)
+    if isinstance(node, EpochsNode):
+        return EpochsStream(inputs[0], node)
     if isinstance(node, Zip):
         strict = node.strict if isinstance(node, ZipNode) else True
         return ZipStream(inputs, node, strict)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bushel.block import Block, Columns, Failure, join, merge_columns
 from bushel.errors import PlanError
@@ -20,6 +21,7 @@ from bushel.node import (
     Each,
     Expand,
     Fold,
+    Guard,
     Node,
     OneByOne,
     Order,
@@ -29,6 +31,7 @@ from bushel.node import (
     failed,
 )
 from bushel.positions import Positions, run_of
+from bushel.run.bad_records import note, pass_on, taking_notes
 from bushel.stack import stack
 from bushel.transforms.function import any_none, collect
 
@@ -78,11 +81,15 @@ class Evaluator(ABC):
         return False
 
 
-def compile_node(node: Node) -> Evaluator:
-    """Makes the evaluator of a node, asking once which kind each node upstream is."""
+def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
+    """Makes the evaluator of a node, asking once which kind each node upstream is.
+
+    `guards` gets those that were met; the place of one in it is its number.
+    """
     if isinstance(node, Source):
         return _Read(node)
-    inputs = [compile_node(parent) for parent in node.inputs]
+    guards = [] if guards is None else guards
+    inputs = [compile_node(parent, guards) for parent in node.inputs]
     if isinstance(node, Each):
         return _Apply(node, inputs[0])
     if isinstance(node, Order):
@@ -96,7 +103,10 @@ def compile_node(node: Node) -> Evaluator:
     if isinstance(node, Zip):
         return _Zip(inputs)
     if isinstance(node, Expand):
-        return _Flatten(node, inputs[0])
+        return _Flatten(node, inputs[0], bool(guards))
+    if isinstance(node, Guard):
+        guards.append(node)
+        return _Stand(node, inputs[0], len(guards) - 1)
     if isinstance(node, Place):
         return inputs[0]
     raise PlanError(f"`{node.label}` cannot be read by position.")
@@ -229,7 +239,7 @@ class _Group(Evaluator):
 
     def at(self, positions: Positions) -> Block:
         numbers = positions.tolist()
-        spans = [_span(number, self._size, self._length, self._groups) for number in numbers]
+        spans = [group_span(number, self._size, self._length, self._groups) for number in numbers]
         runs = [run_of(*span) for span in spans]
         block = self._input.at(
             runs[0] if len(runs) == 1 else np.concatenate([positions[:0], *runs])
@@ -325,7 +335,7 @@ class _Group(Evaluator):
         )
 
 
-def _span(number: int, size: int, length: int, groups: int) -> tuple[int, int]:
+def group_span(number: int, size: int, length: int, groups: int) -> tuple[int, int]:
     """The positions of the input that make one group of one epoch."""
     epoch, group = divmod(number, groups)
     start = group * size
@@ -423,6 +433,52 @@ class _Filter(Evaluator):
         return Block(out, block.positions[: len(out)], failure or block.failure)
 
 
+class _Stand(Evaluator):
+    """Puts something else in the place of elements that fail."""
+
+    __slots__ = ("_input", "_node", "_number")
+
+    def __init__(self, node: Guard, input: Evaluator, number: int) -> None:
+        self._node, self._input, self._number = node, input, number
+
+    def at(self, positions: Positions) -> Block:
+        block = self._input.at(positions)
+        if block.failure is None:
+            return block
+        return self._mended(block, positions)
+
+    def run(self, start: int, stop: int) -> Block:
+        block = self._input.run(start, stop)
+        if block.failure is None:
+            return block
+        return self._mended(block, run_of(start, stop))
+
+    def _mended(self, block: Block, positions: Positions) -> Block:
+        """Goes on behind what fails: with one element, and with twice as many each time."""
+        rows: list[Any] = []
+        ahead = 1
+        while True:
+            rows += block.rows()
+            failure = block.failure
+            if failure is not None:
+                error, position = failure.error, int(positions[len(rows)])
+                if error is None or not self._node.catches(error):
+                    return Block(rows, positions[: len(rows)], failure)
+                error = failure.release()
+                try:
+                    element = self._node.stand_in(error)
+                except Exception as own:
+                    failure = failed(own, self._node, position)
+                    return Block(rows, positions[: len(rows)], failure)
+                note(self._node, self._number, position, error)
+                rows.append(element)
+                ahead = 1
+            if len(rows) == len(positions):
+                return Block(rows, positions)
+            block = self._input.at(positions[len(rows) : len(rows) + ahead])
+            ahead *= 2
+
+
 class _Zip(Evaluator):
     __slots__ = ("_inputs",)
 
@@ -449,10 +505,30 @@ class _Zip(Evaluator):
 class _Flatten(Evaluator):
     """Gives each element as many places as it may fill; the rest of them are None."""
 
-    __slots__ = ("_input", "_node")
+    __slots__ = ("_guarded", "_input", "_node", "_rest")
 
-    def __init__(self, node: Expand, input: Evaluator) -> None:
-        self._node, self._input = node, input
+    def __init__(self, node: Expand, input: Evaluator, guarded: bool) -> None:
+        """`guarded` says that there may be bad records in the input."""
+        self._node, self._input, self._guarded = node, input, guarded
+        # The position behind the last run, and what comes there of the same element.
+        self._rest: tuple[int, list[Any]] = (0, [])
+
+    def run(self, start: int, stop: int) -> Block:
+        # A run may be shorter than what is made of one element, which is then made once for
+        # several runs.
+        behind, rest = self._rest
+        size = stop - start
+        rows = rest[:size] if behind == start else []
+        rest = rest[len(rows) :]
+        failure: Failure | None = None
+        if len(rows) < size:
+            fan_out = self._node.fan_out
+            block = self.at(run_of(start + len(rows), -(-stop // fan_out) * fan_out))
+            made = [*rows, *block.rows()]
+            rows, rest = made[:size], made[size:]
+            failure = block.failure if len(rows) < size else None
+        self._rest = (stop, rest if failure is None else [])
+        return Block(rows, run_of(start, start + len(rows)), failure)
 
     def at(self, positions: Positions) -> Block:
         node, fan_out = self._node, self._node.fan_out
@@ -464,7 +540,11 @@ class _Flatten(Evaluator):
         order = first_places.argsort()
         ranks = order.argsort()
         which = ranks.take(which)
-        block = self._input.at(distinct.take(order))
+        if self._guarded:
+            counted = np.isin(distinct, inner[places == 0])
+            block = self._noted_once(distinct.take(order), counted.take(order))
+        else:
+            block = self._input.at(distinct.take(order))
         rows = block.rows()
         present = [index for index, row in enumerate(rows) if row is not None]
         sequences, failure = node.expand([rows[i] for i in present], block.positions[present])
@@ -485,3 +565,17 @@ class _Flatten(Evaluator):
                 return Block(out, positions[: len(out)], failure)
             out.append(sequence[place] if place < len(sequence) else None)
         return Block(out, positions)
+
+    def _noted_once(self, positions: Positions, counted: npt.NDArray[np.bool_]) -> Block:
+        """Elements of the input, noting those bad ones whose first place is asked for.
+
+        One is made again for each of its places, perhaps, and is to be counted at the first of
+        them: wherever a stream was cut, and whoever makes the others.
+        """
+        with taking_notes() as notes:
+            block = self._input.at(positions)
+        if notes and not counted.all():
+            with taking_notes() as notes:
+                self._input.at(positions[counted])
+        pass_on(notes)
+        return block

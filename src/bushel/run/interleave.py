@@ -185,15 +185,16 @@ class InterleaveStream(Stream):
         begins = [slot.cursor.mark()[:2] for slot in slots]
         parts = []
         for number in running:
-            rows, start, _ = slots[number].cursor.look_ahead(each)
-            parts.append(rows[start : start + rounds])
-            slots[number].cursor.pass_over(rounds)
+            parts.append(slots[number].cursor.take(rounds).block)
             slots[number].passed()
-        elements = [row for turn in zip(*parts, strict=True) for row in turn]
+        rows = zip(*(part.rows() for part in parts), strict=True)
+        elements = [row for turn in rows for row in turn]
+        # Those in their own streams: how many came before in all, a state does not tell.
+        positions = np.stack([part.positions for part in parts], axis=1).ravel()
         order = np.tile(np.array(running, dtype=np.int64), rounds)
         marks = self._marks(slots, before, begins, order)
         self._turn = (running[-1] + 1) % len(slots)
-        return Chunk(Block(elements, np.arange(len(elements), dtype=np.int64)), marks)
+        return Chunk(Block(elements, positions), marks)
 
     def _marks(
         self,
@@ -230,7 +231,7 @@ class InterleaveStream(Stream):
             self._turn = following
             return None
         before = [other.place for other in slots]
-        rows, start, failure = slot.cursor.look_ahead(1)
+        rows, _, failure = slot.cursor.look_ahead(1)
         if failure is None and not rows:
             slot.ended = True  # It loses this turn.
             self._turn = following
@@ -243,11 +244,11 @@ class InterleaveStream(Stream):
             slot.passed()
             marks = self._marks(slots, before, begins, order, failed=turn)
             return Chunk(Block([], order, failure), marks)
-        slot.cursor.pass_over(1)
+        block = slot.cursor.take(1).block
         slot.passed()
         marks = self._marks(slots, before, begins, np.array([turn], dtype=np.int64))
         self._turn = following
-        return Chunk(Block([rows[start]], np.zeros(1, dtype=np.int64)), marks)
+        return Chunk(block, marks)
 
     def state(self) -> State:
         self._open()

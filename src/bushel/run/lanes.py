@@ -11,17 +11,19 @@ import numpy as np
 from bushel.block import Block, Columns, Failure, merge_columns
 from bushel.errors import StateError, StateRangeError
 from bushel.frozen import plain
-from bushel.plan.lanes import Agree, OwnLanesNode
+from bushel.plan.lanes import OwnLanesNode
 from bushel.positions import Keys
 from bushel.run.merge import Merged
 from bushel.run.stream import Chunk, Marks, State, Stream, Taken, need, need_int
-from bushel.run.tune import BlockSize, approximate_bytes
+from bushel.run.tune import TARGET_SECONDS, BlockSize, approximate_bytes
 from bushel.tree import map_leaves
 
 # What a host says that has no more elements of its own, but can pad as long as others have.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize
 
 _AHEAD = 64
+# How much of what was measured still counts a step later.
+_LATELY = 0.98
 
 
 @plain
@@ -30,11 +32,13 @@ class _LaneMarks(Marks):
     step: int
     size: int
     taken: Sequence[Taken]
+    # Where lanes are behind a step that failed.
+    after: Sequence[tuple[Marks, int, int]] = ()
 
     def at(self, used: int) -> State:
-        if used > self.size:  # Behind the failure: every lane has taken what it could.
-            after = [part.at(len(part.block) + (part.failure is not None)) for part in self.taken]
-            return self.stream.state_of(after, self.step + self.size // self.stream.width + 1, 0)
+        if used > self.size:
+            behind = [marks.at(taken) for marks, taken, _ in self.after]
+            return self.stream.state_of(behind, self.step + 1, 0)
         steps, row = divmod(used, self.stream.width)
         count = steps * self.stream.rows
         # In the middle of a step: its start, and how far we are. So nothing in a state but
@@ -46,7 +50,13 @@ class _LaneMarks(Marks):
 class LanesStream(Merged):
     """Takes `rows` elements from each lane for a step, lane after lane.
 
-    Hosts that share the lanes of a job stay together: all take the same number of steps.
+    Hosts that share the lanes of a job stay together: all take the same number of steps. So
+    they agree, in rounds, on how many steps all of them have. A host joins a round when it is
+    to hand out a step that no round was about, and not before it has handed out all others.
+    So it depends on the pipeline alone which round comes when, and no host can wait for one
+    that waits for it in the training.
+
+    Where workers are `ahead`, whoever hands out what they make has to see to that (`settle`).
     """
 
     def __init__(
@@ -60,15 +70,17 @@ class LanesStream(Merged):
         # Whether lanes may be read ahead, and gone back in.
         self._lanes_eager = self.eager
         if node.agree is not None:
-            # Hosts wait for each other where they agree, so none may do so before it has to:
-            # the others may be waiting, in the training, for what it has already.
             self.eager = False
+        # Whether all lanes are told to begin before the first of them is waited for.
+        self.starts_together = False
+        self._begun = False
+        # Whether steps are given to workers before all hosts have agreed to them.
+        self.ahead = False
         self.rows = node.rows
         # How many elements one step has here.
         self.width = len(inputs) * node.rows
-        # How much more than a step needs is read of a lane: enough to be worth the call, and
-        # different, so that the lanes are not all read in the same step.
-        self._ahead = [_AHEAD + _AHEAD * lane // len(inputs) for lane in range(len(inputs))]
+        # How long it took lately to get how many elements from the lanes.
+        self._spent, self._gotten = 0.0, 0.0
         # How many steps are offered to the other hosts at once.
         self._offer = BlockSize()
         self._clock = clock
@@ -77,8 +89,13 @@ class LanesStream(Merged):
         self._over = False
         # Whether some lane has come to its end, and the others go on.
         self._ending = False
-        # Steps that other hosts may not have.
+        # Steps that are still to be handed out; other hosts may not have them.
         self._kept: Chunk | None = None
+        # How many steps all hosts have; when all know it, how many there are; and how many
+        # this host has, when it knows.
+        self._agreed = 0
+        self._end: int | None = None
+        self._own_end: int | None = None
         self._template: Any = None
         self._has_template = False
         self._leave: weakref.finalize[..., LanesStream] | None = None
@@ -91,16 +108,90 @@ class LanesStream(Merged):
     def pull(self, want: int) -> Chunk | None:
         if self._over:
             return None
+        if self.starts_together and not self._begun:
+            self._begun = True
+            self.start()
         if self._node.agree is None:
             chunk = self._gather(max(1, want // self.width))
         else:
-            chunk = self._among_hosts(self._kept or self._to_offer(), self._node.agree)
+            chunk = self._next_step()
         if chunk is None:
             self._over = True
             return None
         self._step += _steps_in(chunk, self.width)
         skip, self._skip = self._skip, 0
         return chunk.rest(skip) if skip else chunk
+
+    @property
+    def shared(self) -> bool:
+        """Whether other hosts have to be asked."""
+        return self._node.agree is not None
+
+    @property
+    def ends(self) -> bool:
+        """Whether all hosts know how many steps there are."""
+        return self._end is not None
+
+    @property
+    def reached(self) -> int:
+        """How many steps were handed out; one more where it was said that there are no more."""
+        return self._step + self._over
+
+    def settle(self, steps: int) -> int:
+        """Waits until all hosts have so many steps; returns how many of them there are."""
+        assert self._node.agree is not None
+        while self._end is None and self._agreed < steps:
+            least = self._node.agree(self._steps_to_offer())
+            if least == (_AS_MANY_AS_YOU_LIKE if self._node.pads else 0):
+                self._end = self._agreed
+            else:
+                self._agreed += least
+        return steps if self._end is None else min(steps, self._end)
+
+    def begin_anew(self) -> None:
+        """Forgets what was agreed: all hosts have gone to another state."""
+        self._agreed, self._end = self._step, None
+        restart = getattr(self._node.agree, "restart", None)
+        if restart is not None:
+            restart()
+
+    def _next_step(self) -> Chunk | None:
+        if self.ahead:
+            self._see_to_kept()
+        # Who never had an element looks for one to pad with, and there may be none anywhere.
+        at_end = self._node.pads and self._own_end is not None
+        in_the_dark = at_end and not self._has_template
+        if (not self.ahead or in_the_dark) and self._step >= self._agreed:
+            self.settle(self._step + 1)
+        if self._end is not None and self._step >= self._end:
+            return None
+        self._see_to_kept()
+        if self._kept is None:
+            return self._padding() if self._node.pads else None
+        chunk, self._kept = self._kept, None
+        if len(chunk.block) > self.width:
+            self._kept = chunk.rest(self.width)
+            return Chunk(chunk.block.part(0, self.width), chunk.marks)
+        return chunk
+
+    def _steps_to_offer(self) -> int:
+        """How many steps this host has beyond those that all have."""
+        if self._step <= self._agreed:
+            self._see_to_kept()
+        if self._node.pads and self._own_end is not None and self._own_end <= self._agreed:
+            return _AS_MANY_AS_YOU_LIKE
+        steps = self._step
+        if self._own_end is not None:
+            steps = self._own_end
+        elif self._kept is not None:
+            steps += _steps_in(self._kept, self.width)
+        return steps - self._agreed
+
+    def _see_to_kept(self) -> None:
+        if self._kept is None and self._own_end is None:
+            self._kept = self._to_offer()
+            if self._kept is None:
+                self._own_end = self._step
 
     def _to_offer(self) -> Chunk | None:
         """Steps of which other hosts may have fewer: what is left of them is kept."""
@@ -110,23 +201,6 @@ class LanesStream(Merged):
         if chunk is not None and len(chunk.block) and self._offer.wants_sample():
             row = chunk.block.part(0, 1).rows()[0]
             self._offer.limit_to(self.width * approximate_bytes(row))
-        return chunk
-
-    def _among_hosts(self, chunk: Chunk | None, agree: Agree) -> Chunk | None:
-        """What of these steps all hosts have."""
-        self._kept = None
-        have = _AS_MANY_AS_YOU_LIKE if self._node.pads else 0
-        if chunk is not None:
-            have = _steps_in(chunk, self.width)
-        steps = agree(have)
-        if steps == (_AS_MANY_AS_YOU_LIKE if self._node.pads else 0):
-            self._kept = chunk
-            return None
-        if chunk is None:
-            return self._padding(steps)
-        if steps < have:
-            self._kept = chunk.rest(steps * self.width)
-            return Chunk(chunk.block.part(0, steps * self.width), chunk.marks)
         return chunk
 
     def _gather(self, steps: int) -> Chunk | None:
@@ -148,31 +222,73 @@ class LanesStream(Merged):
         if whole == steps:
             marks = _LaneMarks(self, self._step, steps * self.width, taken)
             return Chunk(self._in_turn(taken, steps), marks)
-        failure = _failure_of(taken)
+        if not self._node.pads and any(map(self._ended, taken)):
+            # What fails in a step that is not handed out anyway, does not matter.
+            self._put_back(taken)
+            return None
+        failure, ended = self._failure_in(taken)
         if failure is not None:
+            if ended and not self._node.pads:
+                return None
             block = Block([], np.empty(0, dtype=np.int64), failure)
-            return Chunk(block, _LaneMarks(self, self._step, 0, taken))
+            after = [cursor.mark() for cursor in self._cursors]
+            return Chunk(block, _LaneMarks(self, self._step, 0, taken, after))
         if self._node.pads and (any(len(part.block) for part in taken) or self._node.steps):
             self._ending = True
             return Chunk(self._padded(taken), _LaneMarks(self, self._step, self.width, taken))
         self._put_back(taken)
         return None
 
+    def _ended(self, part: Taken) -> bool:
+        return len(part.block) < self.rows and part.failure is None
+
+    def _failure_in(self, taken: Sequence[Taken]) -> tuple[Failure | None, bool]:
+        """What failed in a step, and whether a lane ends in it.
+
+        All of the step is passed over, as if it had been handed out.
+        """
+        failures: list[Failure] = []
+        ended = False
+        for cursor, part in zip(self._cursors, taken, strict=True):
+            missing = self.rows - len(part.block)
+            while part.failure is not None:
+                failures.append(part.failure)
+                missing -= 1
+                part = cursor.take(missing)
+                missing -= len(part.block)
+            ended = ended or missing > 0
+        return _first_of(failures), ended
+
     def _put_back(self, taken: Sequence[Taken]) -> None:
         for cursor, part in zip(self._cursors, taken, strict=True):
             cursor.put_back(part, 0)
 
     def _take(self, steps: int) -> list[Taken]:
-        count, ahead = steps * self.rows, self._ahead
-        return [c.take(count, more) for c, more in zip(self._cursors, ahead, strict=True)]
+        count, lanes, ahead = steps * self.rows, len(self._cursors), self._elements_ahead()
+        began = self._clock()
+        # Not as many of each, so that the lanes are not all read in the same step.
+        taken = [
+            cursor.take(count, ahead + ahead * lane // lanes)
+            for lane, cursor in enumerate(self._cursors)
+        ]
+        self._spent = self._spent * _LATELY + self._clock() - began
+        self._gotten = self._gotten * _LATELY + count * lanes
+        return taken
+
+    def _elements_ahead(self) -> int:
+        """How much more than a step needs is read of a lane: worth the call, and there soon."""
+        if not self._gotten:
+            return 0
+        return int(min(_AHEAD, TARGET_SECONDS * self._gotten / max(self._spent, 1e-9)))
 
     def _in_turn(self, taken: Sequence[Taken], steps: int) -> Block:
         blocks = [part.block for part in taken]
         size = steps * self.width
         positions = np.arange(size, dtype=np.int64) + self._step * self.width
         if self._node.pads:
-            rows = [(row, True) for row in self._rows_in_turn(blocks, steps)]
-            return Block(rows, positions)
+            rows = self._rows_in_turn(blocks, steps)
+            self._remember(rows)
+            return Block([(row, True) for row in rows], positions)
         columns = self._columns_in_turn(blocks, steps, size)
         return Block(columns or self._rows_in_turn(blocks, steps), positions)
 
@@ -208,26 +324,29 @@ class LanesStream(Merged):
         """One step, of which some lanes have not all rows any more."""
         rows: list[Any] = []
         for part in taken:
-            mine = part.block.rows()
-            if mine and not self._has_template:
-                self._template, self._has_template = zeros_like(mine[0]), True
+            self._remember(part.block.rows())
         for part in taken:
             mine = part.block.rows()
             rows += [(row, True) for row in mine]
             rows += [(self._filler(), False)] * (self.rows - len(mine))
         return Block(rows, np.arange(self.width, dtype=np.int64) + self._step * self.width)
 
-    def _padding(self, steps: int) -> Chunk:
-        """Steps without a single element."""
+    def _padding(self) -> Chunk:
+        """A step without a single element."""
         taken = [cursor.take(0) for cursor in self._cursors]
-        size = steps * self.width
-        block = Block([(self._filler(), False)] * size, np.arange(size, dtype=np.int64))
-        return Chunk(block, _LaneMarks(self, self._step, size, taken))
+        positions = np.arange(self.width, dtype=np.int64) + self._step * self.width
+        block = Block([(self._filler(), False)] * self.width, positions)
+        return Chunk(block, _LaneMarks(self, self._step, self.width, taken))
 
     def _filler(self) -> Any:
         if not self._has_template:
-            self._template, self._has_template = zeros_like(self._node.example()), True
+            self._remember([self._node.example()])
         return self._template
+
+    def _remember(self, rows: Sequence[Any]) -> None:
+        """Takes note of what elements look like."""
+        if rows and not self._has_template:
+            self._template, self._has_template = zeros_like(rows[0]), True
 
     def state_of(self, states: Sequence[State], step: int, row: int) -> State:
         first = self._node.first
@@ -266,9 +385,10 @@ class LanesStream(Merged):
         self._go_back([lanes[str(number)] for number in numbers])
         self._step, self._skip, self._kept = step, row, None
         self._over = self._ending = False
-        restart = getattr(self._node.agree, "restart", None)
-        if restart is not None:
-            restart()
+        self._own_end = None
+        self._begun = False
+        if not self.ahead:
+            self.begin_anew()
 
     def close(self) -> None:
         if self._leave is not None:
@@ -296,16 +416,13 @@ def zeros_like(element: Any) -> Any:
     return map_leaves(zero, element)
 
 
-def _failure_of(taken: Sequence[Taken]) -> Failure | None:
+def _first_of(failures: Sequence[Failure]) -> Failure | None:
     """The first failure of a step; it tells of the others."""
-    failures = [part.failure for part in taken if part.failure is not None]
-    if not failures:
-        return None
     for other in failures[1:]:
         error = other.release()
         if failures[0].error is not None:
             failures[0].error.add_note(f"bushel: in the same step also {error!r}.")
-    return failures[0]
+    return failures[0] if failures else None
 
 
 def _steps_in(chunk: Chunk, width: int) -> int:

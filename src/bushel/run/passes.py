@@ -7,6 +7,7 @@ import numpy as np
 from bushel.block import Block
 from bushel.errors import PlanError
 from bushel.frozen import plain
+from bushel.run.encoded import size_of
 from bushel.run.stream import (
     Chunk,
     Marks,
@@ -21,7 +22,7 @@ from bushel.run.stream import (
 )
 
 
-class _Over(Stream):
+class Over(Stream):
     """A stream over one other."""
 
     def __init__(self, input: Stream) -> None:
@@ -43,8 +44,11 @@ class _EpochMarks(Marks):
     def at(self, used: int) -> State:
         return {"parent": self.marks.at(used), "epoch": self.epoch}
 
+    def before(self, index: int) -> State:
+        return {"parent": self.marks.before(index), "epoch": self.epoch}
 
-class RepeatStream(_Over):
+
+class RepeatStream(Over):
     """Goes over its input again and again, so many times or for ever."""
 
     def __init__(self, input: Stream, epochs: int | None) -> None:
@@ -91,8 +95,11 @@ class _LimitMarks(Marks):
         read = self.read + min(used, self.size)
         return {"parent": self.marks.at(used), "count_elements_read": read}
 
+    def before(self, index: int) -> State:
+        return {"parent": self.marks.before(index), "count_elements_read": self.read + index}
 
-class LimitStream(_Over):
+
+class LimitStream(Over):
     """Ends after so many elements."""
 
     def __init__(self, input: Stream, count: int) -> None:
@@ -105,7 +112,8 @@ class LimitStream(_Over):
         chunk = self._input.pull(min(want, left)) if left > 0 else None
         if chunk is None:
             return None
-        block = chunk.block if len(chunk.block) <= left else chunk.block.part(0, left)
+        # A failure right behind the last element is none of it.
+        block = chunk.block if len(chunk.block) < left else chunk.block.part(0, left)
         marks = _LimitMarks(chunk.marks, self._read, len(block))
         self._read += len(block)
         return Chunk(block, marks)
@@ -121,28 +129,36 @@ class LimitStream(_Over):
 
 
 @plain
-class _CacheMarks(Marks):
+class CacheMarks(Marks):
+    """Marks of a chunk that begins behind so many elements."""
+
     marks: Marks
     start: int
     size: int
 
     def at(self, used: int) -> State:
-        return _cache_state(self.marks.at(used), self.start + min(used, self.size))
+        return cache_state(self.marks.at(used), self.start + min(used, self.size))
+
+    def before(self, index: int) -> State:
+        return cache_state(self.marks.before(index), self.start + index)
 
 
-def _cache_state(parent: State, position: int) -> State:
+def cache_state(parent: State, position: int) -> State:
+    """The state of a cache: that of its input, and how many elements there were."""
     return {"parent": parent, "position": position}
 
 
-class CacheStream(_Over):
+class CacheStream(Over):
     """Remembers its elements, so that going back does not compute them again.
 
-    It remembers up to the first one that fails. What comes from there on is computed, and
-    fails, each time.
+    It remembers up to the first one that fails, or that would be too much. What comes from
+    there on is computed, and fails, each time.
     """
 
-    def __init__(self, input: Stream) -> None:
+    def __init__(self, input: Stream, max_bytes: int | None = None) -> None:
         super().__init__(input)
+        # How much there is room for.
+        self._room = max_bytes
         self._rows: list[Any] = []
         # The states between them.
         self._parts: list[tuple[Marks, int]] = [(beginning_of(input), 0)]
@@ -160,7 +176,7 @@ class CacheStream(_Over):
             self._position += len(rows)
             positions = np.arange(start, self._position, dtype=np.int64)
             marks = ShiftedMarks(SeriesMarks(self._parts), start)
-            return Chunk(Block(rows, positions), _CacheMarks(marks, start, len(rows)))
+            return Chunk(Block(rows, positions), CacheMarks(marks, start, len(rows)))
         if self._filled:
             return None
         if not self._reads:
@@ -171,35 +187,43 @@ class CacheStream(_Over):
             self._filled = self._remembers
             return None
         block = chunk.block
+        if self._remembers and self._room is not None:
+            self._room -= sum(map(size_of, block.rows()))
+            self._remembers = self._room >= 0
         if self._remembers:
             self._rows += block.rows()
             self._parts.append((chunk.marks, len(block)))
             self._remembers = block.failure is None
         self._position += len(block)
-        return Chunk(block, _CacheMarks(chunk.marks, start, len(block)))
+        return Chunk(block, CacheMarks(chunk.marks, start, len(block)))
 
     def _end(self) -> Marks:
         """Where the elements end that are remembered."""
         return ShiftedMarks(SeriesMarks(self._parts), len(self._rows))
 
-    def _remembered(self, position: int) -> State:
-        """The state of the input at a position, up to which everything is remembered."""
-        self._position, self._reads = len(self._rows), False
-        while self._position < position and self.pull(position - self._position) is not None:
-            pass
-        return SeriesMarks(self._parts).at(min(position, len(self._rows)))
+    def _counted(self, position: int) -> State:
+        """The state of the input behind so many elements, as far as there are any."""
+        start = min(position, len(self._rows))
+        parent = SeriesMarks(self._parts).at(start)
+        self._position, self._reads = start, False
+        while (start := self._position) < position:
+            chunk = self.pull(position - start)
+            if chunk is None:
+                break
+            parent = chunk.marks.at(min(position - start, len(chunk.block)))["parent"]
+        return parent
 
     def state(self) -> State:
         if self._reads:
-            return _cache_state(self._input.state(), self._position)
-        return _cache_state(SeriesMarks(self._parts).at(self._position), self._position)
+            return cache_state(self._input.state(), self._position)
+        return cache_state(SeriesMarks(self._parts).at(self._position), self._position)
 
     def restore(self, state: State) -> None:
         (parent,) = need(state, "parent")
         position = need_int(state, "position")
         if state.get("cache_filled") is True:
             # Grain's, whose parent is anywhere then: its elements are counted from the start.
-            parent = self._remembered(position)
+            parent = self._counted(position)
         self._reads = position >= len(self._rows)
         if self._reads:
             self._input.restore(parent)

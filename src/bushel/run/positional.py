@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.block import Block, Failure, join
 from bushel.errors import StateRangeError
-from bushel.node import Drop, Expand, Node, walk
+from bushel.node import Fold, Guard, Node, Source, leaves_out, walk
 from bushel.options import ReadOptions
+from bushel.run.bad_elements import by_element, each_once, paths_to_guards
+from bushel.run.bad_records import BadRecord, Ledger, taking_notes
+from bushel.run.crew import crew_for
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.steps import KeptMarks
@@ -32,6 +35,22 @@ class _IndexMarks(Marks):
         return {"next_index": self.start + used}
 
 
+class _CountingMarks(_IndexMarks):
+    """The same where bad records are counted."""
+
+    __slots__ = ("_bad", "_counts")
+
+    def __init__(self, start: int, counts: list[int], bad: list[tuple[int, BadRecord]]) -> None:
+        super().__init__(start)
+        self._counts, self._bad = counts, [(index, record.guard) for index, record in bad]
+
+    def at(self, used: int) -> State:
+        counts = list(self._counts)
+        for index, guard in self._bad:
+            counts[guard] += index < used
+        return {"next_index": self.start + used, "bad": counts}
+
+
 # With so many, what a pull costs beside the work no longer matters.
 _MOST_TRICKLED = 64
 
@@ -41,17 +60,43 @@ class _Work:
 
     def __init__(self, node: Node, choice: ThreadChoice) -> None:
         self._choice = choice
-        evaluator = compile_node(node)
+        self.guards: list[Guard] = []
+        evaluator = compile_node(node, self.guards)
+        self._paths = paths_to_guards(node, self.guards)
         self._run, self.trickle = evaluator.run, evaluator.trickle
         self.trickles = evaluator.trickles
 
     def __call__(self, start: int, count: int, stands_for: int = 1) -> Block:
+        evaluate = self._guarded if self.guards else self._run
         if not self._choice.undecided:
-            return self._run(start, start + count)
+            return evaluate(start, start + count)
         began, cpu_began = time.perf_counter(), time.thread_time()
-        block = self._run(start, start + count)
+        block = evaluate(start, start + count)
         seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - cpu_began
         self._choice.learn_work(stands_for * seconds, stands_for * cpu_seconds)
+        return block
+
+    def _guarded(self, start: int, stop: int) -> Block:
+        """Evaluates a range, with the bad records behind each element."""
+        with taking_notes() as notes:
+            block = self._run(start, stop)
+        if not notes:
+            return block
+        if self._paths is not None:
+            last = min(start + len(block) + 1, stop)
+            block.bad = by_element(notes, self._paths, start, last)
+            return block
+        # Once more, element by element, to know which one each of them belongs to.
+        blocks: list[Block] = []
+        bad: list[tuple[int, BadRecord]] = []
+        for index in range(stop - start):
+            with taking_notes() as notes:
+                blocks.append(self._run(start + index, start + index + 1))
+            bad += [(index, record) for record in each_once(notes).values()]
+            if blocks[-1].failure is not None:
+                break
+        block = join(blocks)
+        block.bad = bad
         return block
 
 
@@ -65,21 +110,27 @@ class PositionalStream(Stream):
         allow_nones: bool,
         quota: DropQuota,
         clock: Callable[[], float] = time.perf_counter,
+        bad_records: list[BadRecord] | None = None,
     ) -> None:
         self._length = node.length()
         self._allow_nones = allow_nones
         self._quota = quota
         self._next = 0
-        self._buffer_size = read_options.prefetch_buffer_size
-        threads = min(read_options.num_threads, self._buffer_size)
-        self._choice = ThreadChoice(threads, available_cores())
+        self._crew = crew_for(read_options, available_cores())
+        self._choice = self._crew.choice
         self._work = _Work(node, self._choice)
+        self._ledger = Ledger(self._work.guards)
+        # Where somebody else keeps the ledger, what to enter in it.
+        self._bad_records = bad_records
         # What is asked for may be far more than should be evaluated at a time: threads that
         # read ahead make pulls look cheap.
-        self._block_size = BlockSize()
+        self._least = least_block(node)
+        self._block_size = BlockSize(least=self._least)
         self._ahead: ReadAhead | None = None
+        # What a source gave beyond what was asked for, and how much of it was handed out.
+        self._rest: _Rest | None = None
+        self._delivered = 0
         self._clock = clock
-        self._last_delivery: float | None = None
         self._trickles = self._work.trickles
         # Elements that are made one by one, or were, since the last pull.
         self._trickle: Trickle | None = None
@@ -96,20 +147,62 @@ class PositionalStream(Stream):
         if block is None:
             return None
         self._next = start + len(block) + (block.failure is not None)
-        now = self._clock()
-        if self._last_delivery is not None:
-            self._choice.learn_cycle(len(block) + self._trickled, now - self._last_delivery)
+        self._delivered += len(block) + self._trickled
         self._trickled = 0
-        self._last_delivery = now
+        if self._rest is None:
+            self._crew.delivered(self._delivered, self._clock())
+            self._delivered = 0
         marks = _IndexMarks(start)
+        if self._work.guards:
+            block, marks = self._entered(block, start)
         chunk = Chunk(block, marks) if self._allow_nones else self._without_nones(block, marks)
         count = len(chunk.block) + (chunk.block.failure is not None)
         if self._trickles and count:
             self._behind = chunk.marks.at(count)["next_index"]
         return chunk
 
+    @property
+    def guards(self) -> list[Guard]:
+        """The guards of the dataset, by their numbers."""
+        return self._work.guards
+
+    def _entered(self, block: Block, start: int) -> tuple[Block, _IndexMarks]:
+        """Counts the bad records of a block; ends it where there are too many."""
+        ledger, bad = self._ledger, block.bad or []
+        marks = _CountingMarks(start, list(ledger.counts), bad)
+        for place, (index, record) in enumerate(bad):
+            if self._bad_records is not None:
+                self._bad_records.append(record)
+                ledger.counts[record.guard] += 1
+                continue
+            error = ledger.enter(record)
+            if error is None:
+                continue
+            for further, another in bad[place + 1 :]:
+                if further == index:  # They come with the element that is lost.
+                    ledger.enter(another)
+            block = block.part(0, index)
+            block.failure = Failure(error)
+            self._drop_ahead()
+            self._next = start + index + 1
+            break
+        return block, marks
+
     def _next_block(self, want: int) -> Block | None:
-        if self._ahead is None and self._choice.threaded:
+        rest = self._rest
+        if rest is None:
+            block = self._evaluated(want)
+            if block is None or self._least == 1 or len(block) <= want:
+                return block
+            # What comes behind may take long for each of them.
+            rest = self._rest = _Rest(block)
+        portion = rest.take(want)
+        if rest.taken:
+            self._rest = None
+        return portion
+
+    def _evaluated(self, want: int) -> Block | None:
+        if self._ahead is None and self._choice.threaded and self._next < self._length:
             self._read_ahead()
         if self._ahead is not None:
             if not self._choice.threaded:
@@ -120,7 +213,7 @@ class PositionalStream(Stream):
                 self._drop_ahead()
             if block is not None:
                 return block
-        count = min(want, self._block_size.size, self._length - self._next)
+        count = min(max(want, self._least), self._block_size.size, self._length - self._next)
         if count <= 0:
             return None
         if self._trickles:
@@ -130,6 +223,9 @@ class PositionalStream(Stream):
         block = self._work(self._next, count, 1 + self._trickled)
         seconds = self._clock() - began
         self._block_size.learn(count, seconds)
+        if self._least > 1 and len(block) and self._block_size.wants_sample():
+            # More than was asked for, perhaps: let it not be too much.
+            self._block_size.limit_bytes(block.part(0, 1).rows()[0])
         if seconds > LONG_SECONDS and not self._choice.threaded:
             self._choice.look_again()
         return block
@@ -186,7 +282,12 @@ class PositionalStream(Stream):
         self._length, self._trickles = stop, False
 
     def state(self) -> State:
-        return {"next_index": self._next}
+        return self._state(self._next, self._ledger.counts)
+
+    def _state(self, index: int, counts: list[int]) -> State:
+        if not self._work.guards:
+            return {"next_index": index}
+        return {"next_index": index, "bad": list(counts)}
 
     def restore(self, state: State) -> None:
         index = need_int(state, "next_index")
@@ -194,6 +295,7 @@ class PositionalStream(Stream):
             raise StateRangeError(
                 f"this state is at element {index}, and the dataset has only {self._length}."
             )
+        self._ledger.restore(state.get("bad", [0] * len(self._work.guards)))
         self._drop_ahead()
         self._quota.reset()
         self._next = self._behind = index
@@ -202,7 +304,7 @@ class PositionalStream(Stream):
     def state_for(self, index: int) -> State:
         if not 0 <= index <= self._length:
             raise StateRangeError(f"there is no element {index}; the dataset has {self._length}.")
-        return {"next_index": index}
+        return self._state(index, [0] * len(self._work.guards))
 
     def index_in(self, state: State) -> int:
         return need_int(state, "next_index")
@@ -213,22 +315,43 @@ class PositionalStream(Stream):
             self._read_ahead()
 
     def _read_ahead(self) -> None:
-        self._ahead = ReadAhead(
-            self._work,
-            self._choice.threads,
-            self._buffer_size,
-            self._block_size.size,
-            self._next,
-            self._length,
+        self._rest = None
+        self._ahead = self._crew.read_ahead(
+            self._work, self._block_size.size, self._next, self._length, self._least
         )
 
     def close(self) -> None:
         self._drop_ahead(wait=True)
+        self._crew.wait()
 
     def _drop_ahead(self, wait: bool = False) -> None:
         ahead, self._ahead = self._ahead, None
+        self._rest = None
         if ahead is not None:
             ahead.stop(wait)
+
+
+class _Rest:
+    """A block that is handed out in portions."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._used = 0
+        self.taken = False
+
+    def take(self, want: int) -> Block:
+        """The next elements, so many; the last ones with what failed behind them."""
+        block, start = self._block, self._used
+        self._used = stop = min(start + max(1, want), len(block))
+        self.taken = stop == len(block)
+        portion = block.part(start, stop)
+        if self.taken:
+            portion.failure = block.failure
+        if block.bad:
+            # One that belongs to an element that failed comes with the failure.
+            end = stop + self.taken
+            portion.bad = [(at - start, record) for at, record in block.bad if start <= at < end]
+        return portion
 
 
 class _Progress(Marks):
@@ -273,9 +396,20 @@ class _Progress(Marks):
         return {"next_index": self.position + 1 if used else self.behind}
 
 
+def least_block(node: Node) -> int:
+    """How many elements a source wants to be asked for at once, at the least."""
+    records = 1
+    while len(node.inputs) == 1:
+        if isinstance(node, Fold):
+            records *= node.group_size
+        node = node.inputs[0]
+    wanted = node.at_a_time if isinstance(node, Source) else 1
+    return max(1, wanted // records)
+
+
 def dropping_step(node: Node) -> Node:
     """The step to name when nearly everything is dropped."""
-    return next((step for step in walk(node) if isinstance(step, (Drop, Expand))), node)
+    return next((step for step in walk(node) if leaves_out(step)), node)
 
 
 def available_cores() -> int:

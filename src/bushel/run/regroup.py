@@ -18,8 +18,10 @@ from bushel.frozen import plain
 from bushel.node import Machine, Regroup, failed
 from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, need_int
 
-# One row takes many elements, so many more are asked for than rows.
+# One row takes many elements, so many more are asked for than rows: as many as it took before,
+# within bounds.
 _AT_LEAST = 64
+_AT_MOST = 1024
 
 
 @plain
@@ -33,7 +35,7 @@ class _Group:
     # How many of its own were handed out before this chunk, and how many failures raised.
     used: int
     failures: int
-    # How many are in this chunk.
+    # How many are in this chunk; known when it is done.
     count: int = 0
 
     def state(self, machine: Machine, taken: int) -> State:
@@ -53,7 +55,9 @@ class _RegroupMarks(Marks):
 
     def at(self, used: int) -> State:
         for group in self.groups:
-            if used < group.count:
+            # Behind an element, groups that made nothing are still to come: whether they are in
+            # this chunk depends on how the stream was cut.
+            if used < group.count or not used:
                 return group.state(self.machine, used)
             used -= group.count
         return (self.behind if used else self.following).state(self.machine, 0)
@@ -69,6 +73,8 @@ class RegroupStream(Stream):
         self.eager = input.eager
         # How many elements were made by all groups that are done.
         self._made = 0
+        # How many elements were taken, and how many were made of them, as far as it is known.
+        self._seen = [0, 0]
         # Behind the last element taken: looking ahead may move the cursor to the next chunk,
         # and where that begins depends on how the stream was cut.
         self._place: tuple[Marks, int, int] | None = None
@@ -107,8 +113,10 @@ class RegroupStream(Stream):
                 break  # What is left makes nothing, and the state stays where it begins.
             self._open = None
             self._made += len(made)
-            groups.append(replace(group, count=len(made) - group.used))
-            rows += made[group.used :]
+            self._seen[1] += len(made)
+            group.count = len(made) - group.used
+            groups.append(group)
+            rows += made[group.used :] if group.used else made
         return self._chunk(rows, groups, self._following(), None) if groups else None
 
     def _following(self) -> _Group:
@@ -125,30 +133,38 @@ class RegroupStream(Stream):
     ) -> Chunk:
         first = groups[0] if groups else following
         start = first.made_before + first.used
+        rows = self._machine.finish(rows)
         block = Block(rows, np.arange(start, start + len(rows), dtype=np.int64), failure)
         return Chunk(block, _RegroupMarks(self._machine, groups, following, self._following()))
 
     def _fill(self, want: int) -> Failure | None:
         """Gives elements to the machine until its group is complete, or the input ends."""
         machine, cursor = self._machine, self._cursor
+        taken, made = self._seen
+        likely = min(want * taken // made, _AT_MOST) if made else 0
         while True:
-            rows, start, failure = cursor.look_ahead(max(want, _AT_LEAST))
+            rows, start, failure = cursor.look_ahead(max(want, likely, _AT_LEAST))
             if failure is None and not rows:
                 self._ended = True
                 return None
-            taken = 0
+            taken, count = 0, len(rows) - start
             try:
-                for index in range(start, len(rows)):
-                    if not machine.add(rows[index]):
-                        return None
-                    taken += 1
+                while taken < count:
+                    taken += machine.add_many(rows, start + taken)
                     if machine.complete:
                         return None
+                    if taken < count:
+                        if not machine.add(rows[start + taken]):
+                            return None
+                        taken += 1
+                        if machine.complete:
+                            return None
             except Exception as error:
                 taken += 1  # It goes on without that element.
                 failure = failed(error, self._node, self._made)
             finally:
                 cursor.pass_over(taken)
+                self._seen[0] += taken
                 if taken or failure is not None:
                     self._place = cursor.mark()
             if failure is None:

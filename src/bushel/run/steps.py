@@ -8,9 +8,11 @@ import numpy as np
 from bushel.block import Block, Failure
 from bushel.errors import PlanError
 from bushel.frozen import plain
-from bushel.node import Drop, Each, Expand, Fold, Node, failed
+from bushel.node import Drop, Each, Expand, Fold, Guard, Node, failed
 from bushel.positions import Keys
 from bushel.record import RecordMetadata
+from bushel.run.bad_records import BadRecord
+from bushel.run.guard import GuardStream
 from bushel.run.quota import DropQuota
 from bushel.run.stream import (
     Chunk,
@@ -401,8 +403,15 @@ class FoldStream(Stream):
 MakeQuota = Callable[[str], DropQuota]
 
 
-def single_step(node: Node, input: Stream, quota: MakeQuota) -> Stream:
-    """The stream of a step that reads from one other."""
+def single_step(
+    node: Node, input: Stream, quota: MakeQuota, notes: list[BadRecord] | None = None
+) -> Stream:
+    """The stream of a step that reads from one other.
+
+    What a guard passes over goes into `notes`, where somebody else counts that.
+    """
+    if isinstance(node, Guard):
+        return GuardStream(input, node, notes)
     if isinstance(node, Each):
         return CountedStream(input, node) if node.uses_positions else EachStream(input, node)
     if isinstance(node, Drop):

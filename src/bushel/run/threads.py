@@ -5,9 +5,12 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from bushel.block import Block
+from bushel.errors import ClosedError
+from bushel.run.ending import end_with_program
 from bushel.run.tune import BlockSize
 
 Evaluate = Callable[[int, int], Block]
@@ -16,7 +19,7 @@ Evaluate = Callable[[int, int], Block]
 class _Task:
     """A block to be evaluated, and the promise of its result."""
 
-    __slots__ = ("_done", "block", "count", "error", "seconds", "start")
+    __slots__ = ("_done", "block", "count", "error", "seconds", "start", "wanted")
 
     def __init__(self, start: int, count: int) -> None:
         self.start = start
@@ -24,6 +27,7 @@ class _Task:
         self.block: Block | None = None
         self.error: BaseException | None = None
         self.seconds = 0.0
+        self.wanted = True
         # A lock that is held until the result is there: the lightest way to wait for it.
         self._done = threading.Lock()
         self._done.acquire()
@@ -37,6 +41,11 @@ class _Task:
         self.seconds = time.perf_counter() - began
         self._done.release()
 
+    def give_up(self) -> None:
+        """Tells who may wait for it that it is not evaluated any more."""
+        self.error = ClosedError("this iterator was used while the program ended.")
+        self._done.release()
+
     def wait(self) -> Block:
         self._done.acquire()
         self._done.release()
@@ -46,8 +55,8 @@ class _Task:
         return self.block
 
 
-class _Pool:
-    """Threads that evaluate tasks until they are told to stop.
+class Pool:
+    """Threads that evaluate tasks, as long as somebody uses them.
 
     They are daemons: an interpreter that exits does not wait for a read that hangs. What they
     share with the outside is this object and nothing that refers to an iterator.
@@ -55,41 +64,79 @@ class _Pool:
 
     def __init__(self, threads: int) -> None:
         self._tasks: SimpleQueue[tuple[Evaluate, _Task] | None] = SimpleQueue()
-        self._stopped = False
-        self._threads = [
+        self._users: set[object] = set()
+        self.stopped = False
+        self.threads = [
             threading.Thread(target=self._work, name=f"bushel-read-{number}", daemon=True)
             for number in range(threads)
         ]
 
+    def enter(self, user: object) -> None:
+        """Takes note of somebody who is going to submit tasks, and will `leave`."""
+        self._users.add(user)
+
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        end_with_program(self)
+        for thread in self.threads:
+            if thread.ident is None:
+                thread.start()
 
     def submit(self, evaluate: Evaluate, task: _Task) -> None:
         self._tasks.put((evaluate, task))
+        if self.stopped:
+            self._give_up()
 
-    def stop(self, wait: bool = False) -> None:
-        """Lets each thread end after the block it is at; may be called by a finalizer."""
-        self._stopped = True
-        for _ in self._threads:
+    def leave(self, user: object, wait: bool = False) -> None:
+        """Lets the threads end, each after the block it is at, if nobody uses them any more.
+
+        A finalizer may call this.
+        """
+        self._users.discard(user)
+        if self._users:
+            return
+        self.stopped = True
+        for _ in self.threads:
             self._tasks.put(None)  # Safe within a finalizer: SimpleQueue is reentrant.
         if wait:
-            for thread in self._threads:
-                if thread.is_alive() and thread is not threading.current_thread():
-                    thread.join()
+            self.wait()
+
+    def wait(self) -> None:
+        """Waits until the threads have ended, which they have been told to."""
+        for thread in self.threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join()
+
+    def end_soon(self) -> None:
+        """Ends the threads whoever uses them: the program ends."""
+        self.stopped = True
+        self._give_up()
+        for _ in self.threads:
+            self._tasks.put(None)
+
+    def _give_up(self) -> None:
+        with suppress(Empty):
+            while True:
+                item = self._tasks.get_nowait()
+                if item is not None:
+                    item[1].give_up()
 
     def _work(self) -> None:
-        while (item := self._tasks.get()) is not None and not self._stopped:
+        while (item := self._tasks.get()) is not None:
             evaluate, task = item
-            task.run(evaluate)
+            if self.stopped:
+                task.give_up()
+                return
+            if task.wanted:
+                task.run(evaluate)
             del item, evaluate, task  # Not while waiting for the next one.
 
 
 class ReadAhead:
     """Evaluates consecutive blocks of positions on a pool of threads.
 
-    Threads never hold a reference to this object (nor may `evaluate`): when the last user of
-    it goes away, so do they, after the block they are at.
+    The pool may be shared with others: `threads` are as many of it as should be busy for this
+    one. Threads never hold a reference to this object (nor may `evaluate`): when the last user
+    of it goes away, so do they, after the block they are at.
     """
 
     def __init__(
@@ -100,18 +147,23 @@ class ReadAhead:
         first_size: int,
         start: int,
         stop: int,
+        pool: Pool | None = None,
+        least: int = 1,
     ) -> None:
         self._evaluate = evaluate
         self._next, self._stop = start, stop
-        self._block_size = BlockSize(max(1, buffer_size // threads), first_size)
+        self._least = least
+        self._block_size = BlockSize(max(1, buffer_size // threads), first_size, least=least)
         # Enough that no thread waits for the one who takes the blocks in order.
         self._most_blocks = 2 * threads + 1
         self._buffer_size = max(1, buffer_size)
         self._in_flight: deque[_Task] = deque()
         self._elements = 0
         self._finishing = False
-        self._pool = _Pool(threads)
-        self._finalizer = weakref.finalize(self, self._pool.stop)
+        self._pool = pool or Pool(threads)
+        self._as_user = object()
+        self._pool.enter(self._as_user)
+        self._finalizer = weakref.finalize(self, self._pool.leave, self._as_user)
         self._finalizer.atexit = False
         # Only now, when they will be told to stop whatever happens.
         self._pool.start()
@@ -143,18 +195,28 @@ class ReadAhead:
         self._finishing = True
 
     def stop(self, wait: bool) -> None:
-        """Stops the threads after the block they are at; `wait` for that or not."""
+        """Stops the threads after the block they are at; `wait` for that or not.
+
+        Those of a pool that others use go on with theirs.
+        """
+        for task in self._in_flight:
+            task.wanted = False
         self._in_flight.clear()
-        self._pool.stop(wait)
+        self._pool.leave(self._as_user, wait)
         # Last: an interrupt may have come before.
         self._finalizer.detach()
+
+    def _room_for(self, count: int) -> int:
+        # What a source wants to be asked for at a time may be more than the buffer holds. It
+        # is not much memory then, and twice that keeps two cores busy.
+        return max(self._buffer_size, 2 * count if 1 < self._least <= count else 0)
 
     def _fill(self) -> None:
         while not self._finishing and self._next < self._stop:
             count = min(self._block_size.size, self._stop - self._next)
             if self._in_flight and (
                 len(self._in_flight) >= self._most_blocks
-                or self._elements + count > self._buffer_size
+                or self._elements + count > self._room_for(count)
             ):
                 return
             task = _Task(self._next, count)

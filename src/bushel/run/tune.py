@@ -16,17 +16,27 @@ MOST_ELEMENTS = 8192
 # the last one be free again for the next: fresh pages cost more than copying into them.
 MOST_BYTES = 1 << 18
 _LOOK_AT_BYTES_EVERY = 64
+# Whatever a source wants, records that take longer than that together come in smaller blocks,
+# and so do records that are larger than that together: lanes and workers have many of them.
+_LEAST_SECONDS = 0.05
+_LEAST_BYTES = 1 << 22
 
 
 class BlockSize:
     """The number of elements of the next block, aiming at a few milliseconds of work."""
 
     def __init__(
-        self, most: int = MOST_ELEMENTS, first: int = 1, most_bytes: int = MOST_BYTES
+        self,
+        most: int = MOST_ELEMENTS,
+        first: int = 1,
+        most_bytes: int = MOST_BYTES,
+        least: int = 1,
     ) -> None:
         self._most = max(1, most)
+        # What a source wants to be asked for at a time, for the sake of speed.
+        self._least = least
         self._most_bytes = most_bytes
-        self._by_bytes = self._most
+        self._by_bytes = max(self._most, least)
         self._seconds_each = 0.0
         self._blocks = 0
         self.size = min(first, self._most)
@@ -38,8 +48,10 @@ class BlockSize:
         each = seconds / count
         # What came last counts most, so a stream whose records change is followed quickly.
         self._seconds_each = each if not self._seconds_each else (self._seconds_each + each) / 2
-        ideal = TARGET_SECONDS / max(self._seconds_each, 1e-9)
-        self.size = int(max(1, min(ideal, self.size * 4, self._by_bytes, self._most)))
+        ideal = min(TARGET_SECONDS / max(self._seconds_each, 1e-9), self._most)
+        if self._seconds_each * self._least < _LEAST_SECONDS:
+            ideal = max(ideal, self._least)
+        self.size = int(max(1, min(ideal, self.size * 4, self._by_bytes)))
 
     def wants_sample(self) -> bool:
         """Whether to look at an element's size: at the first ones', then now and then."""
@@ -52,7 +64,8 @@ class BlockSize:
 
     def limit_to(self, bytes_each: int) -> None:
         """Takes note of how large elements are."""
-        self._by_bytes = max(1, self._most_bytes // max(1, bytes_each))
+        most = max(self._most_bytes // max(1, bytes_each), 1)
+        self._by_bytes = max(most, min(self._least, _LEAST_BYTES // max(1, bytes_each)))
         self.size = min(self.size, self._by_bytes)
 
 
@@ -82,6 +95,8 @@ _ENOUGH_SECONDS = 0.05
 # a core busy is disturbed like that, it should have run a while.
 _PATIENCE_SECONDS = 0.5
 _WORTH_A_TRIAL = 0.1
+# With a smaller share on a core, it is not that other programs have the cores.
+_HARDLY_BUSY = 0.1
 # A block is meant to take a few milliseconds. One that takes this long is worth a thought.
 LONG_SECONDS = 0.03
 
@@ -131,9 +146,11 @@ class ThreadChoice:
     when everything is Python.
     """
 
-    def __init__(self, most_threads: int, cores: int) -> None:
+    def __init__(self, most_threads: int, cores: int, streams: int = 1) -> None:
+        """`streams` are how many share this, and deliver together (see `Crew`)."""
         self._most_threads = most_threads
         self._cores = cores
+        self._streams = streams
         self._inline, self._threaded = Mode(), Mode()
         self._cpu_seconds = 0.0
         self._work_seconds = 0.0
@@ -167,9 +184,20 @@ class ThreadChoice:
         """Takes note of the evaluation of a block: how long, and how much of it on a core."""
         self._work_seconds += seconds
         self._cpu_seconds += cpu_seconds
-        if not self.threaded and seconds > LONG_SECONDS and cpu_seconds < 0.5 * seconds:
+        if self.threaded:
+            return
+        if (seconds > LONG_SECONDS and cpu_seconds < 0.5 * seconds) or self._plainly_waits:
             # Records that wait this long need no comparison: waiting side by side is shorter.
             self.threaded, self._decided, self._since_decision = True, True, 0.0
+
+    @property
+    def _plainly_waits(self) -> bool:
+        """Whether streams wait, one for all of them, for so long that it is no accident.
+
+        To compare, all of them would have to deliver several times, which takes long then.
+        """
+        waits = self._cpu_seconds < _HARDLY_BUSY * self._work_seconds
+        return self._streams > 1 and waits and self._work_seconds > _ENOUGH_SECONDS
 
     def learn_cycle(self, count: int, seconds: float) -> None:
         """Takes note of a delivery; may change `threaded`."""
@@ -207,7 +235,10 @@ class ThreadChoice:
     def _switch(self) -> None:
         self.threaded = not self.threaded
         # (Many threads that wait are told apart without that, and a pause would hide in so many.)
-        self._threaded.burst = 1 if self._waits else min(self.threads, 16)
+        self._threaded.burst = 1 if self._waits or self._streams > 1 else min(self.threads, 16)
+        if self._streams > 1 and not self.threaded:
+            # Threads that wait for each other look like records that wait.
+            self._cpu_seconds = self._work_seconds = 0.0
         # The first deliveries after a change show the change, not the mode.
         (self._threaded if self.threaded else self._inline).forget()
 

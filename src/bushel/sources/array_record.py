@@ -38,7 +38,15 @@ from typing import (
 
 import numpy as np
 
-from bushel.errors import BushelError, MissingPackageError, PlanError
+from bushel.errors import (
+    FileError,
+    MissingFileError,
+    MissingPackageError,
+    PlanError,
+    note_place,
+)
+from bushel.files.copies import local_path
+from bushel.files.paths import expand, is_remote
 from bushel.positions import Keys
 
 T = TypeVar("T")
@@ -54,17 +62,14 @@ _SECONDS_A_GROUP = 2.7e-9
 # interpreter's lock. So a few in so many are timed, and the fastest of them counts.
 _TIMED_RUNS, _OTHER_RUNS = 3, 61
 _SECONDS_A_SLOW_RUN = 3e-5
+# So many are worth the overhead of a list, and should not take more memory than that.
+_MOST_AT_A_TIME = 4096
+_MOST_BYTES = 1 << 20
 _AT_ONCE = 1024
 _MOST_OPENING = 32
+_ENDINGS = (".array_record", ".arrayrecord")
+_OF_THE_PACKAGE = ("gs://",)
 _SHARDS = re.compile(r"-\d{5,}-of-\d{5,}")
-
-
-class FileError(BushelError, RuntimeError, OSError):
-    """A file of records cannot be read."""
-
-
-class MissingFileError(FileError, FileNotFoundError):
-    """There is no such file."""
 
 
 @runtime_checkable
@@ -113,6 +118,8 @@ class ArrayRecordDataSource:
         reader_options: Options of the package's reader. Unless they say otherwise, it does
             not read ahead, which is best for records in any order.
 
+    `gs://` is read by the package; files of other places are copied to the cache folder once.
+
     Files are opened when they are first read, in each process anew, and any number of threads
     may read at once. A process that is forked when its parent has read already opens them
     anew too; but then the package, which decompresses with threads that are not there any
@@ -128,17 +135,36 @@ class ArrayRecordDataSource:
         self._options = _options_text(reader_options)
         parts = list(_parts(paths))
         self._paths = [part.file for part in parts]
-        lengths = np.array(_lengths(parts, self._options))
+        # Of the files as they were at first, to notice that they are others by now.
+        self._stamps: dict[str, str] = {}
+        lengths = np.array(_lengths(parts, self._options, self._stamps))
         self._ends = lengths.cumsum()
         self._length = int(self._ends[-1])
         # From keys to positions in a file.
         self._shifts = np.array([part.skip for part in parts]) - (self._ends - lengths)
-        self._files = _OpenFiles(self._options)
+        self._files = _OpenFiles(self._options, self._stamps)
 
     @property
     def paths(self) -> list[str]:
         """The files, each as often as it is read."""
         return self._paths
+
+    @property
+    def records_at_a_time(self) -> int:
+        """How many records had better be asked for at once."""
+        file = self._paths[0]
+        if self._length == 0 or not os.path.exists(file):
+            return 1
+        opened = self._files.get(file)
+        bytes_each = os.path.getsize(file) / max(1, opened.length)
+        most = int(min(_MOST_AT_A_TIME, _MOST_BYTES / bytes_each))
+        return most if opened.list_pays(most // len(self._paths)) else 1
+
+    def place_of(self, key: int) -> tuple[str, int, None]:
+        """The file of a record, and its number in it; the package tells no bytes."""
+        self._check(key, key)
+        part = int(self._ends.searchsorted(key, "right"))
+        return self._paths[part], int(key + self._shifts[part]), None
 
     def __len__(self) -> int:
         return self._length
@@ -182,14 +208,14 @@ class ArrayRecordDataSource:
         traceback: TracebackType | None,
     ) -> None:
         """Closes the files. Whoever reads again opens them again."""
-        self._files = _OpenFiles(self._options)
+        self._files = _OpenFiles(self._options, self._stamps)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_files"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._files = _OpenFiles(self._options)
+        self._files = _OpenFiles(self._options, self._stamps)
 
     def __repr__(self) -> str:
         # Part of every state of a loader, and the same text as in the states that Grain saved.
@@ -213,7 +239,7 @@ class ArrayRecordDataSource:
         """Reads records of one part."""
         positions = keys + self._shifts[part]
         if self._files.pid != os.getpid():
-            self._files = _OpenFiles(self._options, self._files)
+            self._files = _OpenFiles(self._options, self._stamps, self._files)
         files = self._files
         opened = files.get(self._paths[part])
         try:
@@ -232,9 +258,11 @@ class _OpenFiles:
     alone in the child, and not even closed.
     """
 
-    def __init__(self, options: str, of_parent: "_OpenFiles | None" = None) -> None:
+    def __init__(
+        self, options: str, stamps: dict[str, str], of_parent: "_OpenFiles | None" = None
+    ) -> None:
         self.pid = os.getpid()
-        self._options = options
+        self._options, self._stamps = options, stamps
         self._of_parent = of_parent
         self._lock = threading.Lock()
         # In the order in which they were last asked for.
@@ -252,6 +280,11 @@ class _OpenFiles:
         # threads open the same file, one of the two is let go.)
         opened = _OpenFile(file, self._options)
         with self._lock:
+            if self._stamps.setdefault(file, opened.stamp) != opened.stamp:
+                raise FileError(
+                    f"{file!r} is another file than the one that this source was made for. Make "
+                    "the source anew."
+                )
             self._opened[file] = opened
             while len(self._opened) > self._most:
                 # Closed when the last thread that reads from it is done.
@@ -267,17 +300,20 @@ class _OpenFiles:
 class _OpenFile:
     """The package's reader on one file."""
 
-    __slots__ = ("_groups", "_read", "file", "length")
+    __slots__ = ("_groups", "_read", "file", "length", "stamp")
 
     def __init__(self, file: str, options: str) -> None:
         self.file = file
         _first_process()
+        # What the package reads far away by itself, it reads without a copy.
+        local = file if file.startswith(_OF_THE_PACKAGE) else local_path(file)
         try:
-            reader = _package().ArrayRecordReader(file, options)
+            reader = _package().ArrayRecordReader(local, options)
         except ValueError as error:
             raise PlanError(f"the reader_options {options!r} are refused: {error}.") from None
         if not reader.ok():
             raise _refusal(file, reader)
+        self.stamp = _stamp(file, local)
         self._read: Callable[..., list[bytes]] = reader.read
         self.length: int = reader.num_records()
         group_size = re.search(r"group_size:(\d+)", reader.writer_options_string() or "")
@@ -288,7 +324,7 @@ class _OpenFile:
         if len(positions) == 1 or _is_forked():
             return [self._read(key, key + 1)[0] for key in positions.tolist()]
         breaks = (positions[1:] != positions[:-1] + 1).nonzero()[0] + 1
-        if len(breaks) and self._list_pays(len(breaks) + 1):
+        if len(breaks) and self.list_pays(len(breaks) + 1):
             return self._read(positions.tolist())
         return self._run_by_run(positions, breaks)
 
@@ -297,7 +333,7 @@ class _OpenFile:
         """What a list takes that has no records."""
         return _SECONDS_A_LIST + self._groups * _SECONDS_A_GROUP
 
-    def _list_pays(self, runs: int) -> bool:
+    def list_pays(self, runs: int) -> bool:
         # A list decodes a group once, however many of its records are wanted.
         worth = 1.0 if self._groups < self.length else _worth_of_threads()
         return self._list_seconds < worth * runs * _SECONDS_A_RUN
@@ -335,10 +371,14 @@ class _OpenFile:
                     "Is it an older or newer file than the one that this part was made for?"
                 ) from None
             except RuntimeError as error:
-                raise FileError(
+                damaged = FileError(
                     f"record {position} of {self.file!r} cannot be read: {error}. The file is "
                     "damaged; write or copy it anew."
-                ) from None
+                )
+                # The one who reads it knows where it is, and says so in words alone.
+                chunk = re.search(r"chunk at (\d+)", str(error))
+                note_place(damaged, self.file, position, int(chunk[1]) if chunk else None)
+                raise damaged from None
         return records
 
 
@@ -353,6 +393,17 @@ def _timed(values: Iterator[T]) -> Iterator[tuple[float, T]]:
         yield perf_counter() - began, value
 
 
+def _stamp(file: str, local: str) -> str:
+    """Something that is another when the file is, as far as that is known here."""
+    if local != file:
+        return os.path.basename(local)  # The name of a copy is that of what was copied.
+    try:
+        status = os.stat(local)
+    except OSError:
+        return ""
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
 def _refusal(file: str, reader: Any) -> FileError:
     """Finds out why a file cannot be read."""
     reason = ""
@@ -360,7 +411,7 @@ def _refusal(file: str, reader: Any) -> FileError:
         reader.close()
     except RuntimeError as error:
         reason = f": {error}" if str(error) else ""
-    if "://" not in file:
+    if not is_remote(file):
         try:
             with open(file, "rb"):
                 pass
@@ -409,6 +460,11 @@ def _package() -> Any:
             "`ArrayRecordDataSource` needs the package array_record", "arrayrecord"
         ) from error
     return array_record_module
+
+
+def array_record_writer(path: str, options: str = "group_size:1") -> Any:
+    """A writer of the package; records that are read in any order had better be alone."""
+    return _package().ArrayRecordWriter(path, options)
 
 
 def _options_text(options: dict[str, str] | None) -> str:
@@ -476,7 +532,9 @@ def _files(path: str) -> Iterable[str]:
     """The files that a path stands for, in the order of their names."""
     if os.path.isdir(path):
         return _files_in(path)
-    if "://" in path or not glob.has_magic(path) or os.path.exists(path):
+    if is_remote(path) and not path.startswith(_OF_THE_PACKAGE):
+        return expand(path, _ENDINGS)
+    if is_remote(path) or not glob.has_magic(path) or os.path.exists(path):
         return [path]
     found = sorted(filter(os.path.isfile, glob.iglob(path, recursive=True)))
     if not found:
@@ -505,11 +563,15 @@ def _files_in(folder: str) -> list[str]:
     return [os.path.join(folder, name) for name in chosen]
 
 
-def _lengths(parts: list[_Part], options: str) -> list[int]:
+def _lengths(parts: list[_Part], options: str, stamps: dict[str, str]) -> list[int]:
     """Looks up the lengths of those files of which all is wanted."""
 
     def length(part: _Part) -> int:
-        return _OpenFile(part.file, options).length if part.take is None else part.take
+        if part.take is not None:
+            return part.take
+        opened = _OpenFile(part.file, options)
+        stamps[part.file] = opened.stamp
+        return opened.length
 
     unknown = sum(part.take is None for part in parts)
     if unknown < 2:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from bushel.errors import PlanError
+from bushel.positions import Keys
 from bushel.tree import Path, show_path
 
 T_co = TypeVar("T_co", covariant=True)
@@ -15,7 +16,8 @@ class RandomAccessDataSource(Protocol[T_co]):
     """Anything with a length and records by index.
 
     A source may also have `__getitems__(indices)`, which returns a list of many records in
-    one call; bushel then reads whole blocks with it.
+    one call; bushel then reads whole blocks with it. And it may have `records_at_a_time`, a
+    number: if it is faster when it is asked for so many at once.
     """
 
     def __len__(self) -> int:
@@ -32,6 +34,24 @@ class ColumnSource(ABC):
     @abstractmethod
     def columns(self) -> Any:
         """The arrays, or None where records are apart."""
+
+
+@runtime_checkable
+class ColumnReader(Protocol):
+    """A source that can read many records as columns, where they have such.
+
+    The columns are those that a stack of the records would give, so no strings or objects are
+    among them.
+    """
+
+    def read_columns(self, keys: Keys) -> Any:
+        """A tree of arrays, row i of which is the record with key i; None to read records."""
+
+    def __len__(self) -> int:
+        """Number of records."""
+
+    def __getitem__(self, index: int) -> Any:
+        """The record at an index from 0 to the length."""
 
 
 def check_equally_long(leaves: Sequence[tuple[Path, Any]]) -> None:

@@ -1,17 +1,19 @@
 """Sources in memory: ranges, sequences of records, and columns."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from bushel.block import Block, Columns, Failure, is_stackable
-from bushel.errors import EmptyDatasetError, SourceError
+from bushel.block import Block, Columns, Failure, column_of, is_stackable
+from bushel.errors import EmptyDatasetError, SourceError, note_place, place_noted
 from bushel.frozen import frozen
 from bushel.naming import source_name
 from bushel.node import Source, failed
 from bushel.positions import Keys, Positions, split_epochs
-from bushel.sources.base import ColumnSource, check_equally_long
+from bushel.sources.base import ColumnReader, ColumnSource, check_equally_long
+from bushel.sources.torch_datasets import refuse_iterable
 from bushel.tree import leaves_with_paths, map_leaves, open_node, show_path
 
 
@@ -88,6 +90,8 @@ class SequenceNode(Source):
     """Anything with a length and records by key."""
 
     source: Any
+    # Whether it is a `ColumnReader`.
+    reads_columns: bool = False
 
     def length(self) -> int:
         return len(self.source)
@@ -96,8 +100,16 @@ class SequenceNode(Source):
         return wrap(positions, len(self.source), self)
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
+        if self.reads_columns:
+            columns = _read_columns(self.source, keys)
+            if columns is not None:
+                return Block(columns, positions)
         rows, failure = read_records(self, self.source, keys.tolist(), keys)
         return Block(rows, positions[: len(rows)], failure)
+
+    @property
+    def at_a_time(self) -> int:
+        return int(getattr(self.source, "records_at_a_time", 1))
 
     def describe(self) -> str:
         return f"source({source_name(self.source)}, length={len(self.source)})"
@@ -169,7 +181,9 @@ def read_records(
     try:
         rows.extend(map(source.__getitem__, keys))
     except Exception as error:
-        error.add_note(f"bushel: the source {source_name(source)} failed on key {keys[len(rows)]}.")
+        key = keys[len(rows)]
+        error.add_note(f"bushel: the source {source_name(source)} failed on key {key}.")
+        note_file(error, source, key)
         return rows, failed(error, node, int(positions[len(rows)]))
     if isinstance(whole_block_error, SourceError):
         return [], failed(whole_block_error, node, int(positions[0]))
@@ -179,11 +193,25 @@ def read_records(
     return rows, None
 
 
+def note_file(error: BaseException, source: Any, key: Any) -> None:
+    """Adds where a record is that failed, if the source knows that."""
+    place_of = getattr(source, "place_of", None)
+    if callable(place_of) and place_noted(error) is None:
+        with suppress(Exception):  # The file may be gone by now.
+            path, record, offset = place_of(key)
+            note_place(error, path, record, offset)
+
+
 def source_node(source: Any) -> Source:
     """Picks the way to read what a user gave as a source."""
+    if any(kind.__module__.startswith("datasets.") for kind in type(source).__mro__):
+        from bushel.sources.huggingface import hugging_face_source
+
+        source = hugging_face_source(source)
     columns = _columns_of(source)
     if columns is not None:
         return columns
+    refuse_iterable(source)
     if not hasattr(source, "__len__") or not hasattr(source, "__getitem__"):
         raise SourceError(
             "a source needs `__len__` and `__getitem__` (or is an array, or a dict or tuple of "
@@ -192,7 +220,18 @@ def source_node(source: Any) -> Source:
         )
     if isinstance(source, range):
         return RangeNode(source)
-    return SequenceNode(source)
+    return SequenceNode(source, isinstance(source, ColumnReader))
+
+
+def _read_columns(source: ColumnReader, keys: Keys) -> Columns | None:
+    """Reads columns; None where there are none, or a record among them fails."""
+    try:
+        tree = source.read_columns(keys)
+    except Exception:
+        return None  # It is found record by record.
+    if tree is None or isinstance(tree, Columns):
+        return tree  # With rows of their own kind.
+    return Columns(tree, None, len(keys))
 
 
 def _stacks_to_itself(array: Any) -> bool:
@@ -205,7 +244,7 @@ def _columns_of(source: Any) -> ColumnsNode | None:
         return None if columns is None else _columns_of(columns)
     if isinstance(source, np.ndarray):
         if source.ndim and _stacks_to_itself(source):
-            return ColumnsNode(np.asarray(source), len(source))
+            return ColumnsNode(column_of(source), len(source))
         return None
     is_table = (
         isinstance(source, dict) and source and all(isinstance(name, str) for name in source)
@@ -219,7 +258,7 @@ def _columns_of(source: Any) -> ColumnsNode | None:
     arrays = [leaf for _, leaf in leaves]
     check_equally_long(leaves)
     size = len(leaves[0][1])
-    return ColumnsNode(map_leaves(np.asarray, source), size, all(map(_stacks_to_itself, arrays)))
+    return ColumnsNode(map_leaves(column_of, source), size, all(map(_stacks_to_itself, arrays)))
 
 
 def _refuse_half_columns(source: Any, leaves: Sequence[tuple[Any, Any]]) -> None:

@@ -20,8 +20,9 @@ from bushel.batch.batch import BatchNode
 from bushel.block import Block, Failure, join
 from bushel.errors import WorkerError
 from bushel.frozen import plain
-from bushel.node import Node, Place, walk
+from bushel.node import Guard, Node, Place, walk
 from bushel.options import ReadOptions
+from bushel.run.bad_records import BadRecord
 from bushel.run.positional import PositionalStream
 from bushel.run.steps import single_step
 from bushel.run.stream import Chunk, FixedMarks, Marks, SeriesMarks, State, Stream, need_int
@@ -102,6 +103,8 @@ class Outcome:
     marks: Marks
     # For each step that drops elements: which ones it kept, in order.
     kept: list[list[Any]]
+    # The bad records that were passed over.
+    bad: list[BadRecord]
     seconds: float
 
     def chunk(self) -> Chunk:
@@ -125,6 +128,22 @@ class Tally:
 
     def count_kept(self, count: int) -> None:
         self.notes.append(count)
+
+
+class BadNotes(list[BadRecord]):
+    """The bad records that one step met, or the dataset that a fragment begins with."""
+
+    # How many guards it has.
+    guards = 0
+
+
+def numbered(notes: Sequence[BadNotes]) -> list[BadRecord]:
+    """All of them, with the numbers that their guards have in the fragment."""
+    first, bad = 0, []
+    for records in notes:
+        bad += [replace(record, guard=first + record.guard) for record in records]
+        first += records.guards
+    return bad
 
 
 class GivenStream(Stream):
@@ -163,14 +182,16 @@ class Runner:
     def __init__(self, fragment: Fragment, note: Note) -> None:
         self._fragment = fragment
         self._note = note
-        self._made: dict[bool, tuple[Stream, Stream, list[Tally]]] = {}
+        self._made: dict[bool, tuple[Stream, Stream, list[Tally], list[BadNotes]]] = {}
         self._arena: list[Arena] = []
 
     def run(self, order: Order, arena: Arena | None) -> Outcome:
         """Evaluates one task."""
         if order.carefully not in self._made:
             self._made[order.carefully] = self._make(order.carefully)
-        stream, root, tallies = self._made[order.carefully]
+        stream, root, tallies, bad = self._made[order.carefully]
+        for notes in bad:
+            notes.clear()
         began = time.perf_counter()
         if isinstance(root, PositionalStream):
             root.limit(order.stop)
@@ -190,14 +211,16 @@ class Runner:
             failure,
             marks,
             [tally.notes for tally in tallies],
+            numbered(bad),
             time.perf_counter() - began,
         )
 
-    def _make(self, carefully: bool) -> tuple[Stream, Stream, list[Tally]]:
+    def _make(self, carefully: bool) -> tuple[Stream, Stream, list[Tally], list[BadNotes]]:
         fragment = self._fragment
         watch = Watch(self._note, carefully, _last_batch(fragment), self._arena)
         numbers = {id(node): number for number, node in enumerate(fragment.nodes())}
         tallies: list[Tally] = []
+        bad: list[BadNotes] = [BadNotes()]
 
         def tally(_label: str) -> Any:
             tallies.append(Tally())
@@ -209,13 +232,21 @@ class Runner:
         else:
             node = watch.tree(fragment.root, numbers)
             root = PositionalStream(
-                node, fragment.read_options, fragment.allow_nones, tally("root")
+                node,
+                fragment.read_options,
+                fragment.allow_nones,
+                tally("root"),
+                bad_records=bad[0],
             )
+            bad[0].guards = len(root.guards)
         stream: Stream = root
         for step in fragment.steps:
             watched = watch.step(step, numbers[id(step)], step)
-            stream = single_step(watched, stream, tally)
-        return stream, root, tallies
+            if isinstance(step, Guard):
+                bad.append(BadNotes())
+                bad[-1].guards = 1
+            stream = single_step(watched, stream, tally, bad[-1])
+        return stream, root, tallies, bad
 
 
 def _last_batch(fragment: Fragment) -> Node | None:

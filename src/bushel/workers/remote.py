@@ -4,13 +4,16 @@ Their states are those of the streams that they stand for. So a state can be tak
 restored in a process that has no workers, or the other way round.
 """
 
+import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from bushel.errors import StateError
 from bushel.frozen import plain
+from bushel.node import Guard
+from bushel.run.bad_records import Ledger, bad_records_in, with_bad_records
 from bushel.run.quota import DropQuota
 from bushel.run.stream import (
     Chunk,
@@ -24,6 +27,9 @@ from bushel.run.tune import BlockSize
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Outcome, pack_block
 from bushel.workers.task import Task
+
+# How many steps were handed out of each of the lanes (`LanesStream`) that lie below.
+Reached: TypeAlias = tuple[int, ...]
 
 # A task should be worth its way there and back, a tenth of a millisecond or two.
 _MOST_BYTES = 1 << 20
@@ -104,8 +110,17 @@ class RemoteStream(_Remote):
         quotas: Sequence[DropQuota],
         group_size: int = 1,
         cut: Stream | None = None,
+        guards: Sequence[Guard] = (),
+        most_tasks: int | None = None,
+        first_size: int = 1,
+        least: int = 1,
     ) -> None:
         super().__init__(engine, fragment, twin, quotas)
+        self._block_size = BlockSize(first=first_size, most_bytes=_MOST_BYTES, least=least)
+        # How many tasks are under way: fewer where there are other streams beside this one.
+        self._most_tasks = engine.depth if most_tasks is None else most_tasks
+        # Tasks count bad records from none on; those before them are counted here.
+        self._ledger = Ledger(guards)
         self._length = length
         self._group_size = group_size
         # Where elements were expected to be there, all of them: another plan if they are not.
@@ -128,12 +143,19 @@ class RemoteStream(_Remote):
         groups = -(-(task.order.stop - task.first) // self._group_size)
         self._learn(task, groups, outcome.seconds)
         counts = self._quota_counts()
+        before = list(self._ledger.counts)
+        start = with_bad_records(task.order.state, before)
         if self._cut is not None and _has_gaps(outcome.kept[0]):
-            return self._go_on_with(self._cut, task.order.state, want, counts)
-        if not _count(self._quotas, outcome.kept):
-            # A filter dropped too much. Where exactly that is to be said, the twin knows.
-            return self._go_on_with(self._twin, task.order.state, want, counts)
+            return self._go_on_with(self._cut, start, want, counts)
+        if not _count(self._quotas, outcome.kept) or not self._ledger.has_room_for(outcome.bad):
+            # A filter dropped too much, or too many records are bad. Where exactly that is to
+            # be said, the twin knows.
+            return self._go_on_with(self._twin, start, want, counts)
+        for record in outcome.bad:
+            self._ledger.enter(record)
         chunk = outcome.chunk()
+        if any(before):
+            chunk.marks = _RecountedMarks(chunk.marks, before)
         if chunk.block.failure is not None:
             # Reading goes on behind it, which the tasks ahead do not.
             self._cancel()
@@ -143,7 +165,7 @@ class RemoteStream(_Remote):
         return chunk
 
     def _fill(self) -> None:
-        while self._next < self._length and len(self._tasks) < self._engine.depth:
+        while self._next < self._length and len(self._tasks) < self._most_tasks:
             count = self._block_size.size * self._group_size
             stop = min(self._next + count, self._length)
             state = _advanced(self._start_state, self._next - self._start)
@@ -152,7 +174,9 @@ class RemoteStream(_Remote):
             self._next = stop
 
     def _go_to(self, state: State) -> None:
-        self._start_state = state
+        counts = bad_records_in(state)
+        self._ledger.restore(counts)
+        self._start_state = with_bad_records(state, [-count for count in counts])
         self._start = self._next = innermost_index(state)
 
     def _cancel(self) -> None:
@@ -172,6 +196,20 @@ class RemoteStream(_Remote):
     def close(self) -> None:
         self._cancel()
         self._engine.close()
+
+
+@plain
+class _RecountedMarks(Marks):
+    """States of a task that counted bad records from none on, though there were some before."""
+
+    marks: Marks
+    counts: list[int]
+
+    def at(self, used: int) -> State:
+        return with_bad_records(self.marks.at(used), self.counts)
+
+    def before(self, index: int) -> State:
+        return with_bad_records(self.marks.before(index), self.counts)
 
 
 @plain
@@ -204,6 +242,8 @@ class RemoteSteps(_Remote):
         input: Stream,
         quotas: Sequence[DropQuota],
         counts: Sequence[str],
+        reach: Callable[[], Reached] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         # The twin is the same steps over the same input.
         super().__init__(engine, fragment, twin, quotas)
@@ -212,12 +252,20 @@ class RemoteSteps(_Remote):
         self._names, self._depth = counts, len(counts)
         # What was taken from the input: with a worker (or without, where only a failure is
         # left of it), and to be sent again.
-        self._sent: deque[tuple[Task | None, Chunk]] = deque()
-        self._unsent: deque[Chunk] = deque()
+        self._sent: deque[tuple[Task | None, Chunk, Reached]] = deque()
+        self._unsent: deque[tuple[Chunk, Reached]] = deque()
+        # Tells how far lanes of several hosts were used for what the input gave last; and the
+        # same for what was handed out here. (See `AheadOfHosts`.)
+        self._reach = reach or tuple
+        self.reached = self._reach()
         self.eager = input.eager
+        # What is taken from the input for a task is worth a task, and comes soon.
+        self._input_size = BlockSize()
+        self._clock = clock
         # A user's own iterator may have to wait for each element. So it is asked for few of
         # them at a time, and the way ahead grows step by step.
-        self._most_sent = engine.depth if input.eager else 0
+        self._fills = input.eager or reach is not None
+        self._most_sent = engine.depth if self._fills else 0
         self._begin()
 
     def _begin(self) -> None:
@@ -233,13 +281,16 @@ class RemoteSteps(_Remote):
 
     def pull(self, want: int) -> Chunk | None:
         if self._instead is not None:
-            return self._instead.pull(want)
+            chunk = self._instead.pull(want)
+            self.reached = self._reach()
+            return chunk
         self._most_sent = min(self._most_sent + 1, self._engine.depth)
         self._fill()
         if not self._sent:
             self._engine.rest()
+            self.reached = self._reach()
             return None
-        task, taken = self._sent[0]
+        task, taken, reached = self._sent[0]
         if task is None:
             self._sent.popleft()
             chunk = taken
@@ -252,14 +303,17 @@ class RemoteSteps(_Remote):
                 # A filter dropped too much. Where exactly that is to be said, the twin knows.
                 state = _rooted(task.order.state, self._depth, lambda _: taken.marks.at(0))
                 self._unsent.clear()
-                return self._go_on_with(self._twin, state, want, counts)
-            chunk = self._finished(taken, outcome)
+                chunk = self._go_on_with(self._twin, state, want, counts)
+                self.reached = self._reach()
+                return chunk
+            chunk = self._finished(taken, outcome, reached)
+        self.reached = reached
         self._note_place(chunk)
-        if self.eager:
+        if self._fills:
             self._fill()
         return chunk
 
-    def _finished(self, taken: Chunk, outcome: Outcome) -> Chunk:
+    def _finished(self, taken: Chunk, outcome: Outcome, reached: Reached) -> Chunk:
         chunk = outcome.chunk()
         marks = _PlacedMarks(chunk.marks, taken.marks, self._depth)
         block = chunk.block
@@ -268,14 +322,17 @@ class RemoteSteps(_Remote):
             after = chunk.marks.at(len(block) + 1)
             used = innermost_index(after)
             unsent = [
-                Chunk(chunk.block, chunk.marks.input)
-                if isinstance(chunk.marks, _WithoutElements)
-                else chunk
-                for _, chunk in self._sent
+                (
+                    Chunk(chunk.block, chunk.marks.input)
+                    if isinstance(chunk.marks, _WithoutElements)
+                    else chunk,
+                    needed,
+                )
+                for _, chunk, needed in self._sent
             ]
             self._cancel()
             if used < len(taken.block) or taken.block.failure is not None:
-                unsent.insert(0, taken.rest(used))
+                unsent.insert(0, (taken.rest(used), reached))
             self._unsent.extendleft(reversed(unsent))
             self._counts = _rooted(after, self._depth, _at_the_start)
             self._since = 0
@@ -285,10 +342,12 @@ class RemoteSteps(_Remote):
 
     def _fill(self) -> None:
         while len(self._sent) < self._most_sent:
+            chunk: Chunk | None
             if self._unsent:
-                chunk: Chunk | None = self._unsent.popleft()
+                chunk, reached = self._unsent.popleft()
             else:
-                chunk = self._input.pull(self._block_size.size if self.eager else 1)
+                chunk = self._pull_input()
+                reached = self._reach()
             if chunk is None:
                 return
             block = chunk.block
@@ -296,16 +355,25 @@ class RemoteSteps(_Remote):
                 if block.failure is not None:
                     state = _advanced(self._counts, self._since)
                     marks = _WithoutElements(state, chunk.marks, self._depth)
-                    self._sent.append((None, Chunk(block, marks)))
+                    self._sent.append((None, Chunk(block, marks), reached))
                 continue
             state = _rooted(_advanced(self._counts, self._since), self._depth, _at_the_start)
             given = pack_block(block)
             task = self._engine.submit(self._fragment, state, 0, int(block.positions[0]), given)
-            self._sent.append((task, chunk))
+            self._sent.append((task, chunk, reached))
             self._since += len(block)
 
+    def _pull_input(self) -> Chunk | None:
+        if not self.eager:
+            return self._input.pull(1)
+        want = min(self._block_size.size, self._input_size.size)
+        began = self._clock()
+        chunk = self._input.pull(want)
+        self._input_size.learn(want, self._clock() - began)
+        return chunk
+
     def _cancel(self) -> None:
-        self._engine.cancel([task for task, _ in self._sent if task is not None])
+        self._engine.cancel([task for task, _, _ in self._sent if task is not None])
         self._sent.clear()
 
     def restore(self, state: State) -> None:
@@ -363,11 +431,13 @@ def _advanced(state: State, by: int) -> State:
     if not by:
         return state
     if "next_index" in state:
-        return {"next_index": state["next_index"] + by}
+        return {**state, "next_index": state["next_index"] + by}
     moved: State = {}
     for name, value in state.items():
         if name == "parent":
             moved[name] = _advanced(value, by)
+        elif name == "bad":
+            moved[name] = value
         else:
             moved[name] = 0 if name == "next_index_in_buffer" else value + by
     return moved

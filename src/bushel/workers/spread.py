@@ -8,19 +8,24 @@ iterator) has to see the elements one after the other, and runs once. Everything
 only the position, or the element itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from bushel.errors import PlanError
-from bushel.node import Drop, Each, Expand, Fold, Node, Place, walk
+from bushel.node import Drop, Each, Expand, Fold, Guard, Node, Place, leaves_out, walk
 from bushel.options import DatasetOptions, ReadOptions
+from bushel.plan.lanes import LaneReadOptions
+from bushel.plan.parts import droppers
 from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
 from bushel.run.build import build_with, step_of
-from bushel.run.positional import PositionalStream, dropping_step
+from bushel.run.lanes import LanesStream
+from bushel.run.positional import PositionalStream, dropping_step, least_block
 from bushel.run.quota import DropQuota
 from bushel.run.stream import Stream
+from bushel.workers.ahead import AheadOfHosts
 from bushel.workers.engine import Engine, Home
 from bushel.workers.fragment import Fragment, detached
-from bushel.workers.remote import RemoteSteps, RemoteStream
+from bushel.workers.remote import Reached, RemoteSteps, RemoteStream
 from bushel.workers.start import Starter
 
 
@@ -37,13 +42,21 @@ def spread(node: WorkersNode, options: DatasetOptions, starters: dict[int, Start
     if not node.home:
         node.home.append(Home())
     engine = Engine(node.home[0], node.options, node.worker_init, starters.pop(id(node), None))
-    return _Spreader(engine, options).build(node.input, last=True)
+    spreader = _Spreader(engine, options)
+    stream = spreader.build(node.input, last=True)
+    if not spreader.lanes:
+        return stream
+    return AheadOfHosts(stream, spreader.lanes, spreader.reach(0))
 
 
 class _Spreader:
     def __init__(self, engine: Engine, options: DatasetOptions) -> None:
         self._engine = engine
         self._options = options
+        # Those that other hosts have a share in; and for each of them what tells how far it
+        # was used, for what came last out of the steps that are there so far.
+        self.lanes: list[LanesStream] = []
+        self._reaches: list[Callable[[], int]] = []
 
     def build(self, node: Node, last: bool = False) -> Stream:
         """The stream of a node, as far as possible evaluated by workers.
@@ -58,9 +71,22 @@ class _Spreader:
         if isinstance(root, CustomStreamNode):
             stream = build_with(root, self._options)
         else:
+            first = len(self.lanes)
             inputs = [self.build(parent) for parent in root.inputs]
             stream = step_of(root, inputs, self._quota)
+            if isinstance(stream, LanesStream):
+                stream.starts_together = True
+                if stream.shared:
+                    stream.ahead = True
+                    self.lanes.append(stream)
+                    self._reaches.append(partial(getattr, stream, "reached"))
+            return self._behind(stream, chain[1:], last, first)
         return self._behind(stream, chain[1:], last)
+
+    def reach(self, first: int) -> Callable[[], Reached]:
+        """What tells how far lanes were used, from the first of these on."""
+        reaches = self._reaches[first:]
+        return lambda: tuple(reach() for reach in reaches)
 
     def _quota(self, label: str) -> DropQuota:
         return DropQuota(label, self._options)
@@ -80,14 +106,20 @@ class _Spreader:
         fused, rest = steps[:count], steps[count:]
         positions = PositionalStream(root.input, ReadOptions(0, 0), root.allow_nones, root_quota)
         twin, quotas = self._twin(positions, fused)
+        read_options, most_tasks, first_size = root.read_options, self._engine.depth, 1
+        if isinstance(read_options, LaneReadOptions):
+            # Together they keep the workers busy, and a worker is at one of them at a time.
+            most_tasks = max(1, most_tasks // read_options.lanes)
+            first_size = read_options.rows
+            read_options = read_options.in_turn()
         fragment = Fragment(
             root.input,
             tuple(detached(step) for step in fused),
-            root.read_options,
+            read_options,
             root.allow_nones,
             keeps_metadata=bool(rest) or not last,
         )
-        sizes = [step.group_size for step in fused if isinstance(step, Fold)]
+        sizes = [step.group_size for step in fused if isinstance(step, Fold)] or [1]
         number = self._engine.register(fragment)
         cut = None
         if count > certain:
@@ -99,8 +131,12 @@ class _Spreader:
             twin,
             root.input.length(),
             [root_quota, *quotas],
-            sizes[0] if sizes else 1,
+            sizes[0],
             cut,
+            [*positions.guards, *(step for step in fused if isinstance(step, Guard))],
+            most_tasks,
+            first_size,
+            max(1, least_block(root.input) // sizes[0]),
         )
         return self._behind(stream, rest, last)
 
@@ -116,8 +152,15 @@ class _Spreader:
             stream = step_of(step, [stream], quota)
         return stream, quotas
 
-    def _behind(self, stream: Stream, steps: Sequence[Node], last: bool) -> Stream:
-        """Steps behind a cut: runs of element-wise ones by workers, the others here."""
+    def _behind(
+        self, stream: Stream, steps: Sequence[Node], last: bool, first_lanes: int | None = None
+    ) -> Stream:
+        """Steps behind a cut: runs of element-wise ones by workers, the others here.
+
+        Below them are the lanes from `first_lanes` on.
+        """
+        if first_lanes is None:
+            first_lanes = len(self.lanes)
         index = 0
         while index < len(steps):
             run = _run_of_element_wise(steps[index:])
@@ -135,9 +178,18 @@ class _Spreader:
             )
             number = self._engine.register(fragment)
             counts = [name for step in run if (name := _count_of(step)) is not None]
-            stream = RemoteSteps(self._engine, number, twin, stream, quotas, counts)
+            reach = self.reach(first_lanes) if first_lanes < len(self.lanes) else None
+            remote = RemoteSteps(self._engine, number, twin, stream, quotas, counts, reach)
+            self._reaches[first_lanes:] = [
+                partial(_reached, remote, which) for which in range(len(self.lanes) - first_lanes)
+            ]
+            stream = remote
             index += len(run)
         return stream
+
+
+def _reached(remote: RemoteSteps, index: int) -> int:
+    return remote.reached[index]
 
 
 def _count_of(step: Node) -> str | None:
@@ -155,7 +207,9 @@ def _chain_of(node: Node) -> list[Node]:
             node = node.input  # A thread that prefetches too: workers are ahead anyway.
             continue
         chain.insert(0, node)
-        if isinstance(node, ToStreamNode) or not isinstance(node, (Each, Drop, Expand, Fold)):
+        if isinstance(node, ToStreamNode) or not isinstance(
+            node, (Each, Drop, Expand, Fold, Guard)
+        ):
             return chain
         node = node.input
 
@@ -166,13 +220,18 @@ def _fusable(root: ToStreamNode, steps: Sequence[Node]) -> tuple[int, int]:
     Batches and counts need to know how many elements came before. That is the position, if
     none of them was dropped. A map of a random-access dataset may return None, which drops an
     element, and nobody knows before; so they are done by workers until that happens.
+
+    Nor are elements counted that fail. Where that shows behind the workers, they go on with
+    another count; a guard behind a count must therefore not be with them, and hide it.
     """
     dense = root.allow_nones
-    probable = dense or not any(isinstance(step, (Drop, Expand)) for step in walk(root.input))
+    probable = dense or not any(isinstance(step, (Drop, Expand)) for step in droppers(root.input))
     certain = len(steps)
-    folded = False
+    counted = folded = False
     for index, step in enumerate(steps):
-        if isinstance(step, (Drop, Expand)):
+        if counted and isinstance(step, Guard):
+            return index, min(certain, index)
+        if leaves_out(step):
             dense = probable = False
             if folded:
                 return index, min(certain, index)
@@ -181,8 +240,8 @@ def _fusable(root: ToStreamNode, steps: Sequence[Node]) -> tuple[int, int]:
                 return index, min(certain, index)
             if not dense:
                 certain = min(certain, index)
-            folded = folded or isinstance(step, Fold)
-        elif not isinstance(step, Each) or step.stays_here:
+            counted, folded = True, folded or isinstance(step, Fold)
+        elif not isinstance(step, (Each, Guard)) or getattr(step, "stays_here", False):
             return index, min(certain, index)
     return len(steps), certain
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from bushel.block import Block, Columns, Failure, join
 from bushel.frozen import frozen
-from bushel.node import Drop, Each, Expand, Fold, Node, Source
+from bushel.node import ONE_LANE, Drop, Each, Expand, Fold, Node, Source
 from bushel.positions import Keys, Positions
 from bushel.room import made_in
 
@@ -48,6 +48,10 @@ class WatchedSource(_Named, Source):
     def inputs(self) -> tuple[Node, ...]:
         return self.node.inputs
 
+    @property
+    def at_a_time(self) -> int:
+        return self.node.at_a_time
+
     def length(self) -> int:
         return self.node.length()
 
@@ -79,6 +83,7 @@ class WatchedEach(_Named, Each):
     carefully: bool
     uses_positions: bool = False
     counter: str = "counter"
+    lane: tuple[int, int] = ONE_LANE
 
     def apply(self, block: Block) -> Block:
         if not self.carefully or not len(block):
@@ -233,7 +238,14 @@ class Watch:
             return WatchedSource(node, number, note, carefully)
         if isinstance(node, Each):
             return WatchedEach(
-                node, node.input, number, note, carefully, node.uses_positions, node.counter
+                node,
+                node.input,
+                number,
+                note,
+                carefully,
+                node.uses_positions,
+                node.counter,
+                node.lane,
             )
         if isinstance(node, Drop):
             return WatchedDrop(node, node.input, number, note, carefully)

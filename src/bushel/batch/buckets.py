@@ -1,0 +1,101 @@
+"""The step that batches elements of like lengths.
+
+Elements go into buckets by their length, and a bucket that is full becomes a batch. What is in
+the buckets is no part of a state: it is read again, and so all buckets are emptied after a
+number of elements that is fixed beforehand, the window.
+"""
+
+from bisect import bisect_left
+from typing import Any
+
+from bushel.batch.lengths import LengthOf
+from bushel.batch.pack import fields
+from bushel.batch.pad import Padding, with_lengths
+from bushel.errors import BatchError
+from bushel.frozen import frozen
+from bushel.node import Machine, Node, Regroup
+
+
+@frozen
+class BucketNode(Regroup):
+    """Batches elements of like lengths, in the order in which their buckets are full."""
+
+    input: Node
+    # The greatest length in each bucket but perhaps the last, which may be without bound.
+    boundaries: tuple[int, ...]
+    sizes: tuple[int, ...]
+    length_of: LengthOf
+    padding: Padding
+    pads_to_boundary: bool
+    window: int
+    drop_remainder: bool
+    lengths_as: str | None
+
+    def machine(self) -> Machine:
+        return _Buckets(self)
+
+    def describe(self) -> str:
+        multiple = self.padding.multiple
+        pads = f", pad_to_multiple_of={multiple}" if multiple > 1 else ""
+        edge = ", pad_to_boundary=True" if self.pads_to_boundary else ""
+        drop = ", drop_remainder=True" if self.drop_remainder else ""
+        return (
+            f"bucket_by_length({list(self.boundaries)}, {list(self.sizes)}"
+            f"{self.length_of.describe()}{pads}{edge}, window={self.window}{drop})"
+        )
+
+
+class _Buckets(Machine):
+    """A window is a group."""
+
+    def __init__(self, node: BucketNode) -> None:
+        self._node = node
+        self._open: list[list[tuple[int, Any]]] = []
+        # Batches in order: which bucket, and its lengths and elements.
+        self._full: list[tuple[int, list[tuple[int, Any]]]] = []
+        self._count = 0
+
+    def begin(self, carried: Any) -> None:
+        self._open, self._full = [[] for _ in self._node.sizes], []
+        self._count, self.complete = 0, False
+
+    def add(self, element: Any) -> bool:
+        node = self._node
+        length = node.length_of(element)
+        number = bisect_left(node.boundaries, length)
+        if number == len(node.sizes):
+            raise BatchError(
+                f"an element of length {length} belongs to no bucket: the last boundary is "
+                f"{node.boundaries[-1]}. Add a boundary (or, with `batch_sizes`, one more size for "
+                "what is longer), or cut or filter such elements before."
+            )
+        bucket = self._open[number]
+        bucket.append((length, element))
+        if len(bucket) == node.sizes[number]:
+            self._full.append((number, bucket))
+            self._open[number] = []
+        self._count += 1
+        self.complete = self._count == node.window
+        return True
+
+    def end(self, made_before: int) -> list[Any]:
+        node, batches = self._node, self._full
+        if not node.drop_remainder:
+            batches = batches + [(at, bucket) for at, bucket in enumerate(self._open) if bucket]
+        return [self._batch(number, bucket) for number, bucket in batches]
+
+    def _batch(self, number: int, bucket: list[tuple[int, Any]]) -> Any:
+        node = self._node
+        least = 0
+        if node.pads_to_boundary and number < len(node.boundaries):
+            least = node.padding.up(node.boundaries[number])
+        batch = node.padding.batch([element for _, element in bucket], least)
+        lengths = [length for length, _ in bucket]
+        return with_lengths(batch, lengths, node.lengths_as, "bucket_by_length")
+
+    def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
+        return {"parent": parent, "next_batch": used, "batches": made_before}
+
+    def read(self, state: Any) -> tuple[Any, Any, int, int]:
+        parent, used, made = fields(state, "parent", "next_batch", "batches")
+        return parent, None, used, made

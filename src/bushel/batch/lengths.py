@@ -1,0 +1,67 @@
+"""How long an element is: what a user says of it."""
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from bushel.errors import BatchError
+from bushel.frozen import plain
+from bushel.naming import name_of
+
+# The name of a feature, a function of an element, or None for elements that are arrays.
+Length: TypeAlias = str | Callable[[Any], int] | None
+
+
+@plain
+class LengthOf:
+    """Measures elements, for an operation that messages name.
+
+    >>> LengthOf("tokens", "batch_by_tokens")({"tokens": [5, 6, 7]})
+    3
+    """
+
+    length: Length
+    operation: str
+
+    def __call__(self, element: Any) -> int:
+        length = self.length
+        if callable(length):
+            try:
+                size = operator.index(length(element))
+            except TypeError as error:
+                raise BatchError(
+                    f"the `length` function of `{self.operation}`, {name_of(length)}, must return "
+                    f"a whole number: {error}."
+                ) from error
+            if size < 0:
+                raise BatchError(
+                    f"the `length` function of `{self.operation}`, {name_of(length)}, returned "
+                    f"{size}, and a length cannot be negative."
+                )
+            return size
+        if length is None and isinstance(element, dict):
+            raise BatchError(
+                f"`{self.operation}` must know which feature of an element tells its length: "
+                f"write `length=` with one of {sorted(element)}, or a function of the element."
+            )
+        value = element
+        if length is not None:
+            if not isinstance(element, dict) or length not in element:
+                has = sorted(element) if isinstance(element, dict) else type(element).__name__
+                raise BatchError(
+                    f"`{self.operation}` takes the length of feature {length!r}, and this element "
+                    f"has no such feature: {has}."
+                )
+            value = element[length]
+        try:
+            return len(value)
+        except TypeError as error:
+            raise BatchError(
+                f"`{self.operation}` needs something that has a length, and got "
+                f"{type(value).__name__}: {value!r:.100}. Make it an array in a `map` before, or "
+                "write `length=` with a function of the element."
+            ) from error
+
+    def describe(self) -> str:
+        """The name of a feature; functions may be renamed, and are not part of a state."""
+        return f", length={self.length!r}" if isinstance(self.length, str) else ""

@@ -1,0 +1,108 @@
+"""The step that batches as many neighbours as fit into a budget of tokens."""
+
+from typing import Any
+
+from bushel.batch.lengths import LengthOf
+from bushel.batch.pack import fields
+from bushel.batch.pad import Padding, with_lengths
+from bushel.errors import BatchError, StateError
+from bushel.frozen import frozen
+from bushel.node import Machine, Node, Regroup
+
+# What a state counts of all batches so far.
+COUNTED = ("batches", "rows", "tokens", "cells")
+
+
+@frozen
+class TokenBatchNode(Regroup):
+    """Batches neighbours: as many as fit, padded to the longest, into so many cells."""
+
+    input: Node
+    max_tokens: int
+    length_of: LengthOf
+    padding: Padding
+    max_rows: int | None
+    drop_remainder: bool
+    lengths_as: str | None
+
+    def machine(self) -> Machine:
+        return _TokenBatcher(self)
+
+    def describe(self) -> str:
+        rows = "" if self.max_rows is None else f", max_rows={self.max_rows}"
+        multiple = self.padding.multiple
+        pads = f", pad_to_multiple_of={multiple}" if multiple > 1 else ""
+        drop = ", drop_remainder=True" if self.drop_remainder else ""
+        return f"batch_by_tokens({self.max_tokens}{self.length_of.describe()}{rows}{pads}{drop})"
+
+
+class _TokenBatcher(Machine):
+    """One batch is a group. Carried from one to the next is what was counted before it."""
+
+    def __init__(self, node: TokenBatchNode) -> None:
+        self._node = node
+        self._rows: list[Any] = []
+        self._lengths: list[int] = []
+        self._longest = 0
+        self._full = False
+
+    def begin(self, carried: Any) -> None:
+        self.carried = carried
+        self._rows, self._lengths, self._longest = [], [], 0
+        self.complete = self._full = False
+
+    def add(self, element: Any) -> bool:
+        node = self._node
+        length = node.length_of(element)
+        if self._width(length) > node.max_tokens:
+            raise BatchError(
+                f"an element of {length} tokens is more than a batch may have: max_tokens is "
+                f"{node.max_tokens}{self._padded_to(length)}. Cut such elements in a `map` "
+                "before, or leave them out with a `filter`."
+            )
+        longest = max(self._longest, length)
+        if (len(self._rows) + 1) * self._width(longest) > node.max_tokens:
+            self._full = True
+            return False
+        self._rows.append(element)
+        self._lengths.append(length)
+        self._longest = longest
+        self.complete = self._full = len(self._rows) == node.max_rows
+        return True
+
+    def _width(self, longest: int) -> int:
+        # An element of none takes a cell too, or there could be any number of them in a batch.
+        return max(1, self._node.padding.up(longest))
+
+    def _padded_to(self, length: int) -> str:
+        width = self._width(length)
+        return "" if width == length else f", and it is padded to {width}"
+
+    def end(self, made_before: int) -> list[Any]:
+        node, rows, lengths = self._node, self._rows, self._lengths
+        if not rows or (node.drop_remainder and not self._full):
+            return []
+        batch = with_lengths(node.padding.batch(rows), lengths, node.lengths_as, "batch_by_tokens")
+        before = self.carried or (0, 0, 0)
+        cells = len(rows) * self._width(self._longest)
+        added = zip(before, (len(rows), sum(lengths), cells), strict=True)
+        self.carried = tuple(old + new for old, new in added)
+        return [batch]
+
+    def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
+        counts = (made_before, *(carried or (0, 0, 0)))
+        return {"parent": parent, "padding": dict(zip(COUNTED, counts, strict=True))}
+
+    def read(self, state: Any) -> tuple[Any, Any, int, int]:
+        (parent,) = fields(state, "parent")
+        counted = state.get("padding")
+        if not isinstance(counted, dict):
+            raise StateError(f"this state has no 'padding', or a damaged one: {counted!r:.200}.")
+        counted = {"parent": None, **counted}
+        _, made, rows, tokens, cells = fields(counted, "parent", *COUNTED)
+        if not tokens <= cells or rows < made:
+            raise StateError(
+                f"this state is damaged: {made} batches of {rows} rows and {cells} cells cannot "
+                f"have {tokens} tokens."
+            )
+        return parent, (rows, tokens, cells), 0, made

@@ -1,0 +1,133 @@
+"""What mixtures have given so far, read from a state."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bushel.errors import StateError
+
+
+@dataclass(frozen=True, slots=True)
+class PartCounts:
+    """What one part of a mixture has given.
+
+    Elements that failed are not counted. `epoch` and `in_epoch` differ from 0 and `elements`
+    where the part began again (`on_end="restart"`).
+    """
+
+    elements: int
+    # Of all elements of this mixture; 0 before the first.
+    share: float
+    epoch: int
+    in_epoch: int
+    # Whether the mixture went on without it (`on_end="drop"`).
+    has_left: bool = False
+
+
+def mix_counts(state: Any) -> dict[str, PartCounts]:
+    """Tells how many elements each part of the mixtures in a pipeline has given.
+
+    Parts are called by their names, or by their numbers where they have none. Those of a
+    mixture within another stand behind the part that it is: "web/de". Lanes are counted
+    together.
+
+    What was read ahead by threads or workers does not count. What came out of the mixture for
+    a group that is not complete, a window that is shuffled or a row that is packed, counts
+    when the group is.
+
+    >>> import bushel
+    >>> web, books = bushel.MapDataset.range(100), bushel.MapDataset.range(100)
+    >>> iterator = iter(bushel.IterDataset.mix({"web": web, "books": books}, [1, 3]))
+    >>> _ = [next(iterator) for _ in range(8)]
+    >>> mix_counts(iterator)["web"]
+    PartCounts(elements=6, share=0.75, epoch=0, in_epoch=6, has_left=False)
+
+    Args:
+      state: a state of a dataset's iterator, or the iterator, for where it is now.
+    """
+    if hasattr(state, "get_state"):
+        state = state.get_state()
+    if not isinstance(state, dict):
+        raise StateError(
+            f"`mix_counts` takes an iterator or a state that `get_state()` returned, and got a "
+            f"{type(state).__name__}: {state!r:.200}."
+        )
+    counts: dict[str, _Part] = {}
+    for path, part in _parts(state, ""):
+        known = counts.setdefault(path, _Part(0, 0, 0, 0, 0))
+        counts[path] = known.add(part)
+    return {path: part.counts() for path, part in counts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a state says of one part; of lanes there are several, to be added up."""
+
+    elements: int
+    of: int
+    epoch: int
+    in_epoch: int
+    left: int
+    lanes: int = 0
+
+    def add(self, other: "_Part") -> "_Part":
+        # The epoch that all lanes are through with; those ahead have begun another.
+        epoch = min(self.epoch, other.epoch) if self.lanes else other.epoch
+        return _Part(
+            self.elements + other.elements,
+            self.of + other.of,
+            epoch,
+            self.in_epoch + other.in_epoch,
+            self.left + other.left,
+            self.lanes + 1,
+        )
+
+    def counts(self) -> PartCounts:
+        share = self.elements / self.of if self.of else 0.0
+        return PartCounts(
+            self.elements, share, self.epoch, self.in_epoch, self.left == self.lanes > 0
+        )
+
+
+def _parts(state: Any, path: str) -> Iterator[tuple[str, _Part]]:
+    """The parts of all mixtures in a state, those further out first."""
+    if isinstance(state, list):
+        for item in state:
+            yield from _parts(item, path)
+    if not isinstance(state, dict):
+        return
+    for field, value in state.items():
+        if field in ("parents", "iterators_in_use_states"):
+            branches = _by_name(value)
+            if field != "parents":
+                numbers = state.get("iterators_in_use_indices", ())
+                branches = dict(zip(map(str, numbers), branches.values(), strict=False))
+            if "taken" in state:
+                yield from _mixture(state, branches, path)
+            for name, branch in branches.items():
+                yield from _parts(branch, f"{path}{name}/")
+        elif field == "lanes":
+            for lane in _by_name(value).values():
+                yield from _parts(lane, path)
+        elif field == "parent" and "part" in state:
+            yield from _parts(value, f"{path}{state['part']}/")  # Of a concatenation.
+        elif field not in ("bushel", "taken", "ahead", "left"):
+            yield from _parts(value, path)
+
+
+def _mixture(state: Any, parents: dict[str, Any], path: str) -> Iterator[tuple[str, _Part]]:
+    taken, left = _by_name(state["taken"]), _by_name(state.get("left", {}))
+    total = sum(taken.values())
+    for name, parent in parents.items():
+        elements = taken.get(name, 0)
+        epoch, in_epoch = 0, elements
+        if isinstance(parent, dict) and "in_epoch" in parent:
+            epoch, in_epoch = parent["epoch"], parent["in_epoch"]
+        yield f"{path}{name}", _Part(elements, total, epoch, in_epoch, left.get(name, 0))
+
+
+def _by_name(values: Any) -> dict[str, Any]:
+    """What is said of parts, by their names or numbers."""
+    if isinstance(values, dict):
+        return values
+    return {str(number): value for number, value in enumerate(values)}

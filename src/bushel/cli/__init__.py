@@ -1,0 +1,1 @@
+"""The command line: look at files of records, index and convert them."""

@@ -1,0 +1,190 @@
+"""Formats that records can be written in: what becomes of a record, and of a file of them."""
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bushel.cli.tables import to_row, write_arrow, write_parquet
+from bushel.errors import PlanError
+from bushel.frozen import frozen
+from bushel.sources.array_record import array_record_writer
+from bushel.sources.example import encode_example
+from bushel.sources.tfrecord_write import write_tfrecords
+
+_TEXT_ENDINGS = ("txt", "text", "json", "cls", "transcript", "csv", "html", "xml")
+
+
+@frozen
+class Target:
+    """A format to write."""
+
+    name: str
+    endings: tuple[str, ...]
+    # Makes of a record, and its number, what `write` takes. Runs in workers.
+    encode: Callable[[Any, int], Any]
+    # Writes a file, and nothing beside it. Of a table it also takes the schema.
+    write: Callable[..., None]
+    is_table: bool = False
+
+
+# Records of bytes.
+
+
+def to_bytes(record: Any, number: int = 0) -> bytes:
+    """A record as bytes: bytes as they are, text in UTF-8, anything else as an Example.
+
+    >>> to_bytes("é"), to_bytes({"x": 1}) == encode_example({"x": 1})
+    (b'\\xc3\\xa9', True)
+    """
+    if isinstance(record, (bytes, bytearray, memoryview)):
+        return bytes(record)
+    try:
+        if isinstance(record, str):
+            return record.encode()
+        features: dict[str, Any] = {}
+        for name, value in _features(record if isinstance(record, dict) else {"value": record}, ""):
+            if name in features:
+                raise ValueError(f"there are two features {name!r}")
+            features[name] = value
+        return encode_example(features)
+    except (TypeError, ValueError) as error:
+        raise PlanError(
+            f"record {number} cannot be written as a tf.train.Example: {error}"
+        ) from None
+
+
+def _features(record: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """The features of an Example: a flat list of names; of arrays with their shapes."""
+    for name, value in record.items():
+        whole = f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from _features(value, f"{whole}/")
+        elif value is None:
+            continue  # A feature that is not there.
+        elif isinstance(value, np.ndarray) and value.ndim > 1:
+            yield whole, value.ravel()
+            yield f"{whole}/shape", np.array(value.shape)
+        else:
+            yield whole, value
+
+
+def _write_tfrecord(path: str, records: Iterable[bytes]) -> None:
+    write_tfrecords(path, records)
+
+
+def _write_array_record(path: str, records: Iterable[bytes]) -> None:
+    writer = array_record_writer(path)
+    try:
+        for record in records:
+            writer.write(record)
+        writer.close()
+    except RuntimeError as error:  # The package has no other.
+        raise OSError(str(error)) from None
+
+
+# Tar files.
+
+
+def to_members(record: Any, number: int = 0) -> list[tuple[str, bytes]]:
+    """A record as the files of one sample of a tar file.
+
+    >>> to_members({"__key__": "a", "jpg": b"...", "label": 3})
+    [('a.jpg', b'...'), ('a.label.cls', b'3')]
+    """
+    row = to_row(record)
+    key = _key(row.pop("__key__", None) or f"{number:09d}")
+    members: dict[str, bytes] = {}
+    for name, value in row.items():
+        if value is None or name.startswith("__"):
+            continue
+        try:
+            ending, data = _member(name, value)
+        except (TypeError, ValueError) as error:
+            raise PlanError(
+                f"{name!r} of record {number} cannot be written to a tar file: {error}."
+            ) from None
+        ending = ending.replace("/", "%2F")
+        # Whoever reads it does not tell large letters from small ones.
+        if any(ending.lower() == other.lower() for other in members):
+            raise PlanError(
+                f"record {number} cannot be written to a tar file: two of its parts would be "
+                f"{ending!r}."
+            )
+        members[ending] = data
+    if not members:
+        raise PlanError(
+            f"record {number} cannot be written to a tar file, where a record without any value "
+            f"is none at all: {record!r:.100}."
+        )
+    return [(f"{key}.{ending}", data) for ending, data in members.items()]
+
+
+def _key(key: Any) -> str:
+    """A key as the beginning of the names of files: a dot in the last part would end it.
+
+    >>> _key("v1.0/img.1")
+    'v1.0/img%2E1'
+    """
+    folder, slash, name = str(key).rpartition("/")
+    return folder + slash + (name or "_").replace(".", "%2E")
+
+
+def _member(name: str, value: Any) -> tuple[str, bytes]:
+    last = name.rsplit(".", 1)[-1]
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return name, bytes(value)
+    if isinstance(value, str):
+        return (name if last in _TEXT_ENDINGS else f"{name}.txt"), value.encode()
+    if isinstance(value, np.ndarray) and value.ndim and not value.dtype.hasobject:
+        buffer = io.BytesIO()
+        np.save(buffer, value, allow_pickle=False)
+        return (name if last == "npy" else f"{name}.npy"), buffer.getvalue()
+    value = _plain(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (name if last == "cls" else f"{name}.cls"), str(value).encode()
+    return (name if last == "json" else f"{name}.json"), json.dumps(value).encode()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _write_tar(path: str, samples: Iterable[list[tuple[str, bytes]]]) -> None:
+    # No times and no owners: the same records make the same file.
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        before = None
+        for number, members in enumerate(samples):
+            key = members[0][0].rpartition("/")[0], members[0][0].rpartition("/")[2].split(".")[0]
+            if key == before:
+                raise PlanError(
+                    f"records {number - 1} and {number} of this file have the same `__key__`, as "
+                    f"in {members[0][0]!r}, and in a tar file they would be one."
+                )
+            before = key
+            for name, data in members:
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("arrayrecord", (".array_record", ".arrayrecord"), to_bytes, _write_array_record),
+        Target("tfrecord", (".tfrecord", ".tfrecords"), to_bytes, _write_tfrecord),
+        Target("parquet", (".parquet", ".pq"), to_row, write_parquet, True),
+        Target("arrow", (".arrow", ".feather"), to_row, write_arrow, True),
+        Target("tar", (".tar",), to_members, _write_tar),
+    )
+}

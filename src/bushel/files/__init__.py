@@ -1,0 +1,1 @@
+"""Bytes of files, here or far away: which files, ranges of them, and where records begin."""

@@ -1,0 +1,214 @@
+"""Files on this machine, read by ranges."""
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.errors import FileError, MissingFileError
+from bushel.files.paths import is_remote
+from bushel.positions import Keys
+
+# Two ranges with less than this between them are read as one: a call costs as much.
+_GAP = 4096
+# No read is longer than that, however many ranges are neighbours.
+_MOST_AT_ONCE = 1 << 23
+
+
+class ByteFile(Protocol):
+    """A file of which ranges are read, by any number of threads."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def stamp(self) -> str:
+        """Something that is another when the file is."""
+        ...
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The bytes from `start` up to `stop`; an error where the file ends before."""
+        ...
+
+    def read_many(self, starts: Keys, stops: Keys) -> list[bytes]:
+        """The bytes of many ranges, in the order asked."""
+        ...
+
+    def check(self) -> None:
+        """Raises where the file has changed since it was opened, as far as that is cheap."""
+        ...
+
+
+class Ranges(Protocol):
+    """As much of a file as it takes to read ranges of it."""
+
+    def read(self, start: int, stop: int) -> bytes: ...
+
+
+class LocalFile:
+    """A file that is open for reading; opened anew in another process."""
+
+    _descriptor = -1  # For `close`, where it could not be opened.
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._pid, self._descriptor, self._status = _opened(path)
+
+    @property
+    def size(self) -> int:
+        return self._status.st_size
+
+    @property
+    def stamp(self) -> str:
+        return f"{self._status.st_size}-{self._status.st_mtime_ns}"
+
+    def read(self, start: int, stop: int) -> bytes:
+        # `pread`, not a map of the file: a file that was cut short meanwhile is then an error,
+        # and not the end of the process.
+        data = os.pread(self._descriptor, stop - start, start)
+        if len(data) < stop - start:
+            data = self._rest_of(data, start, stop)
+        return data
+
+    def _rest_of(self, data: bytes, start: int, stop: int) -> bytes:
+        while len(data) < stop - start:
+            more = os.pread(self._descriptor, stop - start - len(data), start + len(data))
+            if not more:
+                raise FileError(
+                    f"{self.path!r} ends at byte {start + len(data):,}, and bytes {start:,} to "
+                    f"{stop:,} were wanted. Was it cut short, or replaced by a shorter one?"
+                )
+            data += more
+        return data
+
+    def read_into(self, start: int, buffer: npt.NDArray[np.uint8]) -> None:
+        """Reads as many bytes as there is room for, where memory is used again and again."""
+        done = os.preadv(self._descriptor, [buffer.data], start)
+        if done < len(buffer):
+            buffer[done:] = np.frombuffer(self.read(start + done, start + len(buffer)), np.uint8)
+
+    def read_many(self, starts: Keys, stops: Keys) -> list[bytes]:
+        return read_merged(self, starts, stops, _GAP, _MOST_AT_ONCE)
+
+    def check(self) -> None:
+        # Of the file that is open: one that was put in its place does not disturb us.
+        now, before = os.fstat(self._descriptor), self._status
+        if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+            raise FileError(
+                f"{self.path!r} was written to while it was being read: it had {before.st_size:,} "
+                f"bytes and now has {now.st_size:,}. Make the source anew."
+            )
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0 and self._pid == os.getpid():
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalFile, (self.path,)
+
+
+def read_merged(
+    file: Ranges, starts: Keys, stops: Keys, gap: int, most_at_once: int
+) -> list[bytes]:
+    """Reads ranges in the order of the file, neighbours in one call."""
+    order = starts.argsort(kind="stable")
+    begins, ends = starts[order], stops[order]
+    # A new call begins where the gap is too wide, or the read would be too long.
+    breaks = np.flatnonzero(begins[1:] > np.maximum.accumulate(ends)[:-1] + gap) + 1
+    records: list[bytes] = [b""] * len(order)
+    places, firsts, lasts = order.tolist(), begins.tolist(), ends.tolist()
+    bounds = [0, *breaks.tolist(), len(places)]
+    for first, last in pairwise(bounds):
+        while first < last:
+            base = firsts[first]
+            upto, furthest = first + 1, lasts[first]
+            while upto < last and max(furthest, lasts[upto]) - base <= most_at_once:
+                furthest = max(furthest, lasts[upto])
+                upto += 1
+            if upto == first + 1:
+                records[places[first]] = file.read(base, furthest)
+            else:
+                data = file.read(base, furthest)
+                for index in range(first, upto):
+                    records[places[index]] = data[firsts[index] - base : lasts[index] - base]
+            first = upto
+    return records
+
+
+def _opened(path: str) -> tuple[int, int, os.stat_result]:
+    try:
+        # Without waiting: a pipe would keep us until somebody writes to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        start = "" if os.path.isabs(path) else f" (Relative paths start from {os.getcwd()!r}.)"
+        raise MissingFileError(f"there is no file {path!r}.{start}") from None
+    except OSError as error:
+        raise FileError(f"{path!r} cannot be read: {error.strerror}.") from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise FileError(f"{path!r} is {what}, and a file was expected.")
+    return os.getpid(), descriptor, status
+
+
+class OpenFiles:
+    """The files of a source, opened when they are first read: in each process, a few at once.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(b"hello")
+    ...     file.flush()
+    ...     OpenFiles().get(file.name).read(1, 3)
+    b'el'
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._opened: OrderedDict[str, ByteFile] = OrderedDict()
+
+    def get(self, path: str) -> ByteFile:
+        """The file of this name, open."""
+        if self._pid != os.getpid():
+            self._begin()  # Forked, perhaps while another thread held the lock.
+        with self._lock:
+            file = self._opened.get(path)
+            if file is not None:
+                self._opened.move_to_end(path)
+                return file
+        file = open_file(path)
+        with self._lock:
+            file = self._opened.setdefault(path, file)
+            while len(self._opened) > self._most:
+                # Closed when the last thread that reads from it is done.
+                self._opened.popitem(last=False)
+        return file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpenFiles, (self._most,)
+
+
+def open_file(path: str) -> ByteFile:
+    """Opens a file, here or far away."""
+    if is_remote(path):
+        from bushel.files.remote import RemoteFile
+
+        return RemoteFile(path)
+    return LocalFile(path)

@@ -1,0 +1,238 @@
+"""Files far away, read by ranges: neighbours in one request, and many requests at a time."""
+
+import os
+import threading
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bushel.errors import FileError
+from bushel.files.cache import PIECE, GoneError, Kept, cache_here
+from bushel.files.link import Link
+from bushel.files.local import read_merged
+from bushel.positions import Keys
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+# Two ranges with less than this between them are one request: it takes no longer.
+_GAP = 1 << 17
+# What is longer is asked for in parts, at the same time.
+_MOST_AT_ONCE = 1 << 22
+# What one who reads from the beginning to the end is ahead of, at the same time as well.
+_AHEAD = 1 << 25
+# Requests of this process that are under way at a time, whoever made them.
+_MOST_REQUESTS = 32
+# How often bytes may vanish from the cache before they are read without it.
+_MOST_ROUNDS = 4
+# What is on the disk here is read like any file that is.
+_LOCAL_GAP = 4096
+_LOCAL_MOST_AT_ONCE = 1 << 23
+
+
+class RemoteFile:
+    """A file that is read by requests; opened anew in another process.
+
+    Bytes that were read once are kept on this machine, as far as the cache goes (`Cache`).
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._link = Link(path)
+        self.size, self.stamp = self._link.size, self._link.stamp
+        self._read_to = -1
+        self._keep()
+
+    def _keep(self) -> None:
+        cache = cache_here() if self._link.keepable else None
+        self._pid = os.getpid()
+        self._kept = None if cache is None else cache.keep(self.path, self.stamp, self.size)
+
+    def read(self, start: int, stop: int) -> bytes:
+        onward, self._read_to = start == self._read_to, stop
+        if onward and self._kept is not None and self._pid == os.getpid():
+            self._bring_ahead(self._kept, start, stop)
+        return self.read_many(np.array([start]), np.array([stop]))[0]
+
+    def read_once(self, start: int, stop: int) -> bytes:
+        """Reads bytes that nobody will want again: the cache does not keep them."""
+        return self._read_past_the_cache(np.array([start]), np.array([stop]))[0]
+
+    def _bring_ahead(self, kept: Kept, start: int, stop: int) -> None:
+        """Gets more than is wanted now, for one who reads on and on."""
+        begin = np.array([start])
+        with suppress(GoneError):
+            if stop <= self.size and kept.missing(begin, np.array([stop])):
+                end = np.array([min(self.size, stop + _AHEAD)])
+                self._bring(kept, kept.missing(begin, end))
+
+    def read_many(self, starts: Keys, stops: Keys) -> list[bytes]:
+        if not len(starts):
+            return []
+        if starts.min() < 0 or stops.max() > self.size:
+            raise FileError(
+                f"{self.path!r} has {self.size:,} bytes, and bytes {starts.min():,} to "
+                f"{stops.max():,} were wanted. Was it cut short, or replaced by a shorter one?"
+            )
+        if self._pid != os.getpid():
+            self._keep()  # Forked, perhaps while another thread held a lock.
+        for _ in range(_MOST_ROUNDS):
+            kept = self._kept
+            if kept is None:
+                break
+            try:
+                missing = kept.missing(starts, stops)
+                if missing and not self._bring(kept, missing):
+                    break
+                if not missing or not kept.missing(starts, stops):
+                    kept.touch()
+                    return read_merged(kept, starts, stops, _LOCAL_GAP, _LOCAL_MOST_AT_ONCE)
+            except GoneError:
+                # Others needed the room. What is still there is found again.
+                if self._kept is kept:
+                    self._keep()
+        return self._read_past_the_cache(starts, stops)
+
+    def _bring(self, kept: Kept, missing: list[int]) -> bool:
+        """Gets pieces into the cache; those that another thread is getting, it waits for."""
+        here = _here
+        mine: list[int] = []
+        others: list[Future[None]] = []
+        with here.lock:
+            for piece in missing:
+                claim = here.claims.get((self.path, self.stamp, piece))
+                if claim is None:
+                    here.claims[self.path, self.stamp, piece] = Future()
+                    mine.append(piece)
+                else:
+                    others.append(claim)
+        runs = _runs(mine)
+        try:
+            kept_all = here.each(lambda run: self._get(kept, run), runs)
+        except _DiskError as error:
+            self._kept = None
+            warnings.warn(
+                f"remote files are read without a cache, for it cannot be written: {error}. "
+                "BUSHEL_CACHE names another folder, and BUSHEL_CACHE_BYTES=0 does without.",
+                stacklevel=2,
+            )
+            return False
+        finally:
+            # Whether or not it went well: who waits looks whether the piece is there.
+            with here.lock:
+                claims = [here.claims.pop((self.path, self.stamp, piece)) for piece in mine]
+            for claim in claims:
+                claim.set_result(None)
+        wait(others)
+        return all(kept_all)
+
+    def _get(self, kept: Kept, run: range) -> bool:
+        """Gets pieces that are neighbours; says whether they are kept."""
+        first = run.start * PIECE
+        data = memoryview(self._link.fetch(first, min(run.stop * PIECE, self.size)))
+        try:
+            return all(kept.put(piece, data[piece * PIECE - first :][:PIECE]) for piece in run)
+        except OSError as error:
+            raise _DiskError(str(error)) from error
+
+    def _read_past_the_cache(self, starts: Keys, stops: Keys) -> list[bytes]:
+        spans = _spans(starts, stops)
+        begins = [start for start, _ in spans]
+        parts = _here.each(lambda span: self._link.fetch(*span), spans)
+
+        def cut(start: int, stop: int) -> bytes:
+            number = bisect_right(begins, start) - 1
+            begin, end = spans[number]
+            if stop <= end:
+                return parts[number][start - begin : stop - begin]
+            last = bisect_right(begins, stop - 1) - 1
+            rest = parts[last][: stop - begins[last]]
+            return b"".join([parts[number][start - begin :], *parts[number + 1 : last], rest])
+
+        ranges = zip(starts.tolist(), stops.tolist(), strict=True)
+        return [cut(start, stop) if start < stop else b"" for start, stop in ranges]
+
+    def check(self) -> None:
+        # Asks nobody: every answer says of which file it is, and what is in the cache is of the
+        # file that was opened.
+        return
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteFile, (self.path,)
+
+
+class _DiskError(Exception):
+    """The cache cannot be written."""
+
+
+class _Process:
+    """What the remote files of a process share. It is not taken along by a fork."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        # Pieces that somebody is getting at the moment.
+        self.claims: dict[tuple[str, str, int], Future[None]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    def each(self, request: Callable[[A], R], arguments: Sequence[A]) -> list[R]:
+        """Makes requests at the same time; the first error is raised when all are done."""
+        if len(arguments) <= 1:
+            return [request(argument) for argument in arguments]
+        with self.lock:
+            # They wait for work as long as the process lives, and take part in no pipeline.
+            self._pool = self._pool or ThreadPoolExecutor(_MOST_REQUESTS, "remote-read")
+        futures = [self._pool.submit(request, argument) for argument in arguments]
+        wait(futures)
+        return [future.result() for future in futures]
+
+
+_here = _Process()
+
+
+def _begin() -> None:
+    global _here
+    _here = _Process()
+
+
+os.register_at_fork(after_in_child=_begin)
+
+
+def _runs(pieces: list[int]) -> list[range]:
+    """Joins neighbours, as far as one request goes.
+
+    >>> _runs([1, 2, 3, 7])
+    [range(1, 4), range(7, 8)]
+    """
+    most = _MOST_AT_ONCE // PIECE
+    runs: list[range] = []
+    for piece in pieces:
+        if runs and piece == runs[-1].stop and len(runs[-1]) < most:
+            runs[-1] = range(runs[-1].start, piece + 1)
+        else:
+            runs.append(range(piece, piece + 1))
+    return runs
+
+
+def _spans(starts: Keys, stops: Keys) -> list[tuple[int, int]]:
+    """The requests that get all of these ranges, in the order of the file.
+
+    >>> _spans(np.array([900_000, 10, 300]), np.array([900_001, 20, 400]))
+    [(10, 400), (900000, 900001)]
+    """
+    filled = starts < stops
+    order = starts[filled].argsort(kind="stable")
+    begins, ends = starts[filled][order], np.maximum.accumulate(stops[filled][order])
+    breaks = (np.flatnonzero(begins[1:] > ends[:-1] + _GAP) + 1).tolist()
+    spans: list[tuple[int, int]] = []
+    for first, last in pairwise([0, *breaks, len(begins)]):
+        if first < last:
+            start, stop = int(begins[first]), int(ends[last - 1])
+            cuts = [*range(start, stop, _MOST_AT_ONCE), stop]
+            spans += pairwise(cuts)
+    return spans

@@ -1,0 +1,1 @@
+"""Methods of datasets beyond those of Grain, by what they are about."""

@@ -1,0 +1,106 @@
+"""Batches taken apart: each row an element again."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bushel.batch.batch import BatchNode
+from bushel.block import Failure, unstack
+from bushel.errors import BatchError
+from bushel.frozen import frozen
+from bushel.node import Drop, Each, Expand, Node, Order, Place
+from bushel.positions import Positions
+from bushel.transforms.function import collect
+from bushel.tree import leaves_with_paths, show_path
+
+
+@frozen
+class UnbatchNode(Expand):
+    """Makes an element of each row of a batch; its arrays are views of the batch's."""
+
+    input: Node
+    # How many rows each batch has, and the last one of an epoch; None for any number.
+    size: int | None = None
+    last: int | None = None
+
+    @property
+    def fan_out(self) -> int:
+        return self.size or 1
+
+    def expand(
+        self, rows: Sequence[Any], positions: Positions
+    ) -> tuple[list[Sequence[Any]], Failure | None]:
+        return collect(
+            self,
+            lambda rows, positions: map(self._rows_of, rows, positions.tolist()),
+            rows,
+            positions,
+        )
+
+    def _rows_of(self, batch: Any, position: int) -> Sequence[Any]:
+        if batch is None:
+            return ()
+        size = count_rows(batch)
+        expected = self._size_at(position)
+        if expected is not None and size != expected:
+            raise BatchError(
+                f"`unbatch` expects {expected} rows in the batch at position {position}, and it "
+                f"has {size}. Where batches differ in size, call `.to_iter_dataset()` before "
+                "`unbatch()`."
+            )
+        return unstack(batch, size)
+
+    def _size_at(self, position: int) -> int | None:
+        if self.size is None or self.last == self.size:
+            return self.size
+        batches = self.input.length()
+        return self.last if position % batches == batches - 1 else self.size
+
+    def describe(self) -> str:
+        return f"unbatch({self.size or ''})"
+
+    @property
+    def label(self) -> str:
+        return "unbatch()"
+
+
+def count_rows(batch: Any) -> int:
+    """How many rows a batch has, which must be the same in all of its arrays.
+
+    >>> import numpy as np
+    >>> count_rows({"x": np.zeros((3, 2)), "y": np.zeros(3)})
+    3
+    """
+    rows: int | None = None
+    for path, leaf in leaves_with_paths(batch):
+        shape = getattr(leaf, "shape", None)
+        if not shape:
+            raise BatchError(
+                f"`unbatch` takes batches apart along the first axis of their arrays, and "
+                f"{show_path(path)} is a {type(leaf).__name__} that has none."
+            )
+        if rows is not None and shape[0] != rows:
+            raise BatchError(
+                f"`unbatch` needs arrays with as many rows as each other, and {show_path(path)} "
+                f"has {shape[0]} where another one has {rows}."
+            )
+        rows = shape[0]
+    if rows is None:
+        raise BatchError(f"`unbatch` got {batch!r:.100}, in which there is no array.")
+    return rows
+
+
+def batch_sizes(node: Node) -> tuple[int, int] | None:
+    """How many rows the batches of a dataset have, and the last one; None if nobody knows.
+
+    Steps after `batch` are taken to leave the number of rows as it is.
+    """
+    in_order = True
+    while not isinstance(node, BatchNode):
+        if not isinstance(node, (Each, Drop, Place, Order)):
+            return None
+        in_order = in_order and not isinstance(node, Order)
+        node = node.input
+    size, rest = node.batch_size, node.input.length() % node.batch_size
+    if not rest or node.drop_remainder:
+        return size, size
+    return (size, rest) if in_order else None

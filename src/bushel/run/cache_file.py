@@ -1,0 +1,254 @@
+"""A stream in a file: written by one, complete or not there at all, read by any number.
+
+    BUSHELC1  block  block  ...  footer (JSON)  length and checksum of the footer  BUSHELCE
+
+A block is three lengths, then a description of elements, their bytes, and the states behind
+them, compressed. The footer says whose elements they are, where blocks begin, how many elements
+and which checksum they have, and the state at the beginning.
+
+It is written under another name, which is locked: whoever finds the lock taken does without
+writing. A writer that is killed leaves that other file behind, and the next one begins it anew.
+"""
+
+import fcntl
+import json
+import os
+import struct
+import weakref
+import zlib
+from bisect import bisect_right
+from contextlib import suppress
+from itertools import accumulate, pairwise
+from typing import Any
+
+from bushel.checkpoint.differences import differing_steps
+from bushel.errors import FileError, PlanError
+from bushel.files.local import LocalFile
+from bushel.frozen import plain
+from bushel.run.encoded import Encoder, decode
+
+_MAGIC, _END = b"BUSHELC1", b"BUSHELCE"
+_LENGTHS = struct.Struct("<QQQ")
+_TAIL = struct.Struct("<QL8s")
+# Elements are gathered to blocks of about so much: reading one is worth a call then.
+_BLOCK_BYTES = 1 << 20
+_BLOCK_ROWS = 1024
+# What comes of bytes that are not as they were written.
+_NOT_OURS = (
+    AttributeError, LookupError, OverflowError, RecursionError, StopIteration, TypeError,
+    ValueError, zlib.error,
+)  # fmt: skip
+
+
+@plain
+class Identity:
+    """Of which pipeline the elements are: its steps, and what its functions are."""
+
+    steps: list[str]
+    functions: list[str]
+
+
+class CacheReader:
+    """The elements in a complete file, and the states between them."""
+
+    def __init__(self, path: str, identity: Identity) -> None:
+        self._file = file = LocalFile(path)
+        if file.size < len(_MAGIC) + _TAIL.size or file.read(0, len(_MAGIC)) != _MAGIC:
+            raise FileError(
+                f"{path!r} is no cache of bushel, and `cache(path)` would write over it. Give "
+                "another path."
+            )
+        length, check, end = _TAIL.unpack(file.read(file.size - _TAIL.size, file.size))
+        start = file.size - _TAIL.size - length
+        if end != _END or start < len(_MAGIC):
+            raise self._damaged()
+        written = file.read(start, start + length)
+        if zlib.crc32(written) != check:
+            raise self._damaged()
+        try:
+            footer = json.loads(written)
+            self._begin = footer["begin"]
+            steps, functions = list(footer["steps"]), list(footer["functions"])
+            blocks = [_checked_block(*block) for block in footer["blocks"]]
+        except _NOT_OURS as error:
+            raise self._damaged() from error
+        self._offsets = [offset for offset, _, _ in blocks] + [start]
+        self._checks = [check for _, _, check in blocks]
+        # How many elements there are before each block, and in all.
+        self._starts = list(accumulate((count for _, count, _ in blocks), initial=0))
+        if any(stop < begin for begin, stop in pairwise([len(_MAGIC), *self._offsets])):
+            raise self._damaged()
+        _check_same(path, identity, steps, functions)
+        self._rows: tuple[int, list[Any]] | None = None
+        self._states: tuple[int, list[Any]] | None = None
+
+    @property
+    def count(self) -> int:
+        return self._starts[-1]
+
+    def rows(self, start: int, want: int) -> list[Any]:
+        """Elements from `start` on, about so many; none are handed out twice."""
+        number = bisect_right(self._starts, start) - 1
+        if self._rows is None or self._rows[0] != number:
+            description, data, _ = self._parts(number)
+            try:
+                self._rows = number, self._all_of(number, decode(description, data))
+            except _NOT_OURS as error:
+                raise self._damaged() from error
+        first = start - self._starts[number]
+        rows = self._rows[1][first : first + want]
+        # Whoever gets an element may change it.
+        self._rows = None if first + want >= len(self._rows[1]) else self._rows
+        if self._rows is not None:
+            self._rows[1][first : first + want] = [None] * len(rows)
+        return rows
+
+    def forget(self) -> None:
+        """Reads again what was handed out; for whoever goes back."""
+        self._rows = None
+
+    def state_at(self, position: int) -> Any:
+        """The state of the input behind so many elements."""
+        if not position:
+            return self._begin
+        number = bisect_right(self._starts, position - 1) - 1
+        if self._states is None or self._states[0] != number:
+            try:
+                states = json.loads(zlib.decompress(self._parts(number)[2]))
+                self._states = number, self._all_of(number, states)
+            except _NOT_OURS as error:
+                raise self._damaged() from error
+        return self._states[1][position - 1 - self._starts[number]]
+
+    def _parts(self, number: int) -> list[bytes]:
+        start, stop = self._offsets[number], self._offsets[number + 1]
+        block = self._file.read(start, stop)
+        lengths = _LENGTHS.unpack_from(block) if len(block) >= _LENGTHS.size else (0, 0, 0)
+        if sum(lengths) + _LENGTHS.size != len(block) or zlib.crc32(block) != self._checks[number]:
+            raise self._damaged()
+        ends = list(accumulate(lengths, initial=_LENGTHS.size))
+        return [block[begin:end] for begin, end in pairwise(ends)]
+
+    def _all_of(self, number: int, found: list[Any]) -> list[Any]:
+        if len(found) != self._starts[number + 1] - self._starts[number]:
+            raise ValueError(f"block {number} has {len(found)} elements")
+        return found
+
+    def _damaged(self) -> FileError:
+        return FileError(
+            f"the cache {self._file.path!r} is damaged: remove it, and it is made again."
+        )
+
+
+def _checked_block(offset: Any, count: Any, check: Any) -> tuple[int, int, int]:
+    if type(offset) is not int or type(count) is not int or count <= 0:
+        raise ValueError(f"no block begins at {offset!r} that has {count!r} elements")
+    return offset, count, check
+
+
+def _check_same(path: str, identity: Identity, steps: list[str], functions: list[str]) -> None:
+    if steps != identity.steps:
+        raise PlanError(
+            f"the cache {path!r} was made by another pipeline: "
+            f"{differing_steps(steps, identity.steps)}. Remove the file, or give another path."
+        )
+    if functions != identity.functions:
+        changed = [new.split()[0] for new in identity.functions if new not in functions]
+        raise PlanError(
+            f"the cache {path!r} was made before a function of the pipeline was changed: "
+            f"{', '.join(changed) or 'their order'}. Remove the file, or give another path."
+        )
+
+
+class CacheWriter:
+    """Writes a stream from its beginning; the file is there once it is finished."""
+
+    def __init__(self, descriptor: int, path: str, max_bytes: int | None) -> None:
+        self._descriptor, self._path = descriptor, path
+        self._max_bytes = max_bytes
+        self._written = 0
+        self._blocks: list[tuple[int, int, int]] = []
+        self._rows = Encoder()
+        self._states: list[Any] = []
+        self._discard = weakref.finalize(self, _discard, descriptor, path, os.getpid())
+        self._write(_MAGIC)
+
+    @classmethod
+    def begin(cls, path: str, max_bytes: int | None) -> "CacheWriter | None":
+        """Begins a file; None where somebody else is writing it."""
+        private = _private(path)
+        descriptor = os.open(private, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # It may have been finished, and so renamed, since it was opened.
+            if os.path.samestat(os.stat(private), os.fstat(descriptor)):
+                os.ftruncate(descriptor, 0)
+                return cls(descriptor, path, max_bytes)
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
+
+    def add(self, row: Any, state: Any) -> bool:
+        """Takes an element and the state behind it; False where it became too much."""
+        self._rows.add(row)
+        self._states.append(state)
+        if self._rows.size >= _BLOCK_BYTES or len(self._rows) >= _BLOCK_ROWS:
+            self._end_block()
+        return self._max_bytes is None or self._written + self._rows.size <= self._max_bytes
+
+    def finish(self, begin: Any, identity: Identity) -> bool:
+        """Makes the file appear, with the state at the beginning; False where it is too large."""
+        if len(self._rows):
+            self._end_block()
+        footer = json.dumps(
+            {
+                "steps": identity.steps,
+                "functions": identity.functions,
+                "begin": begin,
+                "blocks": self._blocks,
+            }
+        ).encode()
+        self._write(footer + _TAIL.pack(len(footer), zlib.crc32(footer), _END))
+        if self._max_bytes is not None and self._written > self._max_bytes:
+            self.abandon()
+            return False
+        os.fsync(self._descriptor)
+        os.replace(_private(self._path), self._path)
+        self._discard.detach()
+        os.close(self._descriptor)
+        return True
+
+    def abandon(self) -> None:
+        """Leaves nothing behind."""
+        self._discard()
+
+    def _end_block(self) -> None:
+        description, data = self._rows.parts()
+        states = zlib.compress(json.dumps(self._states).encode(), 1)
+        lengths = _LENGTHS.pack(len(description), len(data), len(states))
+        block = b"".join((lengths, description, data, states))
+        self._blocks.append((self._written, len(self._rows), zlib.crc32(block)))
+        self._write(block)
+        self._rows, self._states = Encoder(), []
+
+    def _write(self, data: bytes) -> None:
+        self._written += len(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+
+def _private(path: str) -> str:
+    return path + ".partial"
+
+
+def _discard(descriptor: int, path: str, pid: int) -> None:
+    if os.getpid() == pid:  # A child that was forked has no part in it.
+        with suppress(OSError):
+            os.unlink(_private(path))
+    with suppress(OSError):
+        os.close(descriptor)

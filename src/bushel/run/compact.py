@@ -1,0 +1,208 @@
+"""Random access to the elements that filters leave: which they are, found by one pass.
+
+The pass is made when somebody first needs to know: an element, or the length. What it finds are
+positions, four or eight bytes for each element that is left.
+"""
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.errors import BadRecordsError, FileError
+from bushel.files.progress import Progress
+from bushel.frozen import frozen
+from bushel.node import Choice, Drop, Each, Expand, Fold, Guard, Node, Order, Place, walk
+from bushel.options import DatasetOptions, ReadOptions
+from bushel.order.mix import ConcatenateNode
+from bushel.order.repeat import RepeatNode
+from bushel.order.slice import SliceNode
+from bushel.plan.parts import Wary
+from bushel.plan.places import ZipNode
+from bushel.positions import Positions, join_epochs, run_of, split_epochs
+from bushel.run.kept_file import read_kept, write_kept
+from bushel.run.positional import PositionalStream
+from bushel.run.quota import DropQuota
+from bushel.sources.memory import ColumnsNode, RangeNode, SequenceNode
+
+_log = logging.getLogger("bushel")
+
+# Beside that of the first epoch, which tells how long they are.
+_MOST_EPOCHS = 3
+_AT_A_TIME = 1 << 15
+
+MISSING = (
+    "`compact()` found an element here that is not there any more: a filter, or a function before "
+    "it, answers otherwise than it did. It must depend on the element alone. (Where `cache=` "
+    "names a file that was made of other data, remove it.)"
+)
+
+
+@frozen
+class KeptNode(Wary):
+    """Passes over the positions at which the input has no element."""
+
+    input: Node
+    kept: "Kept"
+    # Whether the input has its elements at the same places in every epoch.
+    same_each_epoch: bool
+
+    def length(self) -> int:
+        return len(self._places(0))
+
+    def locate(self, positions: Positions) -> Positions:
+        length = self.input.length()
+        epochs, offsets = split_epochs(positions, self.length())
+        if isinstance(epochs, int):
+            places = self._places(epochs).take(offsets).astype(np.int64, copy=False)
+            return join_epochs(places, epochs, length)
+        places = np.empty(len(offsets), dtype=np.int64)
+        for epoch in set(epochs.tolist()):
+            here = (epochs == epoch).nonzero()[0]
+            places[here] = self._places(epoch).take(offsets.take(here))
+        return join_epochs(places, epochs, length)
+
+    def refused(self, positions: Positions) -> tuple[int, str] | None:
+        if self.same_each_epoch:
+            return None
+        length = self.length()
+        epochs = (positions // length).tolist()
+        for epoch in dict.fromkeys(epochs):
+            count = len(self.kept.of(self.input, epoch))
+            if count != length:
+                return epochs.index(epoch), (
+                    f"`compact()` found {count} elements in epoch {epoch}, and {length} in the "
+                    "first one: what is left out depends on random numbers or on the epoch, and "
+                    "then elements have no fixed place. Put random steps behind `compact()`."
+                )
+        return None
+
+    def _places(self, epoch: int) -> npt.NDArray[Any]:
+        places = self.kept.of(self.input, 0 if self.same_each_epoch else epoch)
+        if not epoch or len(places) == self.length():
+            return places
+        return np.resize(places, self.length())  # They are refused; until then anything will do.
+
+    def describe(self) -> str:
+        return "compact()"
+
+
+@frozen
+class _EpochNode(Order):
+    """One epoch of a dataset, as its first one."""
+
+    input: Node
+    epoch: int
+
+    def locate(self, positions: Positions) -> Positions:
+        return join_epochs(positions, self.epoch, self.input.length())
+
+    def locate_run(self, start: int, stop: int) -> tuple[int, int] | None:
+        shift = self.epoch * self.input.length()
+        return start + shift, stop + shift
+
+    def describe(self) -> str:
+        return ""
+
+
+class Kept:
+    """The places of the elements that are there, epoch by epoch; any thread may ask."""
+
+    def __init__(self, cache: str | None, text: Any) -> None:
+        """`text` is what a file must say of the pipeline to be believed."""
+        self._cache, self._text = cache, text
+        self._epochs: OrderedDict[int, npt.NDArray[Any]] = OrderedDict()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+
+    def of(self, node: Node, epoch: int) -> npt.NDArray[Any]:
+        """The offsets, within an epoch, of the elements of a node that are there."""
+        known = self._epochs.get(epoch)
+        if known is not None:
+            return known
+        if self._process != os.getpid():
+            self._begin()  # Forked, perhaps while another thread held the lock.
+        with self._lock:
+            known = self._epochs.get(epoch)
+            return self._find(node, epoch) if known is None else known
+
+    def _find(self, node: Node, epoch: int) -> npt.NDArray[Any]:
+        length = node.length()
+        cache = self._cache if not epoch else None
+        of = {"length": length, "pipeline": self._text}
+        found = None if cache is None else read_kept(cache, of, length)
+        if found is None:
+            found, whole = _pass_over(node, epoch)
+            if cache is not None and whole:
+                try:
+                    write_kept(cache, of, found)
+                except FileError as error:
+                    _log.warning("compact: %s What was found is looked for again next time.", error)
+        if length <= np.iinfo(np.uint32).max:
+            found = found.astype(np.uint32)
+        self._epochs[epoch] = found
+        if len(self._epochs) > _MOST_EPOCHS + 1:
+            del self._epochs[next(number for number in self._epochs if number)]
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was found travels: a worker need not find it again.
+        return {"_cache": self._cache, "_text": self._text, "_epochs": self._epochs}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+
+def _pass_over(node: Node, epoch: int) -> tuple[Positions, bool]:
+    """Where elements are, and whether all could be made.
+
+    One that fails is there: its error is raised where it is read, as everywhere.
+    """
+    quota = DropQuota("compact()", DatasetOptions())
+    stream = PositionalStream(_EpochNode(node, epoch), ReadOptions(), True, quota)
+    parts: list[Positions] = []
+    start, whole = 0, True
+    length = node.length()
+    try:
+        with Progress(f"compact: looking for elements in epoch {epoch}", length, "elements") as bar:
+            while (chunk := stream.pull(_AT_A_TIME)) is not None:
+                block, failure = chunk.block, chunk.block.failure
+                places = run_of(start, start + len(block))
+                if isinstance(block.values, list):
+                    places = places[[row is not None for row in block.values]]
+                parts.append(places)
+                start += len(block)
+                if failure is not None:
+                    if isinstance(failure.error, BadRecordsError):
+                        raise failure.release()
+                    parts.append(run_of(start, start + 1))
+                    start, whole = start + 1, False
+                bar.to(start)
+    finally:
+        stream.close()
+    return np.concatenate([run_of(0, 0), *parts]), whole
+
+
+_SAME_SOURCES = (RangeNode, SequenceNode, ColumnsNode)
+_SAME_ORDERS = (SliceNode, RepeatNode, KeptNode)
+_BY_PARTS = (ConcatenateNode, ZipNode)
+
+
+def is_same_each_epoch(node: Node) -> bool:
+    """Whether every epoch of a dataset is known to be the same as its first."""
+    return all(_is_same_step(step) for step in walk(node))
+
+
+def _is_same_step(step: Node) -> bool:
+    if isinstance(step, (Order, Choice)):
+        return isinstance(step, (*_SAME_ORDERS, *_BY_PARTS))
+    if isinstance(step, Each):
+        return not step.uses_positions
+    return isinstance(step, (*_SAME_SOURCES, *_BY_PARTS, Drop, Expand, Fold, Guard, Place))

@@ -1,0 +1,167 @@
+"""Streams that are kept in a file: computed and written once, then read."""
+
+import logging
+import os
+from typing import Any
+
+import numpy as np
+
+from bushel.block import Block
+from bushel.checkpoint.state import describe_pipeline
+from bushel.errors import BatchError, StateError
+from bushel.frozen import plain
+from bushel.plan.fingerprint import fingerprints
+from bushel.plan.passes import CacheNode
+from bushel.run.cache_file import CacheReader, CacheWriter, Identity
+from bushel.run.passes import CacheMarks, Over, cache_state
+from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of, need, need_int
+
+_log = logging.getLogger("bushel")
+
+
+@plain
+class _FileMarks(Marks):
+    reader: CacheReader
+    start: int
+
+    def at(self, used: int) -> State:
+        return _state_in(self.reader, self.start + used)
+
+
+def _state_in(reader: CacheReader, position: int) -> State:
+    parent = reader.state_at(position)
+    if parent is None:
+        raise StateError(
+            "this stream has no state: it was written from an iterator that has none itself."
+        )
+    return cache_state(parent, position)
+
+
+class DiskCacheStream(Over):
+    """Reads a file where there is one; else computes, and writes one if it sees everything."""
+
+    def __init__(self, input: Stream, node: CacheNode) -> None:
+        super().__init__(input)
+        assert node.file is not None
+        self._node, self._path = node, node.file
+        self._identity = Identity(describe_pipeline(node.input), fingerprints(node.input))
+        self._begin = beginning_of(input)
+        self._position = 0
+        self._reader: CacheReader | None = None
+        self._writer: CacheWriter | None = None
+        # Whether there may be a file by now, and whether the input is at its beginning.
+        self._looks = self._fresh = True
+        # What cannot be kept, and so is not given out either.
+        self._refused = ""
+        self._hopeless = False
+
+    def pull(self, want: int) -> Chunk | None:
+        if self._refused:
+            raise BatchError(self._refused)
+        if self._looks:
+            self._looks = False
+            self._look()
+        start = self._position
+        if self._reader is not None:
+            if start >= self._reader.count:
+                return None
+            rows = self._reader.rows(start, want)
+            self._position += len(rows)
+            positions = np.arange(start, self._position, dtype=np.int64)
+            return Chunk(Block(rows, positions), _FileMarks(self._reader, start))
+        chunk = self._input.pull(want)
+        if chunk is None:
+            self._finish()
+            return None
+        self._fresh = False
+        if self._writer is not None:
+            self._keep(chunk)
+        size = len(chunk.block)
+        self._position += size
+        return Chunk(chunk.block, CacheMarks(chunk.marks, start, size))
+
+    def _look(self) -> None:
+        if self._reader is None and os.path.exists(self._path):
+            self._reader = CacheReader(self._path, self._identity)
+        elif self._reader is None and self._fresh and not self._hopeless:
+            try:
+                self._writer = CacheWriter.begin(self._path, self._node.max_bytes)
+            except OSError as error:
+                self._give_up(f"it cannot be written: {error}")
+
+    def _keep(self, chunk: Chunk) -> None:
+        writer, rows = self._writer, chunk.block.rows()
+        assert writer is not None
+        try:
+            for row, state in zip(rows, _states(chunk.marks, 1, len(rows)), strict=True):
+                if not writer.add(row, state):
+                    return self._give_up(f"it is larger than max_bytes={self._node.max_bytes:,}")
+        except BatchError as error:
+            self._refused = str(error)
+            self._give_up("it cannot hold such elements")
+            raise
+        except (OSError, TypeError) as error:
+            return self._give_up(f"it cannot be written: {error}")
+        if chunk.block.failure is not None:
+            self._give_up("an element failed, and has to do so again")
+
+    def _finish(self) -> None:
+        writer = self._writer
+        if writer is None:
+            return
+        try:
+            (begin,) = _states(self._begin, 0, 0)
+            if writer.finish(begin, self._identity):
+                self._writer = None
+            else:
+                self._give_up(f"it is larger than max_bytes={self._node.max_bytes:,}")
+        except (OSError, TypeError) as error:
+            self._give_up(f"it cannot be written: {error}")
+
+    def _give_up(self, why: str) -> None:
+        """Writes no more, this time and later."""
+        self._hopeless = True
+        self._leave()
+        _log.warning("`%s`: nothing is kept, because %s.", self._node.label, why)
+
+    def _leave(self) -> None:
+        """Writes no more this time: not all of the stream will be seen."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abandon()
+
+    def state(self) -> State:
+        if self._reader is not None:
+            return _state_in(self._reader, self._position)
+        return cache_state(self._input.state(), self._position)
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        position = need_int(state, "position")
+        self._leave()
+        self._looks = True
+        if self._reader is None and os.path.exists(self._path):
+            self._reader = CacheReader(self._path, self._identity)
+        if self._reader is not None:
+            if position > self._reader.count:
+                raise StateError(
+                    f"this state is behind {position} elements, and the cache {self._path!r} has "
+                    f"{self._reader.count}."
+                )
+            self._reader.forget()
+        else:
+            self._input.restore(parent)
+            self._fresh = not position and parent in _states(self._begin, 0, 0)
+        self._position = position
+
+    def close(self) -> None:
+        self._leave()
+        super().close()
+
+
+def _states(marks: Marks, first: int, last: int) -> list[Any]:
+    """The states behind so many elements; None for those of an iterator that has none."""
+    try:
+        return [marks.at(used) for used in range(first, last + 1)]
+    except StateError:
+        return [None] * (last + 1 - first)

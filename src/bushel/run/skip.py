@@ -1,0 +1,118 @@
+"""A stream without its first elements."""
+
+from bushel.errors import StateError, StateRangeError
+from bushel.frozen import plain
+from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of, need, need_int
+
+_AT_A_TIME = 1024
+
+
+@plain
+class _SkipMarks(Marks):
+    marks: Marks
+    count: int
+
+    def at(self, used: int) -> State:
+        return {"parent": self.marks.at(used), "skipped": self.count}
+
+    def before(self, index: int) -> State:
+        return {"parent": self.marks.before(index), "skipped": self.count}
+
+
+class SkipStream(Stream):
+    """Passes over the first elements of its input: by their number, or by reading them.
+
+    Until an element has come, the state is where the input begins.
+    """
+
+    def __init__(self, input: Stream, count: int, by_position: bool) -> None:
+        self._input = input
+        self._count = count
+        self._by_position = by_position
+        self.eager = input.eager
+        self._go_to_start(count)
+
+    def _go_to_start(self, left: int) -> None:
+        self._left = left
+        self._start: Marks | None = beginning_of(self._input)
+        # What is left of the chunk in the middle of which the first element is.
+        self._rest: Chunk | None = None
+        self._over = False
+
+    def pull(self, want: int) -> Chunk | None:
+        self._pass_over()
+        if self._over:
+            return None
+        chunk, self._rest = self._rest, None
+        if chunk is None:
+            chunk = self._input.pull(want)
+        if chunk is None:
+            return None
+        if len(chunk.block) or chunk.block.failure is not None:
+            self._start = None
+        return Chunk(chunk.block, _SkipMarks(chunk.marks, self._count))
+
+    def _pass_over(self) -> None:
+        if not self._left or self._over or self._jump():
+            return
+        while self._left:
+            chunk = self._input.pull(min(self._left, _AT_A_TIME))
+            if chunk is None:
+                self._over = True
+                return
+            # One that fails counts as the others: by number nobody would know.
+            count = len(chunk.block) + (chunk.block.failure is not None)
+            if count > self._left:
+                self._rest = chunk.rest(self._left)
+            self._left = max(0, self._left - count)
+
+    def _jump(self) -> bool:
+        """Goes to the first element, where it is known by its number."""
+        if not self._by_position:
+            return False
+        try:
+            self._input.restore(self._input.state_for(self._left))
+        except NotImplementedError:
+            return False
+        except StateRangeError:
+            self._over = True
+        self._left = 0
+        return True
+
+    def state(self) -> State:
+        if self._start is not None:
+            return {"parent": self._start.at(0), "skipped": 0}
+        return {"parent": self._input.state(), "skipped": self._count}
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        skipped = need_int(state, "skipped")
+        if skipped not in (0, self._count):
+            raise StateError(
+                f"this state has passed over {skipped} elements, and `skip({self._count})` does "
+                "not stop there: it was made by another pipeline."
+            )
+        self._input.restore(parent)
+        self._go_to_start(self._count - skipped)
+        if skipped:
+            self._start = None
+
+    def state_for(self, index: int) -> State:
+        if not self._by_position:
+            return super().state_for(index)
+        return {"parent": self._input.state_for(self._count + index), "skipped": self._count}
+
+    def index_in(self, state: State) -> int:
+        if not self._by_position:
+            return super().index_in(state)
+        (parent,) = need(state, "parent")
+        skipped = need_int(state, "skipped")
+        return self._input.index_in(parent) - self._count if skipped else 0
+
+    def start(self) -> None:
+        if self._left and not self._over:
+            self._jump()
+        self._input.start()
+
+    def close(self) -> None:
+        self._input.close()

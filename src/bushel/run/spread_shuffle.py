@@ -1,0 +1,198 @@
+"""The shuffle of a stream: a bounded buffer, and a state from which it is filled again.
+
+Output comes in groups. The first one waits until the buffer is full, and has all elements that
+are due by then; each further group is one output block; the last one has everything that is left.
+
+The state is where the first input block begins that the current group needs, the number of the
+group, and how many of its elements have come. After a restore those blocks are read again.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bushel.block import Block, Failure
+from bushel.errors import StateError
+from bushel.frozen import plain
+from bushel.order.spread import StreamShuffleNode, side_of
+from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, need, need_int
+
+
+@plain
+class _Group:
+    """Where the blocks of a group begin, its number, and what came of it."""
+
+    place: tuple[Marks, int, int]
+    number: int
+    # Failures of elements that were raised while it was being filled.
+    failures: int
+    # How many of its elements came before this chunk, and how many are in it.
+    used: int
+    count: int = 0
+
+    def state(self, taken: int) -> State:
+        marks, before, _ = self.place
+        state = {"parent": marks.at(before), "group": self.number, "used": self.used + taken}
+        return {**state, "failures": self.failures} if self.failures else state
+
+
+@plain
+class _GroupsMarks(Marks):
+    groups: Sequence[_Group]
+    # Which group comes next, and how it is behind the failure.
+    following: _Group
+    behind: _Group
+
+    def at(self, used: int) -> State:
+        for group in self.groups:
+            if used < group.count:
+                return group.state(used)
+            used -= group.count
+        return (self.behind if used else self.following).state(0)
+
+
+class SpreadShuffleStream(Stream):
+    """Hands out each element somewhere in the stretch of the stream behind it."""
+
+    def __init__(self, input: Stream, node: StreamShuffleNode) -> None:
+        self._cursor = Cursor(input)
+        self._node = node
+        self._side = side_of(node.buffer_size)
+        # How many blocks the first group waits for: as many as a buffer holds.
+        self._first = min(self._side, node.buffer_size // self._side)
+        self.eager = input.eager
+        self._begin(0, 0, 0)
+
+    def _begin(self, group: int, used: int, failures: int) -> None:
+        self._group, self._skip, self._failures = group, used, failures
+        # Those of the elements to be read again that were raised already.
+        self._raised = failures
+        # The number of the next input block, and what has come of it.
+        self._next = max(0, self._last_block() - self._side + 1)
+        self._filling: list[Any] | None = None
+        # What waits of each input block, the next one to go last; and where they begin.
+        self._waiting: deque[list[Any]] = deque()
+        self._places: deque[tuple[Marks, int, int]] = deque()
+        self._short = False
+        # The last group, when it has been handed out.
+        self._done: _Group | None = None
+
+    def _last_block(self) -> int:
+        """The last input block that the current group needs."""
+        return self._first - 1 + self._group
+
+    def pull(self, want: int) -> Chunk | None:
+        groups: list[_Group] = []
+        rows: list[Any] = []
+        while self._done is None and len(rows) < max(1, want):
+            failure = self._fill(want)
+            group = self._following()
+            if failure is not None:
+                self._failures += 1
+                return self._chunk(rows, groups, group, failure)
+            made = self._take_group()
+            used = len(made)
+            if group.used > used:
+                raise StateError(
+                    f"this state is behind {group.used} elements of a group of {used}: it belongs "
+                    "to other data."
+                )
+            groups.append(replace(group, count=used - group.used))
+            rows += made[group.used :]
+            if self._short:
+                self._done = replace(group, used=used)
+            self._group, self._skip, self._failures = self._group + 1, 0, 0
+        return self._chunk(rows, groups, self._following(), None) if rows else None
+
+    def _chunk(
+        self, rows: list[Any], groups: list[_Group], following: _Group, failure: Failure | None
+    ) -> Chunk:
+        first = groups[0] if groups else following
+        start = self._made_before(first.number) + first.used
+        block = Block(rows, np.arange(start, start + len(rows), dtype=np.int64), failure)
+        return Chunk(block, _GroupsMarks(groups, following, self._following()))
+
+    def _made_before(self, group: int) -> int:
+        """How many elements all groups before one have."""
+        if not group:
+            return 0
+        # Of each block that it has read one for each block since, and no more than all.
+        blocks = self._first - 1 + group
+        waiting = min(blocks, self._side)
+        return waiting * (waiting + 1) // 2 + (blocks - waiting) * self._side
+
+    def _following(self) -> _Group:
+        if self._done is not None:
+            return self._done
+        place = self._places[0] if self._places else self._cursor.mark()
+        return _Group(place, self._group, self._failures, self._skip)
+
+    def _fill(self, want: int) -> Failure | None:
+        """Reads the blocks that the group needs, or up to the end."""
+        while not self._short and self._next <= self._last_block():
+            failure = self._fill_block(want)
+            if failure is None:
+                self._deal()
+                continue
+            # Failures in blocks of groups before, and those counted of this one, were raised.
+            before = self._group > 0 and self._next < self._last_block()
+            if not before and not self._raised:
+                return failure
+            self._raised -= not before
+        return None
+
+    def _fill_block(self, want: int) -> Failure | None:
+        if self._filling is None:
+            self._places.append(self._cursor.mark())
+            self._filling = []
+        while not self._short and (missing := self._side - len(self._filling)):
+            taken = self._cursor.take(missing, ahead=max(0, want - missing))
+            self._filling += taken.block.rows()
+            if taken.failure is not None:
+                return taken.failure
+            self._short = len(taken.block) < missing
+        return None
+
+    def _deal(self) -> None:
+        """Sorts the elements of a block by when they are due; those that were are gone."""
+        rows, self._filling = self._filling or [], None
+        order = self._node.dealt(self._next, len(rows))
+        gone = max(0, self._last_block() - self._next) if self._group else 0
+        self._waiting.append([rows[index] for index in order[: gone - len(order) - 1 : -1]])
+        self._next += 1
+
+    def _take_group(self) -> list[Any]:
+        """Takes out what is due with this group, in the order in which it is handed out."""
+        last = self._last_block()
+        made: list[Any] = []
+        if self._short:
+            made = [row for rows in self._waiting for row in reversed(rows)]
+            self._waiting.clear()
+        elif self._group:
+            made = [rows.pop() for rows in self._waiting]
+        else:
+            for number, rows in enumerate(self._waiting):
+                made += [rows.pop() for _ in range(last - number + 1)]
+        while self._waiting and not self._waiting[0]:
+            self._waiting.popleft()
+            self._places.popleft()
+        return [made[index] for index in self._node.arranged(last, len(made))]
+
+    def state(self) -> State:
+        return self._following().state(0)
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        group, used = need_int(state, "group"), need_int(state, "used")
+        failures = need_int(state, "failures") if "failures" in state else 0
+        self._cursor.restore(parent)
+        self._begin(group, used, failures)
+
+    def start(self) -> None:
+        self._cursor.stream.start()
+
+    def close(self) -> None:
+        self._cursor.stream.close()

@@ -1,0 +1,172 @@
+"""Bagz files: records of bytes by key, from any number of files."""
+
+import os
+import struct
+import threading
+from collections import OrderedDict
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bushel.errors import FileError, MissingPackageError, PlanError, RecordError
+from bushel.files.copies import local_path
+from bushel.files.paths import expand
+from bushel.positions import Keys
+from bushel.sources.keyed import KeyedSource, by_part, shown_files
+from bushel.sources.mapped import check_unchanged
+
+_MOST_OPEN = 256
+
+
+class BagzDataSource(KeyedSource):
+    """The records (bytes) of Bagz files, one file after the other.
+
+    >>> import bagz, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with bagz.Writer(f"{folder.name}/a.bagz") as writer:
+    ...     for letter in (b"x", b"y", b"z"):
+    ...         writer.write(letter)
+    >>> source = BagzDataSource(folder.name)
+    >>> len(source), source[1], source.__getitems__([2, 0])
+    (3, b'y', [b'z', b'x'])
+    >>> folder.cleanup()
+
+    Args:
+        paths: A file, a glob, a folder (its files that end in `.bagz` or
+            `.bag`), or a sequence of them. Records are compressed as the ending says: `.bagz`
+            with Zstandard, `.bag` not at all. A file that is far away is copied to the cache
+            folder once.
+    """
+
+    def __init__(self, paths: Any) -> None:
+        _package()
+        self._paths = expand(paths, (".bagz", ".bag"))
+        self._files = _OpenFiles()
+        opened = [self._files.get(path) for path in self._paths]
+        self._stamps = [file.stamp for file in opened]
+        self._ends: Keys = np.cumsum([len(file.reader) for file in opened], dtype=np.int64)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, in the order of their records."""
+        return list(self._paths)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def _records(self, keys: Keys) -> list[Any]:
+        records: list[Any] = [None] * len(keys)
+        for number, places, within in by_part(keys, self._ends):
+            file = self._open(number)
+            for place, record in zip(places.tolist(), within.tolist(), strict=True):
+                records[place] = file.record(record)
+        return records
+
+    def _open(self, number: int) -> "_File":
+        file = self._files.get(self._paths[number])
+        if file.stamp != self._stamps[number]:
+            raise FileError(
+                f"{file.path!r} is another file than the one that this source was made for. Make "
+                "the source anew."
+            )
+        # The package maps files, and what is beyond the end of one must not be touched.
+        check_unchanged(file.local, file.status)
+        return file
+
+    def place_of(self, key: int) -> tuple[str, int, int]:
+        """The file of a record, its number in it, and the byte at which it starts."""
+        ((number, _, within),) = by_part(self._checked([key]), self._ends)
+        record = int(within[0])
+        return self._paths[number], record, self._open(number).start_of(record)
+
+    def __repr__(self) -> str:
+        return f"BagzDataSource({shown_files(self._paths)}, {len(self):,} records)"
+
+
+class _File:
+    """The package's reader on one file."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.local = path, local_path(path)
+        _check_name(self.local)
+        try:
+            self.status = os.stat(self.local)
+            # Whole, so that no part of it looks like the name of a file system.
+            self.reader = _package().Reader(os.path.abspath(self.local))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise FileError(
+                f"{path!r} is no Bagz file, or not a whole one: {error}. If it once was one, it "
+                "has been cut short or damaged; write or copy it anew."
+            ) from None
+
+    @property
+    def stamp(self) -> str:
+        if self.local != self.path:
+            return os.path.basename(self.local)  # Of a copy, that of what was copied.
+        return f"{self.status.st_size}-{self.status.st_mtime_ns}"
+
+    def record(self, number: int) -> bytes:
+        # One by one: asked for many, the package leaves records that it cannot decompress
+        # empty and says nothing, and is slower unless records are large.
+        try:
+            record: bytes = self.reader[number]
+        except (ValueError, RuntimeError) as error:
+            raise RecordError(
+                f"record {number} of {self.path!r}, at byte {self.start_of(number):,}, cannot be "
+                f"read: {error}. The file is damaged; write or copy it anew."
+            ) from None
+        return record
+
+    def start_of(self, number: int) -> int:
+        """The byte at which a record starts: the file ends with the ends of all of them."""
+        if not number:
+            return 0
+        with open(self.local, "rb") as file:
+            file.seek(-8 * (len(self.reader) - number + 1), os.SEEK_END)
+            return int(struct.unpack("<Q", file.read(8))[0])
+
+
+class _OpenFiles:
+    """The open files of one process, shared by its threads."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._opened: OrderedDict[str, _File] = OrderedDict()
+
+    def get(self, path: str) -> _File:
+        if self._pid != os.getpid():
+            self._begin()  # Forked, perhaps while another thread held the lock.
+        with self._lock:
+            file = self._opened.get(path)
+            if file is None:
+                file = self._opened[path] = _File(path)
+            self._opened.move_to_end(path)
+            while len(self._opened) > _MOST_OPEN:
+                self._opened.popitem(last=False)
+        return file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _OpenFiles, ()
+
+
+def _check_name(path: str) -> None:
+    for sign in ",@":
+        if sign in os.path.abspath(path):
+            raise PlanError(
+                f"{path!r} has a {sign!r} in it, by which the package bagz means several files. "
+                "Give the file, or a link to it, another name."
+            )
+
+
+@cache
+def _package() -> Any:
+    try:
+        import bagz
+    except ImportError as error:
+        raise MissingPackageError("`BagzDataSource` needs the package bagz", "bagz") from error
+    return bagz

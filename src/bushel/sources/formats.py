@@ -1,0 +1,233 @@
+"""Which format files have, by their first bytes and by the endings of their names."""
+
+import os
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from bushel.errors import MissingFileError, PlanError
+from bushel.files.local import open_file
+from bushel.files.paths import expand, is_remote, without_query
+from bushel.frozen import frozen
+from bushel.sources.tfrecord_crc import masked_crcs
+
+# So much of a file is looked at: a tar file tells what it is at byte 257.
+_HEAD_BYTES = 1024
+_PACKED = {
+    b"\x1f\x8b": ".gz",
+    b"BZh": ".bz2",
+    b"\xfd7zXZ\x00": ".xz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+}
+
+
+def _starts(*marks: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head.startswith(marks)
+
+
+def _is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
+
+
+def _is_tfrecord(head: bytes) -> bool:
+    # It has no mark of its own, but a checksum over the length of the first record.
+    return len(head) >= 12 and int(masked_crcs([head[:8]])[0]) == int.from_bytes(
+        head[8:12], "little"
+    )
+
+
+def _by_name_alone(head: bytes) -> bool:
+    return False
+
+
+@frozen
+class Format:
+    """What a format is called, what reads it, and how it is told from others."""
+
+    name: str
+    # Module and class.
+    source: str
+    endings: tuple[str, ...]
+    # Whether a file that begins like this is of the format, whatever its name.
+    begins: Callable[[bytes], bool] = _by_name_alone
+    # For folders: what is in one that is a dataset as a whole.
+    folder_has: tuple[str, ...] = ()
+
+    def open(self, paths: Any, **options: Any) -> Any:
+        """Makes the source."""
+        module, _, name = self.source.partition(":")
+        return getattr(import_module(f"bushel.sources.{module}"), name)(paths, **options)
+
+
+FORMATS = (
+    Format(
+        "arrayrecord",
+        "array_record:ArrayRecordDataSource",
+        (".array_record", ".arrayrecord"),
+        _starts(bytes.fromhex("83af70d10d884a3f")),
+    ),
+    Format("parquet", "parquet:ParquetDataSource", (".parquet", ".pq"), _starts(b"PAR1")),
+    Format(
+        "arrow",
+        "arrow:ArrowDataSource",
+        (".arrow", ".feather", ".ipc", ".arrows"),
+        _starts(b"ARROW1", b"\xff\xff\xff\xff"),
+    ),
+    Format("numpy", "numpy_files:NumpyDataSource", (".npy", ".npz"), _starts(b"\x93NUMPY")),
+    Format("tar", "tar:TarDataSource", (".tar",), _is_tar),
+    Format("tfrecord", "tfrecord:TFRecordDataSource", (".tfrecord", ".tfrecords"), _is_tfrecord),
+    Format("jsonl", "lines:JsonLinesDataSource", (".jsonl", ".ndjson", ".jsonlines")),
+    Format("csv", "csv:CsvDataSource", (".csv", ".tsv", ".tab")),
+    Format("text", "lines:TextLinesDataSource", (".txt", ".text")),
+    Format("bagz", "bagz:BagzDataSource", (".bagz", ".bag")),
+    Format(
+        "zarr", "zarr:ZarrDataSource", (".zarr",), folder_has=("zarr.json", ".zarray", ".zgroup")
+    ),
+    Format("lance", "lance:LanceDataSource", (".lance",), folder_has=("_versions",)),
+    # A folder with a folder for each class; images that are named one by one are files.
+    Format("images", "folder:ImageFolderDataSource", ()),
+    Format(
+        "files",
+        "folder:FilesDataSource",
+        (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"),
+    ),
+)
+BY_NAME = {known.name: known for known in FORMATS}
+
+
+def format_of(paths: Any, format: str | None = None) -> Format:
+    """Which format files have; `format` where the user says so."""
+    if format is not None:
+        if format not in BY_NAME:
+            raise PlanError(f"there is no format {format!r}; there are {', '.join(BY_NAME)}.")
+        return BY_NAME[format]
+    if isinstance(paths, (str, os.PathLike)):
+        path = os.fspath(paths)
+        folder = _folder_format(path)
+        if folder is not None:
+            return folder
+    files = expand(paths)
+    found = {path: _file_format(path) for path in _some_of(files)}
+    formats = {known.name for known in found.values() if known is not None}
+    unknown = [path for path, known in found.items() if known is None]
+    if len(formats) == 1 and not unknown:
+        return BY_NAME[formats.pop()]
+    if formats:
+        told = ", ".join(f"{path!r}: {made.name if made else '?'}" for path, made in found.items())
+        raise PlanError(
+            f"these files have several formats ({told:.500}). Name those of one by a glob, or say "
+            "which one they have by `format=`."
+        )
+    raise PlanError(
+        f"the format of {unknown[0]!r} cannot be told, neither by its first bytes nor by its name. "
+        f"Say which it is by `format=`, one of {', '.join(BY_NAME)}."
+    )
+
+
+def _some_of(files: Sequence[str]) -> list[str]:
+    """A few of many: the first, the last, and one of each ending."""
+    by_ending = {"".join(_endings(path)[-1:]): path for path in reversed(files)}
+    return list(dict.fromkeys([files[0], files[-1], *by_ending.values()]))
+
+
+def _endings(path: str) -> list[str]:
+    """The endings of a name, lower case, without that of a compression: [".tar", ".x"].
+
+    >>> _endings("/data.v2/Some.jsonl.GZ")
+    ['.jsonl']
+    """
+    name = os.path.basename(without_query(path))
+    parts = [f".{part.lower()}" for part in name.split(".")[1:]]
+    if parts and parts[-1] in _PACKED.values():
+        parts.pop()
+    if parts and parts[-1] == ".tgz":
+        parts[-1] = ".tar"
+    return parts
+
+
+def _by_ending(path: str) -> Format | None:
+    for ending in reversed(_endings(path)):
+        # Shards may be numbered behind the ending: x.tfrecord-00000-of-00016.
+        plain = ending.split("-")[0]
+        for known in FORMATS:
+            if plain in known.endings:
+                return known
+    return None
+
+
+def _file_format(path: str) -> Format | None:
+    file = open_file(path)
+    head = file.read(0, min(file.size, _HEAD_BYTES))
+    named = _by_ending(path)
+    if any(head.startswith(mark) for mark in _PACKED):
+        return named
+    for known in FORMATS:
+        if known.begins(head):
+            return known
+    if named is not None:
+        return named  # If it is none after all, whoever reads it says what is wrong.
+    if head.lstrip()[:1] == b"{":
+        return BY_NAME["jsonl"]
+    return None
+
+
+def _folder_format(path: str) -> Format | None:
+    """The format of a folder that is a dataset as a whole."""
+    if is_remote(path) or not os.path.isdir(path):
+        if is_remote(path):
+            named = _by_ending(path.rstrip("/"))
+            return named if named is not None and named.folder_has else None
+        return None
+    names = set(os.listdir(path))
+    for known in FORMATS:
+        if names & set(known.folder_has):
+            return known
+    files = [name for name in names if os.path.isfile(os.path.join(path, name))]
+    visible = [name for name in files if name[0] not in "._"]
+    common = _common_format(path, visible)
+    if common is None and any(os.path.isdir(os.path.join(path, name)) for name in names):
+        return BY_NAME["images"]
+    if not visible:
+        raise MissingFileError(f"the folder {path!r} is empty.")
+    return common
+
+
+def _common_format(folder: str, names: Sequence[str]) -> Format | None:
+    """The one format that files of a folder have, beside others that are none."""
+    found = {known.name: known for name in names if (known := _by_ending(name)) is not None}
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if len(found) > 1:
+        raise PlanError(
+            f"the folder {folder!r} has files of several formats: {', '.join(sorted(found))}. Name "
+            f"those of one by a glob, as {os.path.join(folder, '*' + _an_ending(found))!r}, or by "
+            "`format=`."
+        )
+    return None
+
+
+def _an_ending(found: dict[str, Format]) -> str:
+    return next(known.endings[0] for known in found.values())
+
+
+def open_source(paths: Any, *, format: str | None = None, **options: Any) -> Any:
+    """Opens files for reading by key, whatever their format: `bushel.open`.
+
+    The format is told by their first bytes, or else by the endings of their names. What comes
+    back is a source: `len(source)`, `source[i]`, and what `MapDataset.source` and `DataLoader`
+    take.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "points.jsonl")
+    ...     _ = path.write_text('{"x": 1}\\n{"x": 2}\\n')
+    ...     source = open_source(path)
+    ...     len(source), source[1]
+    (2, {'x': 2})
+
+    Args:
+      paths: a file, a folder, a glob, a URL (s3://, gs://, https://, ...), or a sequence of them.
+      format: "parquet", "tfrecord", ...: for files that do not tell.
+      **options: what the source of that format takes beside its paths.
+    """
+    return format_of(paths, format).open(paths, **options)

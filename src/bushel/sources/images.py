@@ -1,0 +1,56 @@
+"""The way to Pillow, which decodes images."""
+
+import io
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.errors import MissingPackageError, RecordError
+
+# What the names of images end in.
+ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+
+
+def decode_image(data: bytes, where: str) -> npt.NDArray[np.uint8]:
+    """Decodes an image to an array of height × width × 3: red, green, blue, 0 to 255.
+
+    Grey is repeated, palettes are looked up, and what is transparent is not any more. The first
+    picture of several is taken. An orientation that the EXIF data ask for is not applied.
+
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (4, 2), (255, 0, 9)).save(file, "PNG")
+    >>> image = decode_image(file.getvalue(), "'red.png'")
+    >>> image.shape, image[0, 0].tolist()
+    ((2, 4, 3), [255, 0, 9])
+    """
+    pillow = pillow_images()
+    try:
+        with pillow.open(io.BytesIO(data)) as image:
+            if image.mode in ("I", "F"):
+                raise ValueError(
+                    f"its values are of mode {image.mode!r}, and not from 0 to 255; read the bytes "
+                    "with decode=False, and decode them in a `map`"
+                )
+            if image.mode.startswith("I;16"):
+                # Pillow would cut off what is above 255.
+                grey = (np.asarray(image) >> 8).astype(np.uint8)
+                return np.repeat(grey[:, :, None], 3, axis=2)
+            return np.array(image.convert("RGB"))
+    except MemoryError:
+        raise
+    except Exception as error:
+        # Of decoders for a dozen formats, each with errors of its own.
+        raise RecordError(f"the image {where} cannot be decoded: {error}.") from error
+
+
+@cache
+def pillow_images() -> Any:
+    """Pillow's module of images."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingPackageError("decoding images needs the package pillow", "images") from error
+    return Image

@@ -1,0 +1,231 @@
+"""Sources over files in which records stand one after the other, read through an index.
+
+The index says where records begin: record i is what lies from `bounds[i]` up to `bounds[i+1]`.
+
+    file     ┌ record 0 ┬ record 1 ┬ record 2 ┐
+    bounds   0          57         91         140
+"""
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from operator import index as whole
+from typing import Any, ClassVar, NamedTuple, SupportsIndex, TypeAlias
+
+import numpy as np
+
+from bushel.errors import FileError, RecordError
+from bushel.files.index import Columns, index_of, places_of_index
+from bushel.files.local import ByteFile, OpenFiles
+from bushel.files.paths import expand
+from bushel.files.progress import Progress
+from bushel.positions import Keys
+from bushel.sources.indexed_unpacked import ENDINGS, unpacked
+
+_MOST_AT_ONCE = 8  # files that are looked through at a time
+_AT_ONCE = 64  # records, when a source is gone through
+
+
+# Makes records of the bytes of some, of a file, of their numbers in it.
+Decode: TypeAlias = Callable[[Sequence[bytes], int, Keys], list[Any]]
+
+
+class _Opened(NamedTuple):
+    """A file with its index. Of a compressed file it is the unpacked copy."""
+
+    path: str
+    stamp: str
+    columns: Columns
+
+
+class IndexedSource(ABC):
+    """Records of files whose places in them are looked up once, and kept.
+
+    A subclass says how to go through a file, and what to make of the bytes of a record. A
+    pickle of a source has names of files and no index: whoever gets it finds that beside
+    the files, or makes it.
+    """
+
+    # What a folder's files end in; compressed ones have another ending behind it.
+    endings: ClassVar[tuple[str, ...]] = ()
+    # The columns of the index. The first is where records begin, and where the last one ends.
+    columns: ClassVar[tuple[str, ...]] = ("bounds",)
+
+    def __init__(self, paths: Any) -> None:
+        packed = [ending + packing for ending in self.endings for packing in ENDINGS]
+        self._paths = expand(paths, [*self.endings, *packed])
+        self._files = OpenFiles()
+        # Of the files as they were named, to notice in another process that they are others.
+        self._stamps: list[str] = []
+        self._begin()
+        counts = [len(opened.columns[self.columns[0]]) - 1 for opened in self._open()]
+        self._ends: Keys = np.cumsum(counts, dtype=np.int64)
+
+    def _begin(self) -> None:
+        self._opened: list[_Opened] | None = None
+        self._lock, self._pid = threading.Lock(), os.getpid()
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """What the index is of, with every option on which it depends: "lines(header=True)"."""
+
+    def is_plain(self, head: bytes) -> bool:
+        """Whether these are the first bytes of a file that only looks as if compressed."""
+        return False
+
+    @abstractmethod
+    def scan(self, file: ByteFile, progress: Progress) -> Columns:
+        """Goes through a file to make the columns of its index; the first has one entry more
+        than there are records."""
+
+    @abstractmethod
+    def decode(self, data: Sequence[bytes], file: int, records: Keys) -> list[Any]:
+        """Makes records of one file of their bytes."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, in the order of their records."""
+        return list(self._paths)
+
+    def _open(self) -> list[_Opened]:
+        """The files with their indexes; those of a source that came from elsewhere, anew."""
+        opened = self._opened
+        if opened is not None:
+            return opened
+        if self._pid != os.getpid():
+            self._begin()  # Forked, perhaps while another thread held the lock.
+        with self._lock:
+            if self._opened is None:
+                with ThreadPoolExecutor(min(len(self._paths), _MOST_AT_ONCE)) as pool:
+                    found = list(pool.map(self._open_one, self._paths))
+                stamps = [stamp for stamp, _ in found]
+                for path, now, before in zip(self._paths, stamps, self._stamps, strict=False):
+                    if now != before:
+                        raise _replaced(path)
+                self._stamps = stamps
+                self._opened = [opened for _, opened in found]
+            return self._opened
+
+    def _open_one(self, path: str) -> tuple[str, _Opened]:
+        file = self._files.get(path)
+        plain = unpacked(file, self.is_plain)
+        data = file if plain == path else self._files.get(plain)
+        index = index_of(data, self.kind, self.columns, self.scan)
+        if not len(index[self.columns[0]]):
+            raise _damaged(path, self.kind)
+        return file.stamp, _Opened(plain, data.stamp, index)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, index: SupportsIndex) -> Any:
+        key = whole(index)
+        self._check(key, key)
+        return self._read(*self._find(key), self.decode)[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Many records in one call: each file is read in the order of its bytes."""
+        keys = np.asarray(indices)
+        if not len(keys):
+            return []
+        if keys.dtype.kind not in "iu":
+            raise TypeError(f"keys are whole numbers, and {indices[0]!r} is among them.")
+        keys = keys.astype(np.int64, copy=False)
+        return self._many(keys, self.decode)
+
+    def _many(self, keys: Keys, decode: Decode) -> list[Any]:
+        self._check(int(keys.min()), int(keys.max()))
+        if len(self._paths) == 1:
+            return self._read(0, keys, decode)
+        which = self._ends.searchsorted(keys, side="right")
+        records: list[Any] = [None] * len(keys)
+        for number in np.unique(which).tolist():
+            places = np.flatnonzero(which == number)
+            read = self._read(number, keys[places] - self._first(number), decode)
+            for place, record in zip(places.tolist(), read, strict=True):
+                records[place] = record
+        return records
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), _AT_ONCE):
+            yield from self.__getitems__(range(start, min(start + _AT_ONCE, len(self))))
+
+    def _check(self, lowest: int, highest: int) -> None:
+        for key in (lowest, highest):
+            if not 0 <= key < len(self):
+                raise IndexError(f"{self} has no record {key}; it has {len(self):,}.")
+
+    def _first(self, number: int) -> int:
+        return int(self._ends[number - 1]) if number else 0
+
+    def _find(self, key: int) -> tuple[int, Keys]:
+        number = int(self._ends.searchsorted(key, side="right"))
+        return number, np.array([key - self._first(number)], dtype=np.int64)
+
+    def _read(self, number: int, records: Keys, decode: Decode) -> list[Any]:
+        """Reads records of one file, by their numbers in it."""
+        path, stamp, columns = self._open()[number]
+        file = self._files.get(path)
+        if file.stamp != stamp:  # Opened again since, and another one by now.
+            raise _replaced(self._paths[number])
+        file.check()
+        bounds = columns[self.columns[0]]
+        if len(records) == 1:
+            (record,) = records.tolist()
+            start, stop = int(bounds[record]), int(bounds[record + 1])
+            # It is data: nobody reads outside of the file because an index says so.
+            if not 0 <= start <= stop <= file.size:
+                raise _damaged(self._paths[number], self.kind)
+            return decode([file.read(start, stop)], number, records)
+        starts, stops = bounds[records], bounds[records + 1]
+        if starts.min() < 0 or stops.max() > file.size or (starts > stops).any():
+            raise _damaged(self._paths[number], self.kind)
+        return decode(file.read_many(starts, stops), number, records)
+
+    def place_of(self, key: int) -> tuple[str, int, int]:
+        """The file of a record, its number in it, and the byte at which it starts."""
+        self._check(key, key)
+        number, records = self._find(key)
+        bounds = self._open()[number].columns[self.columns[0]]
+        return self._paths[number], int(records[0]), int(bounds[records[0]])
+
+    def _wrong(self, number: int, record: int, problem: str) -> RecordError:
+        """The error of a record that is not what it should be."""
+        start = int(self._open()[number].columns[self.columns[0]][record])
+        return RecordError(
+            f"{self._name_of(number, record)} of {self._paths[number]!r}, which begins at byte "
+            f"{start:,}, {problem}"
+        )
+
+    def _name_of(self, number: int, record: int) -> str:
+        """What a record is called in messages."""
+        return f"record {record:,}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = ("_opened", "_lock", "_pid")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
+
+    def __repr__(self) -> str:
+        files = f"{len(self._paths):,} file{'s' * (len(self._paths) != 1)}"
+        records = f"{len(self):,} record{'s' * (len(self) != 1)}"
+        return f"{type(self).__name__}({self._paths[0]!r}, {files}, {records})"
+
+
+def _damaged(path: str, kind: str) -> FileError:
+    files = [place for place in places_of_index(path, kind) if os.path.exists(place)]
+    shown = " and ".join(map(repr, files)) or "it"
+    return FileError(f"the index of {path!r} is damaged; remove {shown}, and it is made again.")
+
+
+def _replaced(path: str) -> FileError:
+    return FileError(
+        f"{path!r} is another file than the one that this source was made for. Make the source "
+        "anew."
+    )

@@ -1,0 +1,107 @@
+"""Compressed files: unpacked once, into the cache folder, and read there.
+
+A compressed file has to be unpacked from its beginning, whichever record is wanted.
+"""
+
+import bz2
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from bushel.errors import MissingPackageError, RecordError
+from bushel.files.copies import made_once
+from bushel.files.local import ByteFile
+from bushel.files.progress import Progress
+
+# What the names of compressed files end in.
+ENDINGS = (".gz", ".bz2", ".xz", ".zst")
+HEAD_BYTES = 12
+_CHUNK = 1 << 20
+# A few bytes may become very many; so much at a time is unpacked.
+_AT_ONCE = 1 << 16
+
+
+class _Unpacker(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _zstd() -> _Unpacker:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingPackageError(
+            "files compressed by zstd need the package `zstandard`, which is not installed", "zstd"
+        ) from None
+    unpacker: _Unpacker = zstandard.ZstdDecompressor().decompressobj()
+    return unpacker
+
+
+# The first bytes of compressed files, which names may not tell.
+_KINDS: dict[bytes, tuple[str, Callable[[], Any]]] = {
+    b"\x1f\x8b\x08": ("gzip", lambda: zlib.decompressobj(wbits=31)),
+    b"BZh": ("bzip2", bz2.BZ2Decompressor),
+    b"\xfd7zXZ\x00": ("xz", lzma.LZMADecompressor),
+    b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
+}
+
+
+def unpacked(file: ByteFile, is_plain: Callable[[bytes], bool] = lambda head: False) -> str:
+    """The path of a file's contents: its own, or that of a copy if it is compressed.
+
+    `is_plain` may say of the first bytes of a file that they are the beginning of records.
+    """
+    head = file.read(0, min(file.size, HEAD_BYTES))
+    kind = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), None)
+    if kind is None or is_plain(head):
+        return file.path
+    name, unpacker = kind
+    if name == "bzip2" and not file.path.lower().endswith(".bz2"):
+        return file.path  # Its first bytes are letters, with which a text may begin.
+    # Messages name the copy now and then; so its name should tell what it is.
+    base = os.path.basename(file.path)
+    if base.lower().endswith((*ENDINGS, ".tgz")):
+        base = os.path.splitext(base)[0]
+    why = f"is compressed by {name}, so records cannot be reached one by one. It is unpacked once,"
+    return made_once(file, "unpacked", base, why, lambda: _pieces(file, name, unpacker))
+
+
+def _pieces(file: ByteFile, name: str, unpacker: Callable[[], _Unpacker]) -> Iterator[bytes]:
+    """What a compressed file contains; it may be several, one behind the other."""
+    current: _Unpacker | None = None
+    with Progress(f"unpacking {os.path.basename(file.path)}", file.size) as progress:
+        for start in range(0, file.size, _CHUNK):
+            read = file.read(start, min(start + _CHUNK, file.size))
+            for first in range(0, len(read), _AT_ONCE):
+                data = read[first : first + _AT_ONCE]
+                while data:
+                    if current is None:
+                        # Some programs fill the end of a file with zeros.
+                        data = data.lstrip(b"\0")
+                        if not data:
+                            break
+                        current = unpacker()
+                    try:
+                        piece = current.decompress(data)
+                    except Exception as error:  # Each library has its own.
+                        raise RecordError(
+                            f"{file.path!r} is damaged: {name} cannot unpack what lies behind "
+                            f"byte {start + first:,} ({error})."
+                        ) from error
+                    data = b""
+                    if current.eof:
+                        data, current = current.unused_data, None
+                    yield piece
+            progress.to(start)
+    if current is not None:
+        raise RecordError(
+            f"{file.path!r} is cut short: what was compressed by {name} does not end with the "
+            f"file, at byte {file.size:,}."
+        )

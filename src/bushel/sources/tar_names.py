@@ -1,0 +1,13 @@
+"""The names of files in a tar file: which sample they are of, and which part of it."""
+
+
+def split_name(name: str) -> tuple[str, str] | None:
+    """The key and the ending of a file's name; None where it has none.
+
+    >>> split_name("v1.0/dogs/17.Seg.png"), split_name("README")
+    (('v1.0/dogs/17', 'seg.png'), None)
+    """
+    dot = name.find(".", name.rfind("/") + 1)
+    if dot < 0 or dot == 0 or name[dot - 1] == "/":
+        return None
+    return name[:dot], name[dot + 1 :].lower()

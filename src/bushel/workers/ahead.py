@@ -1,0 +1,83 @@
+"""Workers that are ahead of what the hosts of a job have agreed to."""
+
+from collections.abc import Callable, Sequence
+
+from bushel.frozen import plain
+from bushel.run.lanes import LanesStream
+from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of
+from bushel.workers.remote import Reached
+
+
+@plain
+class _Made:
+    """What the workers made of steps to which all hosts may not have agreed."""
+
+    chunk: Chunk | None
+    reached: Reached
+    # For each of the lanes, whether it was known where they end.
+    knew: Sequence[bool]
+
+
+class AheadOfHosts(Stream):
+    """Hands out what workers made, as soon as all hosts have what it was made of.
+
+    Workers are given steps of the lanes without asking other hosts, as many as keep them busy:
+    so many as they are, which other hosts need not have. The hosts agree when an element is to
+    be handed out, on the steps that it needs, as they would without workers. Where one of them
+    turns out to be behind the end, we go back to the last element, now knowing the end.
+    """
+
+    eager = False
+
+    def __init__(
+        self, stream: Stream, lanes: Sequence[LanesStream], reach: Callable[[], Reached]
+    ) -> None:
+        self._stream, self._lanes, self._reach = stream, lanes, reach
+        # Kept while hosts agree: that may be interrupted, or fail.
+        self._made: _Made | None = None
+        self._place: tuple[Marks, int] = (beginning_of(stream), 0)
+
+    def pull(self, want: int) -> Chunk | None:
+        while True:
+            if self._made is None:
+                knew = [lanes.ends for lanes in self._lanes]
+                chunk = self._stream.pull(1)
+                self._made = _Made(chunk, self._reach(), knew)
+            made = self._made
+            there_are = [
+                lanes.settle(steps) for lanes, steps in zip(self._lanes, made.reached, strict=True)
+            ]
+            parts = zip(there_are, made.reached, made.knew, strict=True)
+            if not any(steps < reached and not knew for steps, reached, knew in parts):
+                break
+            self._stream.restore(self.state())
+            self._made = None
+        self._made = None
+        chunk = made.chunk
+        elements = 0 if chunk is None else len(chunk.block) + (chunk.block.failure is not None)
+        if chunk is not None and elements:
+            self._place = (chunk.marks, elements)
+        return chunk
+
+    def state(self) -> State:
+        marks, used = self._place
+        return marks.at(used)
+
+    def restore(self, state: State) -> None:
+        self._stream.restore(state)
+        for lanes in self._lanes:
+            lanes.begin_anew()
+        self._made = None
+        self._place = (beginning_of(self._stream), 0)
+
+    def state_for(self, index: int) -> State:
+        return self._stream.state_for(index)
+
+    def index_in(self, state: State) -> int:
+        return self._stream.index_in(state)
+
+    def start(self) -> None:
+        self._stream.start()
+
+    def close(self) -> None:
+        self._stream.close()

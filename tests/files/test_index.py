@@ -1,0 +1,254 @@
+"""Indexes: kept, made again when they are not of the file, and never believed blindly."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bushel.errors import FileError
+from bushel.files.index import Columns, check_index, index_of
+from bushel.files.local import ByteFile, LocalFile
+from bushel.files.progress import Progress
+from bushel.sources import TextLinesDataSource
+
+NAMES = ("starts", "stops")
+
+
+class Lines:
+    """Finds lines, and counts how often it had to."""
+
+    def __init__(self) -> None:
+        self.scans = 0
+
+    def __call__(self, file: ByteFile, progress: Progress) -> Columns:
+        self.scans += 1
+        ends = np.flatnonzero(np.frombuffer(file.read(0, file.size), dtype=np.uint8) == 10) + 1
+        progress.to(file.size)
+        return {"starts": np.concatenate([[0], ends[:-1]]).astype(np.int64), "stops": ends}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "data" / "a.txt"
+    path.parent.mkdir()
+    path.write_text("one\ntwo\nthree\n")
+    return path
+
+
+def index(path: Path, scan: Lines, kind: str = "lines") -> list[list[int]]:
+    columns = index_of(LocalFile(str(path)), kind, NAMES, scan)
+    return [columns[name].tolist() for name in NAMES]
+
+
+EXPECTED = [[0, 4, 8], [4, 8, 14]]
+
+
+def beside(path: Path) -> Path:
+    return path.parent / f".{path.name}.lines.bushel-index"
+
+
+def test_it_is_made_once_and_lies_beside_the_file(path: Path) -> None:
+    scan = Lines()
+    assert index(path, scan) == index(path, scan) == EXPECTED
+    assert scan.scans == 1
+    assert sorted(os.listdir(path.parent)) == [beside(path).name, path.name]
+
+
+def test_it_is_made_again_when_the_file_is_another(path: Path) -> None:
+    scan = Lines()
+    index(path, scan)
+    path.write_text("one\ntwo\nthree\nfour\n")
+    assert index(path, scan) == [[0, 4, 8, 14], [4, 8, 14, 19]]
+    assert scan.scans == 2
+
+
+def test_it_is_made_again_when_only_the_time_is_another(path: Path) -> None:
+    scan = Lines()
+    index(path, scan)
+    os.utime(path, ns=(1, 1))
+    index(path, scan)
+    assert scan.scans == 2
+
+
+def test_another_kind_has_another_index(path: Path) -> None:
+    scan = Lines()
+    index(path, scan, "lines(header=True)")
+    index(path, scan, "lines(header=False)")
+    assert scan.scans == 2
+
+
+def header(path: Path, **changes: object) -> bytes:
+    status = path.stat()
+    values: dict[str, object] = {
+        "version": 1,
+        "kind": "lines",
+        "of": f"{status.st_size}-{status.st_mtime_ns}",
+        "columns": {"starts": 3, "stops": 3},
+    }
+    text = json.dumps({**values, **changes}).encode()
+    return b"BUSHELIX" + struct.pack("<Q", len(text)) + text
+
+
+GOOD = np.array(EXPECTED, dtype="<i8").tobytes()
+DAMAGED: dict[str, Callable[[Path], bytes]] = {
+    "empty": lambda path: b"",
+    "magic": lambda path: b"SOMETHING else",
+    "no length": lambda path: b"BUSHELIX\1\0",
+    "header cut": lambda path: header(path)[:40],
+    "header huge": lambda path: b"BUSHELIX" + struct.pack("<Q", 2**63) + b"{}",
+    "no json": lambda path: b"BUSHELIX" + struct.pack("<Q", 4) + b"\xff\xfe{{",
+    "deep json": lambda path: b"BUSHELIX" + struct.pack("<Q", 200_000) + b"[" * 200_000,
+    "a list": lambda path: b"BUSHELIX" + struct.pack("<Q", 2) + b"[]",
+    "columns cut": lambda path: header(path) + GOOD[:-1],
+    "columns long": lambda path: header(path) + GOOD + b"x",
+    "version": lambda path: header(path, version=2) + GOOD,
+    "of another": lambda path: header(path, of="1-1") + GOOD,
+    "count negative": lambda path: header(path, columns={"starts": -3, "stops": 9}) + GOOD,
+    "count huge": lambda path: header(path, columns={"starts": 2**62, "stops": 3}) + GOOD,
+    "count a text": lambda path: header(path, columns={"starts": "3", "stops": 3}) + GOOD,
+    "counts a list": lambda path: header(path, columns=["starts", "stops"]) + GOOD,
+    "other columns": lambda path: header(path, columns={"a": 3, "b": 3}) + GOOD,
+    "before the file": lambda path: header(path) + struct.pack("<6q", -1, 4, 8, 4, 8, 14),
+    "behind the file": lambda path: header(path) + struct.pack("<6q", 0, 4, 8, 4, 8, 15),
+}
+
+
+def test_a_good_one_is_believed(path: Path) -> None:
+    scan = Lines()
+    beside(path).write_bytes(header(path) + GOOD)
+    assert index(path, scan) == EXPECTED
+    assert scan.scans == 0
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_one_is_made_again(path: Path, damage: str) -> None:
+    scan = Lines()
+    beside(path).write_bytes(DAMAGED[damage](path))
+    assert index(path, scan) == EXPECTED
+    assert scan.scans == 1
+    assert index(path, scan) == EXPECTED
+    assert scan.scans == 1
+
+
+def test_a_long_one_is_mapped(path: Path) -> None:
+    path.write_text("line\n" * 20_000)
+    scan = Lines()
+    made = index_of(LocalFile(str(path)), "lines", NAMES, scan)
+    kept = index_of(LocalFile(str(path)), "lines", NAMES, scan)
+    assert scan.scans == 1
+    for columns in (made, kept):
+        assert columns["starts"].tolist() == list(range(0, 100_000, 5))
+        assert columns["stops"].tolist() == list(range(5, 100_001, 5))
+        for column in columns.values():
+            assert column.flags.aligned
+            assert not column.flags.writeable  # It is everybody's.
+    # Without the spaces that make its numbers lie well, as others may write it.
+    counts = {"starts": 20_000, "stops": 20_000}
+    numbers = np.concatenate([kept["starts"], kept["stops"]]).astype("<i8").tobytes()
+    for spaces in range(8):
+        beside(path).unlink()  # Its memory is still that of the map.
+        beside(path).write_bytes(header(path, columns=counts, spaces=" " * spaces) + numbers)
+        again = index_of(LocalFile(str(path)), "lines", NAMES, scan)
+        assert again["stops"].tolist() == kept["stops"].tolist()
+        assert again["stops"].flags.aligned
+    assert scan.scans == 1
+
+
+def test_where_it_cannot_lie_beside_the_file_it_lies_in_the_cache(
+    path: Path, tmp_path: Path
+) -> None:
+    scan = Lines()
+    # A folder of that name: nobody can write a file there, not even root.
+    beside(path).mkdir()
+    assert index(path, scan) == index(path, scan) == EXPECTED
+    assert scan.scans == 1
+    (name,) = os.listdir(tmp_path / "cache" / "index")
+    assert name.endswith(".bushel-index")
+    assert sorted(os.listdir(path.parent)) == [beside(path).name, path.name]
+
+
+def test_where_it_cannot_be_kept_it_is_made_each_time(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = Lines()
+    beside(path).mkdir()
+    (tmp_path / "cache").write_text("a file where a folder should be")
+    assert index(path, scan) == index(path, scan) == EXPECTED
+    assert scan.scans == 2
+
+
+def test_an_error_while_looking_leaves_nothing(path: Path) -> None:
+    def fail(file: ByteFile, progress: Progress) -> Columns:
+        raise FileError("no line ends here")
+
+    with pytest.raises(FileError, match="no line ends here"):
+        index_of(LocalFile(str(path)), "lines", NAMES, fail)
+    assert os.listdir(path.parent) == [path.name]
+    assert index(path, Lines()) == EXPECTED
+
+
+BUILDER = """
+import sys, time
+import numpy as np
+from bushel.files.index import index_of
+from bushel.files.local import LocalFile
+
+def scan(file, progress):
+    with open(sys.argv[2], "a") as log:
+        log.write("scan\\n")
+    print("in", flush=True)
+    sys.stdin.readline()
+    ends = np.array([4, 8, 14])
+    return {"starts": ends - 4, "stops": ends}
+
+print("ready", flush=True)
+index_of(LocalFile(sys.argv[1]), "lines", ("starts", "stops"), scan)
+print("done", flush=True)
+"""
+
+
+def test_processes_that_want_it_together_make_it_once(path: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", BUILDER, str(path), str(log)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    builders = [subprocess.Popen(command, **pipes) for _ in range(3)]  # type: ignore[call-overload]
+    try:
+        for builder in builders:
+            assert builder.stdout.readline() == "ready\n"
+        # Whichever is in, the others wait for it; nobody else is told to go on.
+        for builder in builders:
+            builder.stdin.write("go on\n")
+            builder.stdin.flush()
+        for builder in builders:
+            assert builder.communicate(timeout=100)[0].endswith("done\n")
+    finally:
+        for builder in builders:
+            builder.kill()
+            builder.communicate()
+    assert log.read_text() == "scan\n"
+
+
+def test_impossible_columns_are_refused() -> None:
+    columns = {"starts": np.array([0, 9]), "stops": np.array([4, 8])}
+    with pytest.raises(FileError, match=r"the index of 'a\.txt' is damaged"):
+        check_index(columns, "starts", "stops", "a.txt")
+
+
+def test_a_name_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("one\ntwo\n")
+    assert len(TextLinesDataSource("a.txt")) == 2
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".a.txt")]
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")
+    with open(path, "w") as file:
+        file.write("one\ntwo\n")
+    assert list(TextLinesDataSource(path)) == ["one", "two"]
