@@ -64,7 +64,6 @@ NEEDS = {
 FOR_GRAIN = {
     "07_dataloader_guide.py": [],
     "08_cifar_source.py": ["--workers", "0"],
-    "09_flax_checkpoint.py": ["--workers", "0", "--folder", "a_single_run"],
 }
 
 

@@ -21,7 +21,9 @@ def test_the_same_with_workers_resumed_anywhere(name: str) -> None:
     inline = stream_of(name, Kit())
     expected = run_events(inline)
     half = len(expected) // 2
-    with iter(inline) as plain, iter(with_workers(inline, 2)) as iterator:
+    # Two for each operation; a variant of it is content with one, which starts sooner.
+    workers = 1 if ":" in name else 2
+    with iter(inline) as plain, iter(with_workers(inline, workers)) as iterator:
         assert_same_events(events_of(iterator), expected)
         for _ in range(half):
             next(plain)

@@ -370,7 +370,7 @@ def test_an_index_that_is_damaged(path: Path) -> None:
         source = TFRecordDataSource(path)
         assert source[0] == b"abc"
         for keys in ([1], [0, 1, 2]):
-            with pytest.raises(FileError, match=r"index of .* is damaged; remove it"):
+            with pytest.raises(FileError, match=r"index of .* is damaged; remove '"):
                 source.__getitems__(keys)
     index.write_bytes(data[:-32] + np.array([], "<i8").tobytes())
     assert len(TFRecordDataSource(path)) == 3

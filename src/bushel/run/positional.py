@@ -21,7 +21,7 @@ from bushel.run.quota import DropQuota
 from bushel.run.steps import KeptMarks
 from bushel.run.stream import Chunk, Marks, State, Stream, Trickle, need_int
 from bushel.run.threads import ReadAhead
-from bushel.run.tune import LONG_SECONDS, BlockSize, ThreadChoice
+from bushel.run.tune import LONG_FOR_LARGE_SECONDS, LONG_SECONDS, BlockSize, ThreadChoice
 from bushel.transforms.function import any_none
 
 
@@ -58,8 +58,8 @@ _MOST_TRICKLED = 64
 class _Work:
     """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
 
-    def __init__(self, node: Node, choice: ThreadChoice) -> None:
-        self._choice = choice
+    def __init__(self, node: Node, choice: ThreadChoice, long_seconds: float) -> None:
+        self._choice, self._long_seconds = choice, long_seconds
         self.guards: list[Guard] = []
         evaluator = compile_node(node, self.guards)
         self._paths = paths_to_guards(node, self.guards)
@@ -73,7 +73,7 @@ class _Work:
         began, cpu_began = time.perf_counter(), time.thread_time()
         block = evaluate(start, start + count)
         seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - cpu_began
-        self._choice.learn_work(stands_for * seconds, stands_for * cpu_seconds)
+        self._choice.learn_work(stands_for * seconds, stands_for * cpu_seconds, self._long_seconds)
         return block
 
     def _guarded(self, start: int, stop: int) -> Block:
@@ -118,13 +118,14 @@ class PositionalStream(Stream):
         self._next = 0
         self._crew = crew_for(read_options, available_cores())
         self._choice = self._crew.choice
-        self._work = _Work(node, self._choice)
+        self._least = least_block(node)
+        self._long_seconds = LONG_SECONDS if self._least == 1 else LONG_FOR_LARGE_SECONDS
+        self._work = _Work(node, self._choice, self._long_seconds)
         self._ledger = Ledger(self._work.guards)
         # Where somebody else keeps the ledger, what to enter in it.
         self._bad_records = bad_records
         # What is asked for may be far more than should be evaluated at a time: threads that
         # read ahead make pulls look cheap.
-        self._least = least_block(node)
         self._block_size = BlockSize(least=self._least)
         self._ahead: ReadAhead | None = None
         # What a source gave beyond what was asked for, and how much of it was handed out.
@@ -226,7 +227,7 @@ class PositionalStream(Stream):
         if self._least > 1 and len(block) and self._block_size.wants_sample():
             # More than was asked for, perhaps: let it not be too much.
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
-        if seconds > LONG_SECONDS and not self._choice.threaded:
+        if seconds > self._long_seconds and not self._choice.threaded:
             self._choice.look_again()
         return block
 

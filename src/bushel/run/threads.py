@@ -153,7 +153,11 @@ class ReadAhead:
         self._evaluate = evaluate
         self._next, self._stop = start, stop
         self._least = least
-        self._block_size = BlockSize(max(1, buffer_size // threads), first_size, least=least)
+        self._block_size = BlockSize(
+            max(1, buffer_size // threads), first_size, least=least, side_by_side=threads
+        )
+        # Large blocks on many threads tell nothing of what they take on one.
+        self._teaches = least == 1
         # Enough that no thread waits for the one who takes the blocks in order.
         self._most_blocks = 2 * threads + 1
         self._buffer_size = max(1, buffer_size)
@@ -183,7 +187,7 @@ class ReadAhead:
         self._in_flight.popleft()
         self._elements -= task.count
         self._block_size.learn(task.count, task.seconds)
-        if learner is not None:
+        if learner is not None and self._teaches:
             learner.learn(task.count, task.seconds)
         if len(block) and self._block_size.wants_sample():
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])

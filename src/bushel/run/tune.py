@@ -31,10 +31,13 @@ class BlockSize:
         first: int = 1,
         most_bytes: int = MOST_BYTES,
         least: int = 1,
+        side_by_side: int = 1,
     ) -> None:
+        """`side_by_side` blocks share the cores, and each takes longer for that."""
         self._most = max(1, most)
         # What a source wants to be asked for at a time, for the sake of speed.
         self._least = least
+        self._least_seconds = _LEAST_SECONDS * side_by_side
         self._most_bytes = most_bytes
         self._by_bytes = max(self._most, least)
         self._seconds_each = 0.0
@@ -49,7 +52,7 @@ class BlockSize:
         # What came last counts most, so a stream whose records change is followed quickly.
         self._seconds_each = each if not self._seconds_each else (self._seconds_each + each) / 2
         ideal = min(TARGET_SECONDS / max(self._seconds_each, 1e-9), self._most)
-        if self._seconds_each * self._least < _LEAST_SECONDS:
+        if self._seconds_each * self._least < self._least_seconds:
             ideal = max(ideal, self._least)
         self.size = int(max(1, min(ideal, self.size * 4, self._by_bytes)))
 
@@ -99,6 +102,8 @@ _WORTH_A_TRIAL = 0.1
 _HARDLY_BUSY = 0.1
 # A block is meant to take a few milliseconds. One that takes this long is worth a thought.
 LONG_SECONDS = 0.03
+# The same for blocks that are large because their source wants them so.
+LONG_FOR_LARGE_SECONDS = 0.2
 
 
 class Mode:
@@ -180,13 +185,15 @@ class ThreadChoice:
         """Whether records wait rather than compute: then threads are tried at once."""
         return self._cpu_seconds < 0.5 * self._work_seconds
 
-    def learn_work(self, seconds: float, cpu_seconds: float) -> None:
+    def learn_work(
+        self, seconds: float, cpu_seconds: float, long_seconds: float = LONG_SECONDS
+    ) -> None:
         """Takes note of the evaluation of a block: how long, and how much of it on a core."""
         self._work_seconds += seconds
         self._cpu_seconds += cpu_seconds
         if self.threaded:
             return
-        if (seconds > LONG_SECONDS and cpu_seconds < 0.5 * seconds) or self._plainly_waits:
+        if (seconds > long_seconds and cpu_seconds < 0.5 * seconds) or self._plainly_waits:
             # Records that wait this long need no comparison: waiting side by side is shorter.
             self.threaded, self._decided, self._since_decision = True, True, 0.0
 

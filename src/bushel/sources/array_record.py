@@ -64,7 +64,7 @@ _TIMED_RUNS, _OTHER_RUNS = 3, 61
 _SECONDS_A_SLOW_RUN = 3e-5
 # So many are worth the overhead of a list, and should not take more memory than that.
 _MOST_AT_A_TIME = 4096
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 2 << 20
 _AT_ONCE = 1024
 _MOST_OPENING = 32
 _ENDINGS = (".array_record", ".arrayrecord")
@@ -175,7 +175,10 @@ class ArrayRecordDataSource:
         part = self._ends.searchsorted(key, "right")
         return self._read(part, np.array([key]))[0]
 
-    def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[bytes]:
+    # `__getitems__` takes keys as an array, too.
+    takes_arrays = True
+
+    def __getitems__(self, record_keys: Sequence[SupportsIndex] | Keys) -> list[bytes]:
         """Returns many records in one call, in the order of the keys."""
         if not len(record_keys):
             return []
@@ -477,7 +480,7 @@ def _options_text(options: dict[str, str] | None) -> str:
     return ",".join(f"{name}:{value}" for name, value in wanted.items())
 
 
-def _key_array(keys: Sequence[SupportsIndex]) -> Keys:
+def _key_array(keys: Sequence[SupportsIndex] | Keys) -> Keys:
     array = np.asarray(keys)
     if array.dtype != np.int64:
         array = np.array(list(map(operator.index, keys)))

@@ -126,7 +126,10 @@ class IndexedSource(ABC):
         self._check(key, key)
         return self._read(*self._find(key), self.decode)[0]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+    # `__getitems__` takes keys as an array, too.
+    takes_arrays = True
+
+    def __getitems__(self, indices: Sequence[int] | Keys) -> list[Any]:
         """Many records in one call: each file is read in the order of its bytes."""
         keys = np.asarray(indices)
         if not len(keys):

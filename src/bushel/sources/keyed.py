@@ -25,7 +25,10 @@ class KeyedSource(ABC):
     def __getitem__(self, index: SupportsIndex) -> Any:
         return self._records(self._checked([operator.index(index)]))[0]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+    # `__getitems__` takes keys as an array, too.
+    takes_arrays = True
+
+    def __getitems__(self, indices: Sequence[int] | Keys) -> list[Any]:
         """Many records in one call."""
         return self._records(self._checked(indices))
 

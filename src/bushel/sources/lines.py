@@ -146,7 +146,9 @@ class JsonLinesDataSource(LineSource):
             start = int(self._open()[number].columns["bounds"][record])
             place = start + len(text[: error.pos].encode())
             shown = text[max(0, error.pos - 20) : error.pos + 20].strip()
-            problem = f"is no JSON: {error.msg} at byte {place:,} of the file, near {shown!r}."
+            # (Some of Python's messages end in "at" already.)
+            what = error.msg.removesuffix(" at")
+            problem = f"is no JSON: {what} at byte {place:,} of the file, near {shown!r}."
             raise self._wrong(number, record, problem) from None
         except RecursionError:
             problem = "is JSON that is nested too deeply for Python."

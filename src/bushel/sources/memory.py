@@ -104,7 +104,9 @@ class SequenceNode(Source):
             columns = _read_columns(self.source, keys)
             if columns is not None:
                 return Block(columns, positions)
-        rows, failure = read_records(self, self.source, keys.tolist(), keys)
+        # Our own sources would only make an array of a list again.
+        own = getattr(self.source, "takes_arrays", False) is True
+        rows, failure = read_records(self, self.source, keys if own else keys.tolist(), keys)
         return Block(rows, positions[: len(rows)], failure)
 
     @property
@@ -159,7 +161,7 @@ def wrap(positions: Positions, length: int, node: Source) -> Keys:
 
 
 def read_records(
-    node: Source, source: Any, keys: list[Any], positions: Positions
+    node: Source, source: Any, keys: Sequence[Any] | Keys, positions: Positions
 ) -> tuple[list[Any], Failure | None]:
     """Reads records, up to the first one that fails."""
     read_many = getattr(source, "__getitems__", None)
@@ -182,6 +184,7 @@ def read_records(
         rows.extend(map(source.__getitem__, keys))
     except Exception as error:
         key = keys[len(rows)]
+        key = key.item() if isinstance(key, np.generic) else key
         error.add_note(f"bushel: the source {source_name(source)} failed on key {key}.")
         note_file(error, source, key)
         return rows, failed(error, node, int(positions[len(rows)]))
