@@ -232,6 +232,9 @@ class Machine(ABC):
 
     # What was used of the element that comes next, as plain values; None where it is whole.
     carried: Any = None
+    # Whether a group may end within an element, of which the next one takes the rest. (Others
+    # carry what has nothing to do with the next element.)
+    cuts_elements = False
     # Whether the group needs no further element; else it ends with the first that is refused.
     complete = False
 

@@ -506,6 +506,24 @@ PIPELINES: dict[str, Build] = {
     "IterDataset.mix: dropped, of fixed weights": lambda kit: IterDataset.mix(
         {"a": kit.stream(5), "b": kit.stream(14).map(double)}, {"a": 2, "b": 1}, on_end="drop"
     ).map_with_index(with_index),
+    "IterDataset.mix: shuffled": lambda kit: (
+        IterDataset.mix([kit.stream(14), kit.stream(25).filter(is_rare)], [1, 2], on_end="drop")
+        .shuffle(6, seed=2)
+        .map(double)
+    ),
+    "IterDataset.mix: in windows": lambda kit: WindowShuffleIterDataset(
+        IterDataset.mix([kit.stream(9), kit.stream(20)]).windows(3).unbatch(),
+        window_size=5,
+        seed=3,
+    ),
+    "IterDataset.mix: batches again": lambda kit: (
+        RebatchIterDataset(
+            IterDataset.mix([kit.stream(9).batch(2), kit.stream(20).batch(3)], [1, 3]), 4
+        )
+        .map(double)
+        .unbatch()
+        .filter(is_not_third)
+    ),
     "IterDataset.concatenate": lambda kit: IterDataset.concatenate(
         [kit.stream(9).filter(is_not_third), kit.stream(0), kit.stream(7).map(double)]
     ),

@@ -38,6 +38,8 @@ class RebatchNode(Regroup):
 class _Rebatcher(Machine):
     """One batch is a group. Carried to the next is how many rows of a batch were used."""
 
+    cuts_elements = True
+
     def __init__(self, node: RebatchNode) -> None:
         self._node = node
         self._missing = node.batch_size

@@ -78,6 +78,8 @@ def check_bos(
 
 
 class _Splitter(Machine):
+    cuts_elements = True
+
     def __init__(self, node: SplitNode) -> None:
         self._node = node
         self._names = list(node.lengths)

@@ -111,7 +111,7 @@ def _parts(state: Any, path: str) -> Iterator[tuple[str, _Part]]:
                 yield from _parts(lane, path)
         elif field == "parent" and "part" in state:
             yield from _parts(value, f"{path}{state['part']}/")  # Of a concatenation.
-        elif field not in ("bushel", "taken", "ahead", "left"):
+        elif field not in ("bushel", "taken", "ahead", "left", "weights"):
             yield from _parts(value, path)
 
 

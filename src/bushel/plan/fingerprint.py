@@ -24,8 +24,13 @@ def fingerprints(node: Node) -> list[str]:
             found.append(repr(source))  # Those on files name them.
         transform = getattr(step, "transform", None) or getattr(step, "batch_fn", None)
         if transform is not None:
-            found.append(f"{_name(transform)} {_digest(transform)}")
+            found.append(" ".join(fingerprint_of(transform)))
     return found
+
+
+def fingerprint_of(function: Any) -> tuple[str, str]:
+    """The name of a function, and a digest of its code."""
+    return _name(function), _digest(function)
 
 
 def _name(transform: Any) -> str:

@@ -13,6 +13,7 @@ from bushel.errors import StateError, StateRangeError
 from bushel.frozen import plain
 from bushel.plan.lanes import OwnLanesNode
 from bushel.positions import Keys
+from bushel.run.front import with_front
 from bushel.run.merge import Merged
 from bushel.run.stream import Chunk, Marks, State, Stream, Taken, need, need_int
 from bushel.run.tune import TARGET_SECONDS, BlockSize, approximate_bytes
@@ -43,8 +44,15 @@ class _LaneMarks(Marks):
         count = steps * self.stream.rows
         # In the middle of a step: its start, and how far we are. So nothing in a state but
         # that number depends on which host had the lanes.
-        states = [part.at(min(count, len(part.block))) for part in self.taken]
+        states = [self._state_of(part, count, row > 0) for part in self.taken]
         return self.stream.state_of(states, self.step + steps, row)
+
+    def _state_of(self, part: Taken, count: int, is_open: bool) -> State:
+        size = len(part.block)
+        state = part.at(min(count, size))
+        if not is_open:
+            return state
+        return with_front(state, lambda: part.at(min(count + self.stream.rows, size)))
 
 
 class LanesStream(Merged):

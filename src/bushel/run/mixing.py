@@ -13,6 +13,7 @@ from bushel.order.turns import Ahead, Choices
 from bushel.plan.mixing import EpochsNode, StreamMixNode
 from bushel.positions import Keys
 from bushel.run.merge import Merged, marks_of
+from bushel.run.mix_weights import Course, going_on, own_piece
 from bushel.run.stream import (
     Chunk,
     Marks,
@@ -40,6 +41,7 @@ class _Place:
 @plain
 class _MixMarks(Marks):
     stream: "MixStream"
+    course: Course
     start: _Place
     choices: Choices
     which: Keys
@@ -54,7 +56,7 @@ class _MixMarks(Marks):
             counts[self.failed_part] += 1  # It had its turn, and gave nothing.
         states = [part.at(count) for part, count in zip(self.parts, counts, strict=True)]
         place = _Place(start.index + used, taken, self.choices.ahead(used), start.stays)
-        return self.stream.state_of(states, place, False)
+        return self.stream.state_of(states, self.course, place, False)
 
 
 class MixStream(Merged):
@@ -68,10 +70,10 @@ class MixStream(Merged):
         self._node = node
         self._names = node.names
         self._drops = node.on_end == "drop"
-        self._turns = node.turns()
+        self._own = own_piece(node)
+        self._course = Course([self._own])
         count = len(inputs)
-        self._place = _Place(0, [0] * count, self._turns.beginning(), [True] * count)
-        self._first = self._place
+        self._place = _Place(0, [0] * count, self._own.first, [True] * count)
         self._stopped = False
         self._starts = self._states() if self._names is not None else []
 
@@ -79,8 +81,13 @@ class MixStream(Merged):
         ask = want if self.eager else 1
         while not self._stopped:
             place = self._place
+            piece, most = self._course.at(place.index), self._course.most(place.index, ask)
+            if not most:
+                self._stopped = True
+                return None
+            ahead = piece.ahead(place.ahead)
             try:
-                choices = self._turns.choose(place.index, ask, place.ahead, place.stays)
+                choices = piece.turns.choose(place.index, most, ahead, place.stays)
             except Exception as error:  # In a user's function that tells the weights.
                 return self._failed(failed(error, self._node, place.index))
             which = choices.which
@@ -119,7 +126,7 @@ class MixStream(Merged):
         nothing = np.empty(0, dtype=np.int64)
         choices = choices or Choices(nothing, start.ahead)
         taken = taken or [cursor.take(0) for cursor in self._cursors]
-        marks = _MixMarks(self, start, choices, nothing, marks_of(taken), part)
+        marks = _MixMarks(self, self._course, start, choices, nothing, marks_of(taken), part)
         self._place = _Place(start.index + 1, start.taken, choices.ahead(1), start.stays)
         return Chunk(Block([], nothing, failure), marks)
 
@@ -146,21 +153,24 @@ class MixStream(Merged):
                 rows[place] = row
         self._place = _Place(start.index + size, counts, choices.ahead(size), start.stays)
         positions = np.arange(start.index, start.index + size, dtype=np.int64)
-        marks = _MixMarks(self, start, choices, which, marks_of(taken), None)
+        marks = _MixMarks(self, self._course, start, choices, which, marks_of(taken), None)
         return Chunk(Block(rows, positions), marks)
 
-    def state_of(self, states: Sequence[State], place: _Place, stopped: bool) -> State:
+    def state_of(
+        self, states: Sequence[State], course: Course, place: _Place, stopped: bool
+    ) -> State:
         state: State = {
             "parents": self._by_name(states),
             "index": place.index,
             "stop": stopped,
             "taken": self._by_name(place.taken),
         }
-        if place.ahead:
-            state["ahead"] = self._by_name(place.ahead)
+        ahead = course.at(place.index).ahead(place.ahead)
+        if ahead:
+            state["ahead"] = self._by_name(ahead)
         if self._drops:
             state["left"] = self._by_name([int(not there) for there in place.stays])
-        return state
+        return {**state, **course.told(place.index)}
 
     def _by_name(self, values: Sequence[Any]) -> Any:
         if self._names is None:
@@ -168,22 +178,24 @@ class MixStream(Merged):
         return dict(zip(self._names, values, strict=True))
 
     def state(self) -> State:
-        return self.state_of(self._states(), self._place, self._stopped)
+        return self.state_of(self._states(), self._course, self._place, self._stopped)
 
     def restore(self, state: State) -> None:
         _, stopped = need(state, "parents", "stop")
         index = need_int(state, "index")
         parents = self._parts_of(state, "parents", self._starts)
-        known = self._turns.taken_before(index)
-        taken = self._whole_parts_of(state, "taken", known or self._first.taken)
-        ahead = self._first.ahead
+        known = self._own.turns.taken_before(index)
+        none = [0] * len(self._cursors)
+        taken = self._whole_parts_of(state, "taken", none, known)
+        course = going_on(self._own, self._node, state)
+        ahead = course.at(index).first
         if ahead:
-            # They follow their weights from here on, whatever these were before.
             ahead = tuple(self._whole_parts_of(state, "ahead", ahead))
-        left = self._whole_parts_of(state, "left", [0] * len(self._cursors))
+        left = self._whole_parts_of(state, "left", none)
         self._go_back(parents)
         stays = [not (gone and self._drops) for gone in left]
         self._place, self._stopped = _Place(index, taken, ahead, stays), bool(stopped)
+        self._course = course
 
     def _parts_of(self, state: State, field: str, otherwise: Sequence[Any]) -> list[Any]:
         """What a state says of each part.
@@ -205,15 +217,14 @@ class MixStream(Merged):
             )
         return values
 
-    def _whole_parts_of(self, state: State, field: str, otherwise: Sequence[int]) -> list[int]:
+    def _whole_parts_of(
+        self, state: State, field: str, new: Sequence[int], otherwise: Sequence[int] | None = None
+    ) -> list[int]:
         """The same for numbers, which states of Grain, and of other weights, do not have."""
         if field not in state:
-            return list(otherwise)
-        values = self._parts_of(state, field, self._first_of(field))
+            return list(otherwise or new)
+        values = self._parts_of(state, field, new)
         return [need_int({field: value}, field) for value in values]
-
-    def _first_of(self, field: str) -> Sequence[int]:
-        return self._first.ahead if field == "ahead" else [0] * len(self._cursors)
 
 
 @plain

@@ -6,7 +6,7 @@ after a restore the group is made again, and those are passed over. So are the f
 elements in it that have been raised.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from bushel.block import Block, Failure
 from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.node import Machine, Regroup, failed
+from bushel.run.front import with_front, with_shown
 from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, need_int
 
 # One row takes many elements, so many more are asked for than rows: as many as it took before,
@@ -35,14 +36,33 @@ class _Group:
     # How many of its own were handed out before this chunk, and how many failures raised.
     used: int
     failures: int
-    # How many are in this chunk; known when it is done.
+    # Behind what the group before was shown: the first element of this one may have ended it.
+    shown: tuple[Marks, int, int] | None
+    # What must be the same when it is made again, as long as nothing of it was handed out: an
+    # element that is used in part, and what comes up to a failure.
+    touched: tuple[Marks, int, int] | None = None
+    # How many are in this chunk, and where it ends; known when it is done.
     count: int = 0
+    end: tuple[Marks, int, int] | None = None
+    # Whether it ends because the input does.
+    is_last: bool = False
 
     def state(self, machine: Machine, taken: int) -> State:
         marks, place, _ = self.place
         used = self.used + taken
-        state = machine.state_of(marks.at(place), self.carried, used, self.made_before)
+        parent = marks.at(place)
+        behind = self.end if used else self.touched
+        if behind is not None:
+            parent = with_front(parent, _state_at(behind), used > 0 and self.is_last)
+        elif self.shown is not None:
+            parent = with_shown(parent, _state_at(self.shown))
+        state = machine.state_of(parent, self.carried, used, self.made_before)
         return {**state, "failures": self.failures} if self.failures else state
+
+
+def _state_at(place: tuple[Marks, int, int]) -> Callable[[], State]:
+    marks, used, _ = place
+    return lambda: marks.at(used)
 
 
 @plain
@@ -83,6 +103,10 @@ class RegroupStream(Stream):
         self._skip_failures = 0
         # The group that is being made, from one pull to the next where an element failed.
         self._open: _Group | None = None
+        # Whether the element that comes next was offered to the group before, and what that was
+        # shown in all; of a state, the input knows.
+        self._refused = False
+        self._shown: tuple[Marks, int, int] | None = None
         self._ended = False
 
     def pull(self, want: int) -> Chunk | None:
@@ -95,9 +119,11 @@ class RegroupStream(Stream):
                 self._machine.begin(group.carried)
             failure = self._fill(want)
             if failure is not None:
-                self._open = replace(group, failures=group.failures + 1)
+                place = self._cursor.mark()
+                self._open = replace(group, failures=group.failures + 1, touched=place)
                 return self._chunk(rows, groups, group, failure)
             self._skip = self._skip_failures = 0
+            self._shown = self._behind_shown()
             try:
                 made = self._machine.end(self._made)
             except Exception as error:
@@ -115,6 +141,7 @@ class RegroupStream(Stream):
             self._made += len(made)
             self._seen[1] += len(made)
             group.count = len(made) - group.used
+            group.end, group.is_last = self._shown, self._ended
             groups.append(group)
             rows += made[group.used :] if group.used else made
         return self._chunk(rows, groups, self._following(), None) if groups else None
@@ -125,8 +152,16 @@ class RegroupStream(Stream):
             return self._open
         if self._place is None:
             self._place = self._cursor.mark()
-        carried = self._machine.carried
-        return _Group(self._place, carried, self._made, self._skip, self._skip_failures)
+        carried, skip = self._machine.carried, (self._skip, self._skip_failures)
+        touched = self._shown if carried and self._machine.cuts_elements else None
+        return _Group(self._place, carried, self._made, *skip, self._shown, touched)
+
+    def _behind_shown(self) -> tuple[Marks, int, int]:
+        """Behind all elements that the machine was shown: others might not end the group."""
+        marks, used, _ = self._cursor.mark()
+        is_cut = self._machine.cuts_elements and bool(self._machine.carried)
+        # The cursor stands before the one that comes next, in the chunk that has it.
+        return marks, used + (self._refused or is_cut), 0
 
     def _chunk(
         self, rows: list[Any], groups: list[_Group], following: _Group, failure: Failure | None
@@ -140,6 +175,7 @@ class RegroupStream(Stream):
     def _fill(self, want: int) -> Failure | None:
         """Gives elements to the machine until its group is complete, or the input ends."""
         machine, cursor = self._machine, self._cursor
+        self._refused = False
         taken, made = self._seen
         likely = min(want * taken // made, _AT_MOST) if made else 0
         while True:
@@ -155,6 +191,7 @@ class RegroupStream(Stream):
                         return None
                     if taken < count:
                         if not machine.add(rows[start + taken]):
+                            self._refused = True
                             return None
                         taken += 1
                         if machine.complete:
@@ -182,7 +219,8 @@ class RegroupStream(Stream):
         self._cursor.restore(parent)
         self._machine.carried = carried
         self._made, self._skip, self._skip_failures = made, skip, failures
-        self._place, self._open, self._ended = None, None, False
+        self._place, self._open, self._shown = None, None, None
+        self._refused = self._ended = False
 
     def start(self) -> None:
         self._cursor.stream.start()

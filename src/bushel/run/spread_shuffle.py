@@ -18,6 +18,7 @@ from bushel.block import Block, Failure
 from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.order.spread import StreamShuffleNode, side_of
+from bushel.run.front import with_front
 from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, need, need_int
 
 
@@ -29,13 +30,24 @@ class _Group:
     number: int
     # Failures of elements that were raised while it was being filled.
     failures: int
-    # How many of its elements came before this chunk, and how many are in it.
+    # How many of its elements came before this chunk.
     used: int
+    # What was read before any of them came: for groups before, or up to a failure.
+    touched: tuple[Marks, int, int] | None
+    # How many are in this chunk, and where its blocks end; known when it is done.
     count: int = 0
+    end: tuple[Marks, int, int] | None = None
+    # Whether it ends because the input does.
+    is_last: bool = False
 
     def state(self, taken: int) -> State:
         marks, before, _ = self.place
-        state = {"parent": marks.at(before), "group": self.number, "used": self.used + taken}
+        parent, used = marks.at(before), self.used + taken
+        behind = self.end if used else self.touched
+        if behind is not None:
+            last, count, _ = behind
+            parent = with_front(parent, lambda: last.at(count), used > 0 and self.is_last)
+        state = {"parent": parent, "group": self.number, "used": used}
         return {**state, "failures": self.failures} if self.failures else state
 
 
@@ -77,6 +89,8 @@ class SpreadShuffleStream(Stream):
         self._waiting: deque[list[Any]] = deque()
         self._places: deque[tuple[Marks, int, int]] = deque()
         self._short = False
+        # How far we have read for elements that came, or for a failure.
+        self._touched: tuple[Marks, int, int] | None = None
         # The last group, when it has been handed out.
         self._done: _Group | None = None
 
@@ -92,7 +106,10 @@ class SpreadShuffleStream(Stream):
             group = self._following()
             if failure is not None:
                 self._failures += 1
+                self._touched = self._cursor.mark()
                 return self._chunk(rows, groups, group, failure)
+            group.end = self._touched = self._cursor.mark()
+            group.is_last = self._short
             made = self._take_group()
             used = len(made)
             if group.used > used:
@@ -128,7 +145,7 @@ class SpreadShuffleStream(Stream):
         if self._done is not None:
             return self._done
         place = self._places[0] if self._places else self._cursor.mark()
-        return _Group(place, self._group, self._failures, self._skip)
+        return _Group(place, self._group, self._failures, self._skip, self._touched)
 
     def _fill(self, want: int) -> Failure | None:
         """Reads the blocks that the group needs, or up to the end."""

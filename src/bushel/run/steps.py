@@ -12,6 +12,7 @@ from bushel.node import Drop, Each, Expand, Fold, Guard, Node, failed
 from bushel.positions import Keys
 from bushel.record import RecordMetadata
 from bushel.run.bad_records import BadRecord
+from bushel.run.front import with_front
 from bushel.run.guard import GuardStream
 from bushel.run.quota import DropQuota
 from bushel.run.stream import (
@@ -214,7 +215,8 @@ class _ExpandedMarks(Marks):
 
     def _within(self, element: int, used: int) -> State:
         before = int(self.ends[element - 1]) if element else 0
-        return {"parent": self.marks.before(element), "next_index_in_buffer": used - before}
+        parent = with_front(self.marks.before(element), lambda: self.marks.at(element + 1))
+        return {"parent": parent, "next_index_in_buffer": used - before}
 
 
 class ExpandStream(_Elementwise):
@@ -278,13 +280,18 @@ class _WindowMarks(Marks):
     after: tuple[Marks, int, int]
     number: int
     size: int
+    # Whether it has as many elements as it has because there are no more.
+    is_last: bool
 
     def at(self, used: int) -> State:
-        (marks, before, _), number = self.place, self.number
+        (marks, before, _), (after, behind, _) = self.place, self.after
+        parent, number = marks.at(before), self.number
         if used >= self.size:
-            (marks, before, _), number, used = self.after, number + 1, 0
+            parent, number, used = after.at(behind), number + 1, 0
+        elif used:
+            parent = with_front(parent, lambda: after.at(behind), self.is_last)
         return {
-            "parent_window_start_state": marks.at(before),
+            "parent_window_start_state": parent,
             "window_index": number,
             "pos_in_window": used,
         }
@@ -350,7 +357,9 @@ class FoldStream(Stream):
             except Exception as error:
                 failure = failed(error, self._node, self._number)
         block = Block(list(rows), taken.block.positions[: len(rows)], failure)
-        marks = _WindowMarks(place, self._cursor.mark(), self._number, len(rows) + bool(failure))
+        is_last = len(taken.block) < self._node.group_size
+        size = len(rows) + bool(failure)
+        marks = _WindowMarks(place, self._cursor.mark(), self._number, size, is_last)
         self._number += 1
         skip, self._skip = self._skip, 0
         chunk = Chunk(block, marks)

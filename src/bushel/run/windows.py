@@ -9,6 +9,7 @@ from bushel.block import Block
 from bushel.frozen import plain
 from bushel.node import failed
 from bushel.order.windows import StreamWindowsNode, count_windows
+from bushel.run.front import with_front
 from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, beginning_of, need, need_int
 from bushel.stack import stack
 from bushel.tree import map_leaves
@@ -17,13 +18,16 @@ from bushel.tree import map_leaves
 @plain
 class _WindowsMarks(Marks):
     marks: Marks
-    # For each window, and before the first: how many elements have come, and whether the next
-    # window follows upon one.
-    places: Sequence[tuple[int, bool]]
+    # For each window, and before the first: how many elements have come, whether the next
+    # window follows upon one, and how many of the next elements it shares with that one.
+    places: Sequence[tuple[int, bool, int]]
 
     def at(self, used: int) -> State:
-        count, follows = self.places[used]
-        return {"parent": self.marks.at(count), "follows": int(follows)}
+        count, follows, shared = self.places[used]
+        parent = self.marks.at(count)
+        if shared:
+            parent = with_front(parent, lambda: self.marks.at(count + shared))
+        return {"parent": parent, "follows": int(follows)}
 
 
 class WindowsStream(Stream):
@@ -46,8 +50,10 @@ class WindowsStream(Stream):
     def _begin(self, follows: bool) -> None:
         # Whether the next window follows upon another one.
         self._follows = follows
+        # How many elements it shares with that one; of a state, the input knows.
+        self._shared = 0
         # Where we are, whatever has been read.
-        start = _WindowsMarks(beginning_of(self._cursor.stream), [(0, follows)])
+        start = _WindowsMarks(beginning_of(self._cursor.stream), [(0, follows, 0)])
         self._place: tuple[Marks, int] = (start, 0)
 
     def pull(self, want: int) -> Chunk | None:
@@ -59,20 +65,21 @@ class WindowsStream(Stream):
         at_end = failure is None and len(elements) < asked
         bounds = self._bounds(gap, len(elements), at_end)
         rows: list[Any] = []
-        places = [(0, self._follows)]
+        places = [(0, self._follows, self._shared)]
         for start, stop in bounds:
             try:
                 rows.append(self._joined(elements.part(start, stop)))
             except Exception as error:
                 failure = failed(error, self._node, self._number + len(rows))
             whole = stop - start == size
-            places.append((start + min(size, stride) if whole else stop, whole))
+            next_one = start + min(size, stride) if whole else stop
+            places.append((next_one, whole, stop - next_one))
             if len(rows) < len(places) - 1:
                 break
         broken = len(rows) < len(bounds)
         if failure is not None and not broken:
-            places.append((len(elements) + 1, False))
-        count, self._follows = places[-1]
+            places.append((len(elements) + 1, False, 0))
+        count, self._follows, self._shared = places[-1]
         if broken or (count < len(elements) and not at_end):
             self._cursor.put_back(taken, count)
         self._number += len(rows)

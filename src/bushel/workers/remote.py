@@ -14,6 +14,7 @@ from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.node import Guard
 from bushel.run.bad_records import Ledger, bad_records_in, with_bad_records
+from bushel.run.front import with_front
 from bushel.run.quota import DropQuota
 from bushel.run.stream import (
     Chunk,
@@ -228,7 +229,10 @@ class _PlacedMarks(Marks):
 
     def _input_state(self, root: State) -> State:
         index = root["next_index"]
-        return self.input.before(index) if root.get("before") else self.input.at(index)
+        if not root.get("before"):
+            return self.input.at(index)
+        # Within what was made of one element, as streams here say it (see `ExpandStream`).
+        return with_front(self.input.before(index), lambda: self.input.at(index + 1))
 
 
 class RemoteSteps(_Remote):
