@@ -9,6 +9,9 @@ PYTHON ?= python3
 ARGS ?=
 FASHION_MNIST ?=
 
+# One more than there are cores, since many a test waits for processes of its own; 4 are enough.
+PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -lt 4 ] && echo $$((n + 1)) || echo 4)
+
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 
@@ -25,7 +28,7 @@ demo: $(VENV)/installed-demo  ## train a classifier, kill it half-way, resume to
 	@$(RUN) examples/train_digits.py $(if $(FASHION_MNIST),--fashion-mnist "$(FASHION_MNIST)") $(ARGS)
 
 test: $(VENV)/installed-test  ## run the whole test suite, doctests included
-	@$(RUN) -m pytest -q -n auto --maxprocesses=4 $(ARGS)
+	@$(RUN) -m pytest -q -n $(PROCESSES) $(ARGS)
 
 bench: $(VENV)/installed-bench  ## measure against code written by hand, Grain and torch
 	@$(RUN) -m compileall -q src/bushel  # a worker that has to compile starts late
