@@ -84,6 +84,7 @@ LAZY = {
     ("files/paths.py", "bushel.files.remote_paths"): "and the same for their names",
     ("files/link.py", "fsspec"): "an optional dependency",
     ("files/link.py", "fsspec.asyn"): "the part of it that waits for answers",
+    ("deliver/iterator.py", "asyncio"): "much to import, and whoever comes here has it already",
     ("memory_file.py", "tempfile"): "much to import, and where there is memfd_create, for nothing",
 }
 

@@ -75,41 +75,49 @@ def test_killed_at_every_file_operation(tmp_path: Path) -> None:
 
 # Many processes.
 
-_ONE_OF_MANY = """
+_BEGINNING = """
 import sys
 index, count, address, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 import jax
 jax.distributed.initialize(address, count, index)
-import orbax.checkpoint as ocp
-import orbax.checkpoint.experimental.v1 as ocp_v1
 from bushel import MapDataset
-from bushel.checkpoint import CheckpointRestore, CheckpointSave
 
 ds = MapDataset.range(40)[index::count]
 iterator = iter(ds)
 for _ in range(3 + index):
     next(iterator)
-with ocp.CheckpointManager(folder + "/old") as manager:
+"""
+# In jobs of their own: where processes save by both, one may wait for the wrong one of them.
+_BY_THE_MANAGER = """
+import orbax.checkpoint as ocp
+from bushel.checkpoint import CheckpointRestore, CheckpointSave
+
+with ocp.CheckpointManager(folder) as manager:
     manager.save(1, args=ocp.args.Composite(data=CheckpointSave(iterator)))
-    # One after the other: processes that save two things at once may wait for the wrong one.
     manager.wait_until_finished()
-    ocp_v1.save_checkpointables(folder + "/new", {"data": iterator})
     expected = next(iterator)
     manager.restore(1, args=ocp.args.Composite(data=CheckpointRestore(iterator)))
     assert next(iterator) == expected
-ocp_v1.load_checkpointables(folder + "/new", {"data": iterator})
+"""
+_BY_THE_NEWER_WAY = """
+import orbax.checkpoint.experimental.v1 as ocp_v1
+
+ocp_v1.save_checkpointables(folder + "/1", {"data": iterator})
+expected = next(iterator)
+ocp_v1.load_checkpointables(folder + "/1", {"data": iterator})
 assert next(iterator) == expected
 """
 
 
-def test_two_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", [_BY_THE_MANAGER, _BY_THE_NEWER_WAY], ids=["manager", "newer"])
+def test_two_processes(way: str, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     environment = {**os.environ, "PYTHONPATH": SOURCES, "JAX_PLATFORMS": "cpu"}
     processes = []
     for index in range(2):
-        arguments = [_ONE_OF_MANY, str(index), "2", address, str(tmp_path)]
+        arguments = [_BEGINNING + way, str(index), "2", address, str(tmp_path / "saved")]
         # Not into pipes: the one that is not read could stop the other.
         with (tmp_path / f"errors {index}").open("w") as errors:
             processes.append(
@@ -129,11 +137,11 @@ def test_two_processes(tmp_path: Path) -> None:
         shown = "\n".join((tmp_path / f"errors {index}").read_text() for index in range(2))
         print(shown)
     assert codes == [0, 0], shown
-    for folder in (tmp_path / "old" / "1" / "data", tmp_path / "new" / "data"):
-        found = sorted(path.name for path in folder.glob("*.json"))
-        assert found == ["process_0-of-2.json", "process_1-of-2.json"]
-        with pytest.raises(StateError, match=r"saved by 2 processes .*, and there is 1 now"):
-            CheckpointHandler().restore(epath.Path(folder), iter(MapDataset.range(20)))
+    folder = tmp_path / "saved" / "1" / "data"
+    found = sorted(path.name for path in folder.glob("*.json"))
+    assert found == ["process_0-of-2.json", "process_1-of-2.json"]
+    with pytest.raises(StateError, match=r"saved by 2 processes .*, and there is 1 now"):
+        CheckpointHandler().restore(epath.Path(folder), iter(MapDataset.range(20)))
 
 
 # Folders that are not on this machine.

@@ -33,6 +33,22 @@ def process_index_and_count() -> tuple[int, int]:
     return jax.process_index(), jax.process_count()
 
 
+# How often all processes waited for each other for the same reason.
+_rounds: dict[str, int] = {}
+_PATIENCE_SECONDS = 600
+
+
+def wait_for_all_processes(reason: str) -> None:
+    """Waits until every process of the JAX job has come here for the same reason."""
+    from jax._src import distributed
+
+    board = distributed.global_state.client
+    if board is None:
+        return
+    number = _rounds[reason] = _rounds.get(reason, 0) + 1
+    board.wait_at_barrier(f"bushel: {reason} ({number})", _PATIENCE_SECONDS * 1000)
+
+
 def agreement() -> Agreement:
     """Makes the way in which the processes of this JAX job agree on a number."""
     from jax._src import distributed

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 from bushel.block import Failure, failure_of
 from bushel.checkpoint.files import encode, read_state, write_encoded
 from bushel.checkpoint.state import Pipeline, sign, verify
-from bushel.deliver.device import process_index_and_count
+from bushel.deliver.device import process_index_and_count, wait_for_all_processes
 from bushel.errors import ClosedError, ForkedError, StateError
 from bushel.run.stream import (
     Chunk,
@@ -292,7 +292,15 @@ async def _write(directory: Any, text: bytes) -> None:
     # Orbax's folders are made in the background; a path is taken for one that is there.
     wait = getattr(directory, "await_creation", None)
     folder = directory if wait is None else await wait()
-    write_encoded(folder, text, *process_index_and_count())
+    index, count = process_index_and_count()
+    write_encoded(folder, text, index, count)
+    if count > 1:
+        import asyncio
+
+        # Orbax renames the folder when the first process is done with it. And its loop must not
+        # wait here: there may be a model to be saved, for which others wait.
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, wait_for_all_processes, f"saved to {folder}")
 
 
 def save_into(directory: Any, state: object) -> Awaitable[None]:

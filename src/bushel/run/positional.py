@@ -275,6 +275,9 @@ class PositionalStream(Stream):
             block.failure = Failure(error)
             self._drop_ahead()
             self._next = marks.start + end
+            if self._work.guards:
+                # Those behind come again.
+                self._ledger.restore(marks.at(end)["bad"])
         kept = np.flatnonzero(keep)
         return Chunk(block.select(kept), KeptMarks(marks, kept, end))
 
