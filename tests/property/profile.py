@@ -9,7 +9,7 @@ tried = settings(
     derandomize="BUSHEL_EXAMPLES" not in os.environ,
     database=None,
     deadline=None,
-    max_examples=int(os.environ.get("BUSHEL_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("BUSHEL_EXAMPLES", "40")),
     # The fixture that looks for threads is meant to look once, after all of the examples.
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
