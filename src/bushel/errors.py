@@ -141,3 +141,11 @@ def note_place(error: BaseException, path: str, record: int, offset: int | None)
 def place_noted(error: BaseException) -> tuple[str, int, int | None] | None:
     """What `note_place` noted."""
     return getattr(error, "bushel_place", None)
+
+
+def replaced_file(path: str) -> FileError:
+    """The error of a source whose file was replaced since it was made."""
+    return FileError(
+        f"{path!r} is another file than the one that this source was made for. Make the source "
+        "anew."
+    )

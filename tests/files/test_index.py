@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bushel.errors import FileError
-from bushel.files.index import Columns, check_index, index_of
+from bushel.files.index import Columns, index_of
 from bushel.files.local import ByteFile, LocalFile
 from bushel.files.progress import Progress
 from bushel.sources import TextLinesDataSource
@@ -232,12 +232,6 @@ def test_processes_that_want_it_together_make_it_once(path: Path, tmp_path: Path
             builder.kill()
             builder.communicate()
     assert log.read_text() == "scan\n"
-
-
-def test_impossible_columns_are_refused() -> None:
-    columns = {"starts": np.array([0, 9]), "stops": np.array([4, 8])}
-    with pytest.raises(FileError, match=r"the index of 'a\.txt' is damaged"):
-        check_index(columns, "starts", "stops", "a.txt")
 
 
 def test_a_name_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.errors import FileError
 from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
@@ -174,9 +173,3 @@ def _alone(place: str) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 os.unlink(place + ".lock")
-
-
-def check_index(columns: Columns, starts: str, stops: str, path: str) -> None:
-    """Raises where an index says something impossible."""
-    if len(columns[starts]) != len(columns[stops]) or (columns[starts] > columns[stops]).any():
-        raise FileError(f"the index of {path!r} is damaged; remove it, and it is made again.")

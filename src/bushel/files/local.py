@@ -3,9 +3,10 @@
 import os
 import stat
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ import numpy.typing as npt
 from bushel.errors import FileError, MissingFileError
 from bushel.files.paths import is_remote
 from bushel.positions import Keys
+
+F = TypeVar("F")
 
 # Two ranges with less than this between them are read as one: a call costs as much.
 _GAP = 4096
@@ -164,8 +167,45 @@ def _opened(path: str) -> tuple[int, int, os.stat_result]:
     return os.getpid(), descriptor, status
 
 
-class OpenFiles:
-    """The files of a source, opened when they are first read: in each process, a few at once.
+class Opened(ABC, Generic[F]):
+    """Files of a source, opened when they are first read: in each process, a few at once."""
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._opened: OrderedDict[str, F] = OrderedDict()
+
+    @abstractmethod
+    def _open(self, path: str) -> F:
+        """Opens a file."""
+
+    def get(self, path: str) -> F:
+        """The file of this name, open."""
+        if self._pid != os.getpid():
+            self._begin()  # Forked, perhaps while another thread held the lock.
+        with self._lock:
+            file = self._opened.get(path)
+            if file is not None:
+                self._opened.move_to_end(path)
+                return file
+        file = self._open(path)
+        with self._lock:
+            file = self._opened.setdefault(path, file)
+            while len(self._opened) > self._most:
+                # Closed when the last thread that reads from it is done.
+                self._opened.popitem(last=False)
+        return file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._most,)
+
+
+class OpenFiles(Opened[ByteFile]):
+    """Files of which ranges are read.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -175,34 +215,8 @@ class OpenFiles:
     b'el'
     """
 
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._opened: OrderedDict[str, ByteFile] = OrderedDict()
-
-    def get(self, path: str) -> ByteFile:
-        """The file of this name, open."""
-        if self._pid != os.getpid():
-            self._begin()  # Forked, perhaps while another thread held the lock.
-        with self._lock:
-            file = self._opened.get(path)
-            if file is not None:
-                self._opened.move_to_end(path)
-                return file
-        file = open_file(path)
-        with self._lock:
-            file = self._opened.setdefault(path, file)
-            while len(self._opened) > self._most:
-                # Closed when the last thread that reads from it is done.
-                self._opened.popitem(last=False)
-        return file
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return OpenFiles, (self._most,)
+    def _open(self, path: str) -> ByteFile:
+        return open_file(path)
 
 
 def open_file(path: str) -> ByteFile:

@@ -44,6 +44,7 @@ from bushel.errors import (
     MissingPackageError,
     PlanError,
     note_place,
+    replaced_file,
 )
 from bushel.files.copies import local_path
 from bushel.files.paths import expand, is_remote
@@ -284,10 +285,7 @@ class _OpenFiles:
         opened = _OpenFile(file, self._options)
         with self._lock:
             if self._stamps.setdefault(file, opened.stamp) != opened.stamp:
-                raise FileError(
-                    f"{file!r} is another file than the one that this source was made for. Make "
-                    "the source anew."
-                )
+                raise replaced_file(file)
             self._opened[file] = opened
             while len(self._opened) > self._most:
                 # Closed when the last thread that reads from it is done.

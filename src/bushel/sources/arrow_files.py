@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bushel.errors import FileError, PlanError
+from bushel.errors import FileError, PlanError, replaced_file
 from bushel.files.local import ByteFile, open_file
 from bushel.files.paths import expand, is_remote
 from bushel.positions import Keys
@@ -85,10 +85,7 @@ class TableFiles(KeyedSource):
         file, number = self._file_of(part)
         path = self._paths[file]
         if stamp_of(path) != self._stamps[file]:
-            raise FileError(
-                f"{path!r} is another file than the one that this source was made for. "
-                "Make the source anew."
-            )
+            raise replaced_file(path)
         return self._read(file, number, again)
 
     def _unpacked(self, kind: str, file: int) -> Unpacked:

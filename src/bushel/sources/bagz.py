@@ -2,21 +2,18 @@
 
 import os
 import struct
-import threading
-from collections import OrderedDict
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from bushel.errors import FileError, MissingPackageError, PlanError, RecordError
+from bushel.errors import FileError, MissingPackageError, PlanError, RecordError, replaced_file
 from bushel.files.copies import local_path
+from bushel.files.local import Opened
 from bushel.files.paths import expand
 from bushel.positions import Keys
 from bushel.sources.keyed import KeyedSource, by_part, shown_files
 from bushel.sources.mapped import check_unchanged
-
-_MOST_OPEN = 256
 
 
 class BagzDataSource(KeyedSource):
@@ -66,10 +63,7 @@ class BagzDataSource(KeyedSource):
     def _open(self, number: int) -> "_File":
         file = self._files.get(self._paths[number])
         if file.stamp != self._stamps[number]:
-            raise FileError(
-                f"{file.path!r} is another file than the one that this source was made for. Make "
-                "the source anew."
-            )
+            raise replaced_file(file.path)
         # The package maps files, and what is beyond the end of one must not be touched.
         check_unchanged(file.local, file.status)
         return file
@@ -127,31 +121,11 @@ class _File:
             return int(struct.unpack("<Q", file.read(8))[0])
 
 
-class _OpenFiles:
-    """The open files of one process, shared by its threads."""
+class _OpenFiles(Opened[_File]):
+    """The package's readers, shared by the threads of a process."""
 
-    def __init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._opened: OrderedDict[str, _File] = OrderedDict()
-
-    def get(self, path: str) -> _File:
-        if self._pid != os.getpid():
-            self._begin()  # Forked, perhaps while another thread held the lock.
-        with self._lock:
-            file = self._opened.get(path)
-            if file is None:
-                file = self._opened[path] = _File(path)
-            self._opened.move_to_end(path)
-            while len(self._opened) > _MOST_OPEN:
-                self._opened.popitem(last=False)
-        return file
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _OpenFiles, ()
+    def _open(self, path: str) -> _File:
+        return _File(path)
 
 
 def _check_name(path: str) -> None:

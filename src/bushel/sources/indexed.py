@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from bushel.errors import FileError, RecordError
+from bushel.errors import FileError, RecordError, replaced_file
 from bushel.files.index import Columns, index_of, places_of_index
 from bushel.files.local import ByteFile, OpenFiles
 from bushel.files.paths import expand
@@ -104,7 +104,7 @@ class IndexedSource(ABC):
                 stamps = [stamp for stamp, _ in found]
                 for path, now, before in zip(self._paths, stamps, self._stamps, strict=False):
                     if now != before:
-                        raise _replaced(path)
+                        raise replaced_file(path)
                 self._stamps = stamps
                 self._opened = [opened for _, opened in found]
             return self._opened
@@ -173,7 +173,7 @@ class IndexedSource(ABC):
         path, stamp, columns = self._open()[number]
         file = self._files.get(path)
         if file.stamp != stamp:  # Opened again since, and another one by now.
-            raise _replaced(self._paths[number])
+            raise replaced_file(self._paths[number])
         file.check()
         bounds = columns[self.columns[0]]
         if len(records) == 1:
@@ -225,10 +225,3 @@ def _damaged(path: str, kind: str) -> FileError:
     files = [place for place in places_of_index(path, kind) if os.path.exists(place)]
     shown = " and ".join(map(repr, files)) or "it"
     return FileError(f"the index of {path!r} is damaged; remove {shown}, and it is made again.")
-
-
-def _replaced(path: str) -> FileError:
-    return FileError(
-        f"{path!r} is another file than the one that this source was made for. Make the source "
-        "anew."
-    )

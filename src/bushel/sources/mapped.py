@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bushel.errors import FileError, MissingFileError
+from bushel.errors import FileError, MissingFileError, replaced_file
 from bushel.files.copies import local_path
 
 
@@ -125,10 +125,7 @@ class MappedFiles:
             file = MappedFile(path)
             before = self._stamps[path]
             if before is not None and file.stamp != before:
-                raise FileError(
-                    f"{path!r} is another file than the one that this source was made for. Make "
-                    "the source anew."
-                )
+                raise replaced_file(path)
             self._stamps[path] = file.stamp
             self._opened[path] = file
             while len(self._opened) > self._most:
