@@ -1,11 +1,9 @@
 """Who imports whom: files import from the rows below them and from their own package."""
 
 import ast
+import functools
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 import bushel
 
@@ -89,21 +87,28 @@ LAZY = {
 }
 
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
-every_file = pytest.mark.parametrize("file", FILES)
 
 
-def _imports(file: str) -> Iterator[tuple[str, ast.stmt]]:
+@functools.cache
+def _tree(file: str) -> ast.Module:
+    return ast.parse((PACKAGE / file).read_text())
+
+
+@functools.cache
+def _imports(file: str) -> list[tuple[str, ast.stmt]]:
     """Every module that a file imports, wherever it does."""
-    for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
+    found: list[tuple[str, ast.stmt]] = []
+    for node in ast.walk(_tree(file)):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node) for alias in node.names)
+            found += [(alias.name, node) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{file}: relative import"
             assert node.module is not None
             if node.module == "bushel":
-                yield from ((f"bushel.{alias.name}", node) for alias in node.names)
+                found += [(f"bushel.{alias.name}", node) for alias in node.names]
             else:
-                yield node.module, node
+                found.append((node.module, node))
+    return found
 
 
 def _only_for_types(tree: ast.Module) -> set[ast.stmt]:
@@ -122,45 +127,51 @@ def _unit(file: str) -> str:
     return file.split("/")[0].removesuffix(".py")
 
 
-@every_file
-def test_every_file_has_a_row(file: str) -> None:
-    assert _unit(file) in ROW_OF
+def test_every_file_has_a_row() -> None:
+    assert [file for file in FILES if _unit(file) not in ROW_OF] == []
 
 
-@every_file
-def test_imports_point_down(file: str) -> None:
-    unit = _unit(file)
-    for module, node in _imports(file):
-        if not module.startswith("bushel.") or (file, module) in LAZY:
-            continue
-        imported = module.split(".")[1]
-        assert imported in ROW_OF, f"{file}:{node.lineno} imports the unknown {module}"
-        below = ROW_OF[imported] > ROW_OF[unit]
-        assert below or imported == unit, f"{file}:{node.lineno} imports {module}, not below it"
+def test_imports_point_down() -> None:
+    upward = []
+    for file in FILES:
+        for module, node in _imports(file):
+            if not module.startswith("bushel.") or (file, module) in LAZY:
+                continue
+            imported, unit = module.split(".")[1], _unit(file)
+            assert imported in ROW_OF, f"{file}:{node.lineno} imports the unknown {module}"
+            if ROW_OF[imported] <= ROW_OF[unit] and imported != unit:
+                upward.append(f"{file}:{node.lineno} imports {module}, not below it")
+    assert upward == []
 
 
-# Public names are loaded when they are first used.
-@pytest.mark.parametrize("file", [file for file in FILES if file != "__init__.py"])
-def test_imports_are_at_the_top(file: str) -> None:
-    tree = ast.parse((PACKAGE / file).read_text())
-    lines = {statement.lineno for statement in tree.body}
-    lines |= {statement.lineno for statement in _only_for_types(tree)}
-    for module, node in _imports(file):
-        if node.lineno not in lines:
-            assert (file, module) in LAZY, f"{file}:{node.lineno} imports {module} in a function"
+def test_imports_are_at_the_top() -> None:
+    inner = []
+    for file in FILES:
+        if file == "__init__.py":
+            continue  # Public names are loaded when they are first used.
+        tree = _tree(file)
+        lines = {statement.lineno for statement in tree.body}
+        lines |= {statement.lineno for statement in _only_for_types(tree)}
+        for module, node in _imports(file):
+            if node.lineno not in lines and (file, module) not in LAZY:
+                inner.append(f"{file}:{node.lineno} imports {module} in a function")
+    assert inner == []
 
 
-@every_file
-def test_optional_dependencies_have_one_door_each(file: str) -> None:
-    tree = ast.parse((PACKAGE / file).read_text())
-    for_types = {statement.lineno for statement in _only_for_types(tree)}
-    for module, node in _imports(file):
-        name = module.split(".")[0]
-        if name == "bushel" or name in CORE or name in sys.stdlib_module_names:
-            continue
-        if node.lineno not in for_types:
-            assert OPTIONAL.get(name) == file, f"{file}:{node.lineno} imports {name}"
-            assert node not in tree.body
+def test_optional_dependencies_have_one_door_each() -> None:
+    others = []
+    for file in FILES:
+        tree = _tree(file)
+        for_types = {statement.lineno for statement in _only_for_types(tree)}
+        for module, node in _imports(file):
+            name = module.split(".")[0]
+            if name == "bushel" or name in CORE or name in sys.stdlib_module_names:
+                continue
+            if node.lineno in for_types:
+                continue
+            if OPTIONAL.get(name) != file or node in tree.body:
+                others.append(f"{file}:{node.lineno} imports {name}")
+    assert others == []
 
 
 def test_the_exceptions_are_still_needed() -> None:
