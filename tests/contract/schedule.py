@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from bushel.run import background, inline, positional
-from bushel.run.tune import BlockSize, ThreadChoice
+from bushel.run.thread_choice import ThreadChoice
+from bushel.run.tune import BlockSize
 
 _SIZES = (1, 1, 2, 3, 5, 7, 64, 8192)
 _TRICKLES = (1, 2, 2, 3, 5, 64)
@@ -77,15 +78,11 @@ def _of_thread_choices(lots: Lots) -> list[Patch]:
         make(self, *args, **more)
         self.lots = lots()
         self.unrest = self.lots.choice(_UNREST)
-        self.number = self.lots.randint(1, 4)
 
     def draw(self: Any, *_: Any) -> None:
         if self.may_use_threads and self.lots.random() < self.unrest:
             self.threaded = not self.threaded
-            self.number = self.lots.randint(1, 4)
-
-    def threads(self: Any) -> int:
-        return int(max(1, min(self.number, self._most_threads)))
+            self.threads = min(self.lots.randint(1, 4), self._most_threads)
 
     def nothing(self: Any, *_: Any) -> None:
         """The threads that read would draw lots at a time that nobody knows."""
@@ -94,8 +91,6 @@ def _of_thread_choices(lots: Lots) -> list[Patch]:
         (ThreadChoice, "__init__", made),
         (ThreadChoice, "learn_cycle", draw),
         (ThreadChoice, "learn_work", nothing),
-        (ThreadChoice, "look_again", nothing),
-        (ThreadChoice, "threads", property(threads)),
     ]
 
 

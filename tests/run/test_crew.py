@@ -1,16 +1,17 @@
 """Threads that streams share: as many as allowed for all of them, and gone with the last."""
 
+import gc
 import pickle
 import threading
 from typing import Any
 
 import numpy as np
-import pytest
 
 from bushel import IterDataset, MapDataset, ReadOptions
 from bushel.block import Block
 from bushel.plan.lanes import LaneReadOptions
-from bushel.run.crew import Crew, crew_for
+from bushel.run.crew import Crew, Seat, crew_for
+from bushel.run.spent import Spent
 
 LANES = 64
 
@@ -59,6 +60,38 @@ def test_each_gets_its_own_in_order() -> None:
             else:
                 taken[number] += block.rows()
     assert taken == [list(range(100 * number, 100 * number + 50)) for number in range(5)]
+
+
+def test_threads_stay_for_who_has_a_seat() -> None:
+    """A worker reads piece by piece, and does not begin with new threads each time."""
+    crew, seat = _crew(2, 40, 1), Seat()
+    before = _readers()
+    seat.take(crew.pool())
+    met: set[threading.Thread] = set()
+    for start in range(0, 300, 100):
+        piece = crew.read_ahead(_numbers, 1, start, start + 100)
+        met |= _readers() - before
+        while piece.take() is not None:
+            pass
+        piece.stop(wait=False)
+        seat.take(crew.pool())
+    assert len(met) == 2 and all(thread.is_alive() for thread in met)
+    seat.leave()
+    crew.wait()
+    assert not any(thread.is_alive() for thread in met)
+
+
+def test_a_seat_that_is_forgotten_is_free() -> None:
+    crew, seat = _crew(2, 40, 1), Seat()
+    pool = crew.pool()
+    seat.take(pool)
+    pool.start()
+    assert not pool.stopped
+    del seat
+    gc.collect()
+    assert pool.stopped
+    pool.wait()
+    assert not any(thread.is_alive() for thread in pool.threads)
 
 
 def test_threads_end_with_the_last_who_uses_them_and_others_come_when_needed() -> None:
@@ -123,52 +156,58 @@ def test_they_are_not_further_ahead_together_than_the_buffer_allows() -> None:
 # Whether they pay.
 
 
-def _deliver(crew: Crew, rounds: int, streams: int, seconds: float, start: float = 0.0) -> float:
-    """So many rounds, in which each stream hands out ten elements."""
-    now = start
-    for _ in range(rounds * streams):
-        crew.delivered(10, now)
-        now += seconds
-    return now
+class Lanes:
+    """Streams that take turns on one clock, each of which hands out ten elements at a time."""
+
+    def __init__(self, crew: Crew, work: Spent, on_threads: Spent, user: float = 0.0) -> None:
+        self.crew, self._user = crew, user
+        self._work, self._on_threads = work, on_threads
+        self._now = 0.0
+
+    def take_round(self) -> None:
+        choice = self.crew.choice
+        for _ in range(LANES):
+            self.crew.asked(self._now)
+            threads = choice.threads if choice.threaded else 0
+            spent = self._on_threads if threads > 1 else self._work
+            self._now += spent.seconds / max(1, threads)
+            if choice.watching:
+                choice.learn_work(10, spent, threads)
+            self.crew.delivered(10, self._now)
+            # What the caller does between two rounds is no time of this machine's.
+            self.crew._stopwatch = None
+        self._now += self._user
 
 
 def test_records_that_wait_get_threads_before_all_have_been_asked() -> None:
     crew = _crew(16, 500, LANES)
-    for _ in range(LANES // 2):  # Each had two records, of 2 ms.
-        assert crew.choice.undecided
-        crew.choice.learn_work(0.004, 0.0001)
-        if crew.choice.threaded:
-            break
-    assert crew.choice.threaded
+    asked = 0
+    while not crew.choice.threaded:  # Each had two records, of 2 ms.
+        crew.asked(asked * 0.004)
+        crew.choice.learn_work(2, Spent(0.004, 0.0001))
+        asked += 1
+        crew.delivered(2, asked * 0.004)
+    assert asked < LANES // 2
     assert crew.choice.threads == 16
 
 
-@pytest.mark.parametrize("cpu_share", [0.2, 0.6, 1.0])
-def test_records_that_compute_are_compared(cpu_share: float) -> None:
-    crew = _crew(16, 500, LANES)
-    now = 0.0
-    for _ in range(40):
-        crew.choice.learn_work(0.1, 0.1 * cpu_share)
-        now = _deliver(crew, 1, LANES, 0.002, now)
-        if crew.choice.threaded:
-            break
-    assert crew.choice.threaded  # To see.
-    _deliver(crew, 40, LANES, 0.003, now)
-    assert not crew.choice.threaded
+def test_records_that_compute_are_compared() -> None:
+    lanes = Lanes(_crew(16, 500, LANES), Spent(0.002, 0.002), Spent(0.005, 0.0025))
+    tried = []
+    for _ in range(10):
+        lanes.take_round()
+        tried.append(lanes.crew.choice.threaded)
+    assert any(tried)
+    assert not tried[-1]
 
 
 def test_the_work_of_the_caller_counts() -> None:
     """It comes once in a round, and threads work meanwhile."""
-    crew = _crew(16, 500, LANES)
-    now = 0.0
+    lanes = Lanes(_crew(16, 500, LANES), Spent(0.002, 0.002), Spent(0.004, 0.002), user=0.1)
     for _ in range(40):
-        crew.choice.learn_work(0.128, 0.1)
-        now = _deliver(crew, 1, LANES, 0.002, now) + 0.1
-        if crew.choice.threaded:
-            break
-    for _ in range(20):
-        now = _deliver(crew, 1, LANES, 0.00001, now) + 0.128
-    assert crew.choice.threaded
+        lanes.take_round()
+    assert lanes.crew.choice.threaded
+    assert lanes.crew.choice.threads == 1  # Two of them would take turns.
 
 
 def test_one_for_all_lanes_and_in_workers_too() -> None:

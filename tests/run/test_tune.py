@@ -1,11 +1,11 @@
-"""Block sizes and the choice of threads learn from times; these tests hand them in."""
+"""Block sizes learn from times; these tests hand them in."""
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from bushel.run.tune import MOST_BYTES, MOST_ELEMENTS, TARGET_SECONDS, BlockSize, ThreadChoice
+from bushel.run.tune import MOST_BYTES, MOST_ELEMENTS, TARGET_SECONDS, BlockSize
 
 
 def _settle(size: BlockSize, seconds_each: float, blocks: int = 40) -> list[int]:
@@ -87,100 +87,31 @@ def test_a_source_that_wants_many_at_a_time_gets_them() -> None:
     assert size.size == 41
 
 
-def _drive(
-    choice: ThreadChoice,
-    inline: float,
-    threaded: float,
-    work: float,
-    cpu: float,
-    deliveries: int = 400,
-) -> list[bool]:
-    """Feeds deliveries that take so long in either mode; returns the modes they came in."""
-    modes = []
-    for _ in range(deliveries):
-        modes.append(choice.threaded)
-        if choice.undecided:
-            choice.learn_work(work, cpu)
-        choice.learn_cycle(1, threaded if choice.threaded else inline)
-    return modes
+def test_costly_elements_may_be_more_memory_together() -> None:
+    """Pictures of 150 kB that take a millisecond each: four of them, not one."""
+    size = BlockSize()
+    for _ in range(20):
+        size.learn(size.size, size.size * 1e-3)
+        size.limit_to(150_000)
+    assert size.size == 4
+    # While those that only need to be copied are one, as their memory says.
+    _settle(size, 1e-5)
+    assert size.size == 1
+    # And there is an end to it.
+    size.limit_to(12 << 20)
+    _settle(size, 1e-3)
+    assert size.size == 1
 
 
-def test_cheap_work_stays_inline() -> None:
-    choice = ThreadChoice(16, cores=2)
-    # A training step of 10 ms, for which a batch of 0.1 ms is made: nothing to gain.
-    modes = _drive(choice, inline=0.01, threaded=0.01, work=0.0001, cpu=0.0001)
-    assert not any(modes)
-
-
-def test_waiting_work_goes_to_threads() -> None:
-    choice = ThreadChoice(16, cores=2)
-    modes = _drive(choice, inline=0.01, threaded=0.001, work=0.009, cpu=0.0001, deliveries=150)
-    assert not modes[0]
-    assert all(modes[100:])
-    assert choice.threads == 16
-
-
-def test_computing_work_gets_as_many_threads_as_cores() -> None:
-    choice = ThreadChoice(16, cores=2)
-    _drive(choice, inline=0.01, threaded=0.005, work=0.009, cpu=0.009, deliveries=150)
-    assert choice.threaded
-    assert choice.threads == 2
-
-
-def test_work_that_waits_half_of_the_time_gets_twice_as_many() -> None:
-    choice = ThreadChoice(16, cores=2)
-    _drive(choice, inline=0.01, threaded=0.005, work=0.01, cpu=0.005, deliveries=150)
-    assert choice.threads == 4
-
-
-def test_python_work_returns_inline() -> None:
-    choice = ThreadChoice(16, cores=2)
-    modes = _drive(choice, inline=0.01, threaded=0.011, work=0.01, cpu=0.01, deliveries=150)
-    assert any(modes)
-    assert not any(modes[100:])
-
-
-def test_a_little_faster_is_not_worth_it() -> None:
-    choice = ThreadChoice(16, cores=2)
-    modes = _drive(choice, inline=0.01, threaded=0.0095, work=0.01, cpu=0.01, deliveries=150)
-    assert any(modes)
-    assert not any(modes[100:])
-
-
-def test_a_hopeless_trial_is_given_up_soon() -> None:
-    choice = ThreadChoice(16, cores=2)
-    modes = _drive(choice, inline=0.01, threaded=0.1, work=0.01, cpu=0.01, deliveries=150)
-    assert 0 < sum(modes) < 8
-
-
-def test_looks_again_when_things_change() -> None:
-    choice = ThreadChoice(16, cores=2)
-    assert not any(_drive(choice, inline=0.01, threaded=0.01, work=0.0001, cpu=0.0001))
-    modes = _drive(choice, inline=0.02, threaded=0.002, work=0.019, cpu=0.0001, deliveries=3000)
-    assert modes[-1]
-    modes = _drive(choice, inline=0.001, threaded=0.01, work=0.001, cpu=0.001, deliveries=30_000)
-    assert not modes[-1]
-
-
-def test_looks_again_less_and_less_often() -> None:
-    choice = ThreadChoice(16, cores=2)
-    modes = _drive(choice, inline=0.01, threaded=0.02, work=0.01, cpu=0.01, deliveries=200_000)
-    first, second = sum(modes[:20_000]), sum(modes[100_000:])
-    assert 0 < second < first
-
-
-def test_one_slow_delivery_changes_nothing() -> None:
-    choice = ThreadChoice(16, cores=2)
-    for number in range(200):
-        choice.learn_work(0.009, 0.0001)
-        # A compilation in the user's loop, once in a while.
-        slow = 30.0 if number % 20 == 3 else 0.0
-        choice.learn_cycle(1, slow + (0.001 if choice.threaded else 0.01))
-    assert choice.threaded
-
-
-def test_without_threads_there_is_no_choice() -> None:
-    choice = ThreadChoice(0, cores=2)
-    assert not any(_drive(choice, inline=1.0, threaded=0.01, work=1.0, cpu=0.0))
-    assert not choice.undecided
-    assert not choice.may_use_threads
+@pytest.mark.parametrize("bytes_each", [1000, 30_000, 150_000, 1_000_000])
+def test_a_little_more_work_makes_no_leap(bytes_each: int) -> None:
+    """Between what is copied and what is computed there is no threshold to sit on."""
+    sizes = []
+    for power in np.arange(-7, -2, 0.05):
+        size = BlockSize()
+        size.limit_to(bytes_each)
+        _settle(size, 10**power)
+        sizes.append(size.size)
+    assert all(
+        after <= 1.5 * before + 1 and before <= 1.5 * after + 1 for before, after in pairwise(sizes)
+    )

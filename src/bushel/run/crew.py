@@ -1,9 +1,14 @@
 """Threads that streams share which are read side by side, as the lanes of a host are."""
 
+import weakref
+from collections.abc import Callable
+from functools import partial
+
 from bushel.options import ReadOptions
 from bushel.plan.lanes import LaneReadOptions
+from bushel.run.spent import Stopwatch
+from bushel.run.thread_choice import ThreadChoice
 from bushel.run.threads import Evaluate, Pool, ReadAhead
-from bushel.run.tune import ThreadChoice
 
 
 class Crew:
@@ -13,46 +18,80 @@ class Crew:
     threads of its own would be too many.
     """
 
-    def __init__(self, read_options: ReadOptions, cores: int, streams: int = 1) -> None:
+    def __init__(self, read_options: ReadOptions, cores: float, streams: int = 1) -> None:
         self._streams = streams
         buffer_size = read_options.prefetch_buffer_size
         # Of each stream.
         self._buffer_size = max(1, buffer_size // streams) if buffer_size else 0
         threads = min(read_options.num_threads, buffer_size)
-        self.choice = ThreadChoice(threads, cores, streams)
+        self.choice = ThreadChoice(threads, cores)
         self._pool: Pool | None = None
         # Deliveries are looked at so many at a time as there are streams, since what their
         # caller does between two rounds is to be seen in each.
         self._began: float | None = None
         self._was_threaded = False
         self._deliveries = self._elements = 0
+        # Since the last delivery nobody has asked for anything: the time is the user's.
+        self._left: float | None = None
+        self._stopwatch: Stopwatch | None = None
+        # None where there was no user in it: before the first one is delivered.
+        self._user_seconds: float | None = None
 
-    def delivered(self, count: int, now: float) -> None:
-        """Takes note that some stream handed out so many elements."""
+    def asked(self, now: float) -> None:
+        """Takes note that the user comes for more."""
+        if self._began is None:
+            self._begin(now)
+        if self._left is None:
+            return
+        stopwatch, self._stopwatch = self._stopwatch, None
+        seconds = now - self._left if stopwatch is None else stopwatch.read().seconds
+        self._user_seconds = (self._user_seconds or 0.0) + seconds
+        self._left = None
+
+    def delivered(self, count: int, now: float, works_of_users: float = 0.0) -> None:
+        """Takes note that some stream handed out so many elements.
+
+        `works_of_users` are seconds that the user seemed to need, and which were our work.
+        """
+        self._left = now
+        self._stopwatch = Stopwatch() if self.choice.watching else None
         if self._began is None or self.choice.threaded != self._was_threaded:
             self._begin(now)
             return
         self._deliveries += 1
         self._elements += count
+        if self._user_seconds is not None:
+            self._user_seconds = max(0.0, self._user_seconds - works_of_users)
         if self._deliveries >= self._streams:
-            self.choice.learn_cycle(self._elements, now - self._began)
+            self.choice.learn_cycle(self._elements, now - self._began, self._user_seconds)
             self._begin(now)
+
+    def interrupted(self) -> None:
+        """Takes note that what comes next does not follow what came last."""
+        self._left = self._began = self._stopwatch = None
 
     def _begin(self, now: float) -> None:
         self._began, self._was_threaded = now, self.choice.threaded
         self._deliveries = self._elements = 0
+        self._user_seconds = None
 
     def read_ahead(
         self, evaluate: Evaluate, first_size: int, start: int, stop: int, least: int = 1
     ) -> ReadAhead:
         """Has threads evaluate the positions of one of the streams."""
-        threads = self.choice.threads
-        if self._pool is None or self._pool.stopped:
-            self._pool = Pool(threads)
-        share = max(1, threads // self._streams)
+        pool = self.pool()
+        share = max(1, len(pool.threads) // self._streams)
+        watching = partial(_is_watching, self.choice)
         return ReadAhead(
-            evaluate, share, self._buffer_size, first_size, start, stop, self._pool, least
+            evaluate, share, self._buffer_size, first_size, start, stop, pool, least, watching
         )
+
+    def pool(self) -> Pool:
+        """The threads, as many as there should be now."""
+        threads = self.choice.threads
+        if self._pool is None or self._pool.stopped or len(self._pool.threads) != threads:
+            self._pool = Pool(threads)
+        return self._pool
 
     def wait(self) -> None:
         """Waits for threads that nobody uses any more."""
@@ -60,7 +99,40 @@ class Crew:
             self._pool.wait()
 
 
-def crew_for(read_options: ReadOptions, cores: int) -> Crew:
+def _is_watching(choice: ThreadChoice) -> bool:
+    return choice.watching
+
+
+class Seat:
+    """A place at the threads of a crew, which stay while it is taken.
+
+    A stream that is read piece by piece (by a worker, task by task) would otherwise begin with
+    new threads each time.
+    """
+
+    def __init__(self) -> None:
+        self._pool: Pool | None = None
+        self._leave: Callable[[], object] | None = None
+
+    def take(self, pool: Pool) -> None:
+        """Sits down here, and no longer elsewhere."""
+        if pool is self._pool:
+            return
+        self.leave()
+        token = object()
+        pool.enter(token)
+        finalizer = weakref.finalize(self, pool.leave, token)
+        finalizer.atexit = False
+        self._pool, self._leave = pool, finalizer
+
+    def leave(self) -> None:
+        """Lets the threads go, if nobody else uses them."""
+        leave, self._leave, self._pool = self._leave, None, None
+        if leave is not None:
+            leave()
+
+
+def crew_for(read_options: ReadOptions, cores: float) -> Crew:
     """The crew that a stream belongs to: one of its own, unless it is a lane."""
     if not isinstance(read_options, LaneReadOptions):
         return Crew(read_options, cores)

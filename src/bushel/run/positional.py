@@ -13,15 +13,17 @@ from bushel.block import Block, Failure, join
 from bushel.errors import StateRangeError
 from bushel.node import Fold, Guard, Node, Source, leaves_out, walk
 from bushel.options import ReadOptions
+from bushel.run.allocator import keep_freed_memory
 from bushel.run.bad_elements import by_element, each_once, paths_to_guards
 from bushel.run.bad_records import BadRecord, Ledger, taking_notes
-from bushel.run.crew import crew_for
+from bushel.run.crew import Seat, crew_for
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
+from bushel.run.spent import Spent, Stopwatch
 from bushel.run.steps import KeptMarks
 from bushel.run.stream import Chunk, Marks, State, Stream, Trickle, need_int
 from bushel.run.threads import ReadAhead
-from bushel.run.tune import LONG_FOR_LARGE_SECONDS, LONG_SECONDS, BlockSize, ThreadChoice
+from bushel.run.tune import BlockSize
 from bushel.transforms.function import any_none
 
 
@@ -58,23 +60,16 @@ _MOST_TRICKLED = 64
 class _Work:
     """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
 
-    def __init__(self, node: Node, choice: ThreadChoice, long_seconds: float) -> None:
-        self._choice, self._long_seconds = choice, long_seconds
+    def __init__(self, node: Node) -> None:
         self.guards: list[Guard] = []
         evaluator = compile_node(node, self.guards)
         self._paths = paths_to_guards(node, self.guards)
         self._run, self.trickle = evaluator.run, evaluator.trickle
         self.trickles = evaluator.trickles
 
-    def __call__(self, start: int, count: int, stands_for: int = 1) -> Block:
+    def __call__(self, start: int, count: int) -> Block:
         evaluate = self._guarded if self.guards else self._run
-        if not self._choice.undecided:
-            return evaluate(start, start + count)
-        began, cpu_began = time.perf_counter(), time.thread_time()
-        block = evaluate(start, start + count)
-        seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - cpu_began
-        self._choice.learn_work(stands_for * seconds, stands_for * cpu_seconds, self._long_seconds)
-        return block
+        return evaluate(start, start + count)
 
     def _guarded(self, start: int, stop: int) -> Block:
         """Evaluates a range, with the bad records behind each element."""
@@ -111,16 +106,20 @@ class PositionalStream(Stream):
         quota: DropQuota,
         clock: Callable[[], float] = time.perf_counter,
         bad_records: list[BadRecord] | None = None,
+        sharing: int = 1,
     ) -> None:
+        """`sharing` processes have the cores together."""
+        keep_freed_memory()
         self._length = node.length()
         self._allow_nones = allow_nones
         self._quota = quota
         self._next = 0
-        self._crew = crew_for(read_options, available_cores())
+        self._crew = crew_for(read_options, available_cores() / sharing)
         self._choice = self._crew.choice
+        self._seat = Seat()
+        self._in_pieces = False
         self._least = least_block(node)
-        self._long_seconds = LONG_SECONDS if self._least == 1 else LONG_FOR_LARGE_SECONDS
-        self._work = _Work(node, self._choice, self._long_seconds)
+        self._work = _Work(node)
         self._ledger = Ledger(self._work.guards)
         # Where somebody else keeps the ledger, what to enter in it.
         self._bad_records = bad_records
@@ -137,6 +136,8 @@ class PositionalStream(Stream):
         self._trickle: Trickle | None = None
         self._progress = _Progress(None, 0, 0)
         self._trickled = 0
+        # Seconds of an element that was made last.
+        self._seconds_each = 0.0
         # The position behind the last element handed out; those dropped since do not count.
         self._behind = 0
 
@@ -144,15 +145,17 @@ class PositionalStream(Stream):
         if self._trickle is not None:
             self._end_trickle(self._trickle)
         start = self._next
+        self._crew.asked(self._clock())
         block = self._next_block(want)
         if block is None:
             return None
         self._next = start + len(block) + (block.failure is not None)
         self._delivered += len(block) + self._trickled
-        self._trickled = 0
         if self._rest is None:
-            self._crew.delivered(self._delivered, self._clock())
+            made_in_between = self._trickled * self._seconds_each
+            self._crew.delivered(self._delivered, self._clock(), made_in_between)
             self._delivered = 0
+        self._trickled = 0
         marks = _IndexMarks(start)
         if self._work.guards:
             block, marks = self._entered(block, start)
@@ -203,32 +206,53 @@ class PositionalStream(Stream):
         return portion
 
     def _evaluated(self, want: int) -> Block | None:
-        if self._ahead is None and self._choice.threaded and self._next < self._length:
-            self._read_ahead()
-        if self._ahead is not None:
-            if not self._choice.threaded:
-                self._ahead.finish()
-            block = self._ahead.take(self._block_size)
-            if block is None or block.failure is not None:
-                # After a failure reading goes on behind it, which the blocks ahead do not.
-                self._drop_ahead()
+        while self._next < self._length or self._ahead is not None:
+            if self._ahead is None:
+                if not self._choice.threaded:
+                    break
+                self._read_ahead()
+            assert self._ahead is not None
+            block = self._taken(self._ahead)
             if block is not None:
                 return block
         count = min(max(want, self._least), self._block_size.size, self._length - self._next)
         if count <= 0:
+            if not self._in_pieces:
+                self._seat.leave()
             return None
         if self._trickles:
             # One, to see how long it takes, in place of those that were made one by one.
             count = 1
+        return self._made_inline(count)
+
+    def _taken(self, ahead: ReadAhead) -> Block | None:
+        """The next block that threads have made; None where they make no more of them."""
+        if not self._choice.threaded or ahead.threads != self._choice.threads:
+            ahead.finish()
+        block = ahead.take(self._block_size)
+        if ahead.spent is not None and block is not None:
+            self._choice.learn_work(len(block), ahead.spent, ahead.threads)
+        if block is None or block.failure is not None:
+            # After a failure reading goes on behind it, which the blocks ahead do not.
+            self._drop_ahead()
+        return block
+
+    def _made_inline(self, count: int) -> Block:
+        stopwatch = Stopwatch() if self._choice.watching else None
         began = self._clock()
-        block = self._work(self._next, count, 1 + self._trickled)
+        block = self._work(self._next, count)
         seconds = self._clock() - began
+        if stopwatch is not None:
+            spent = stopwatch.read()
+            # It stands for those that were made one by one.
+            times = 1 + self._trickled
+            stands_for = Spent(times * spent.seconds, times * spent.cpu_seconds)
+            self._choice.learn_work(times * len(block), stands_for)
+            self._seconds_each = spent.seconds / count
         self._block_size.learn(count, seconds)
         if self._least > 1 and len(block) and self._block_size.wants_sample():
             # More than was asked for, perhaps: let it not be too much.
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
-        if seconds > self._long_seconds and not self._choice.threaded:
-            self._choice.look_again()
         return block
 
     def trickle(self) -> Trickle | None:
@@ -282,8 +306,11 @@ class PositionalStream(Stream):
         return Chunk(block.select(kept), KeptMarks(marks, kept, end))
 
     def limit(self, stop: int) -> None:
-        """Ends the stream before position `stop`: for who takes all up to there at once."""
-        self._length, self._trickles = stop, False
+        """Ends the stream before position `stop`: for who takes all up to there at once.
+
+        What comes behind it will be asked for, too.
+        """
+        self._length, self._trickles, self._in_pieces = stop, False, True
 
     def state(self) -> State:
         return self._state(self._next, self._ledger.counts)
@@ -302,6 +329,7 @@ class PositionalStream(Stream):
         self._ledger.restore(state.get("bad", [0] * len(self._work.guards)))
         self._drop_ahead()
         self._quota.reset()
+        self._crew.interrupted()
         self._next = self._behind = index
         self._trickle, self._trickled = None, 0
 
@@ -315,22 +343,27 @@ class PositionalStream(Stream):
 
     def start(self) -> None:
         if self._ahead is None and self._choice.may_use_threads:
-            self._choice.threaded = True
+            self._choice.begin_threaded()
             self._read_ahead()
 
-    def _read_ahead(self) -> None:
+    def _read_ahead(self) -> ReadAhead:
         self._rest = None
+        self._seat.take(self._crew.pool())
         self._ahead = self._crew.read_ahead(
             self._work, self._block_size.size, self._next, self._length, self._least
         )
+        return self._ahead
 
     def close(self) -> None:
+        self._seat.leave()
         self._drop_ahead(wait=True)
         self._crew.wait()
 
     def _drop_ahead(self, wait: bool = False) -> None:
         ahead, self._ahead = self._ahead, None
         self._rest = None
+        if not self._choice.threaded:
+            self._seat.leave()
         if ahead is not None:
             ahead.stop(wait)
 

@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 from bushel.block import Block
 from bushel.errors import ClosedError
 from bushel.run.ending import end_with_program
+from bushel.run.spent import Spent, Stopwatch
 from bushel.run.tune import BlockSize
 
 Evaluate = Callable[[int, int], Block]
@@ -19,11 +20,23 @@ Evaluate = Callable[[int, int], Block]
 class _Task:
     """A block to be evaluated, and the promise of its result."""
 
-    __slots__ = ("_done", "block", "count", "error", "seconds", "start", "wanted")
+    __slots__ = (
+        "_done",
+        "_measured",
+        "block",
+        "count",
+        "error",
+        "seconds",
+        "spent",
+        "start",
+        "wanted",
+    )
 
-    def __init__(self, start: int, count: int) -> None:
+    def __init__(self, start: int, count: int, measured: bool) -> None:
         self.start = start
         self.count = count
+        self._measured = measured
+        self.spent: Spent | None = None
         self.block: Block | None = None
         self.error: BaseException | None = None
         self.seconds = 0.0
@@ -33,12 +46,16 @@ class _Task:
         self._done.acquire()
 
     def run(self, evaluate: Evaluate) -> None:
+        stopwatch = Stopwatch() if self._measured else None
         began = time.perf_counter()
         try:
             self.block = evaluate(self.start, self.count)
         except BaseException as error:  # It belongs to the one who takes the block.
             self.error = error
         self.seconds = time.perf_counter() - began
+        if stopwatch is not None:
+            self.spent = stopwatch.read()
+            self.seconds = self.spent.seconds
         self._done.release()
 
     def give_up(self) -> None:
@@ -149,8 +166,10 @@ class ReadAhead:
         stop: int,
         pool: Pool | None = None,
         least: int = 1,
+        watching: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._evaluate = evaluate
+        """`watching` says whether somebody wants to know what blocks take."""
+        self._evaluate, self._watching = evaluate, watching
         self._next, self._stop = start, stop
         self._least = least
         self._block_size = BlockSize(
@@ -167,6 +186,9 @@ class ReadAhead:
         self._pool = pool or Pool(threads)
         self._as_user = object()
         self._pool.enter(self._as_user)
+        self.threads = len(self._pool.threads)
+        # What the block that was taken last took its thread, if that was measured.
+        self.spent: Spent | None = None
         self._finalizer = weakref.finalize(self, self._pool.leave, self._as_user)
         self._finalizer.atexit = False
         # Only now, when they will be told to stop whatever happens.
@@ -186,6 +208,7 @@ class ReadAhead:
         # Only now: an interrupt while waiting must not lose the block.
         self._in_flight.popleft()
         self._elements -= task.count
+        self.spent = task.spent
         self._block_size.learn(task.count, task.seconds)
         if learner is not None and self._teaches:
             learner.learn(task.count, task.seconds)
@@ -223,7 +246,7 @@ class ReadAhead:
                 or self._elements + count > self._room_for(count)
             ):
                 return
-            task = _Task(self._next, count)
+            task = _Task(self._next, count, self._watching())
             self._pool.submit(self._evaluate, task)
             self._in_flight.append(task)
             self._elements += count

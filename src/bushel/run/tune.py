@@ -1,10 +1,8 @@
-"""How large blocks are, and whether threads pay: learned while running, never visible.
+"""How large blocks are: learned while running, never visible.
 
-Both learn from measured times that the caller hands in, so a test can hand in its own.
+It is learned from measured times that the caller hands in, so a test can hand in its own.
 """
 
-import math
-from collections import deque
 from typing import Any
 
 from bushel.tree import leaves_with_paths
@@ -15,6 +13,10 @@ MOST_ELEMENTS = 8192
 # What a block holds should still be in the cache when it is handed out, and the memory of
 # the last one be free again for the next: fresh pages cost more than copying into them.
 MOST_BYTES = 1 << 18
+# That is about memory. Elements that cost more than what it takes to fill theirs may be more
+# together, as many times as they cost more; but this is where it ends.
+_SECONDS_A_BYTE = 1e-9
+_LARGEST_BYTES = 1 << 24
 _LOOK_AT_BYTES_EVERY = 64
 # Whatever a source wants, records that take longer than that together come in smaller blocks,
 # and so do records that are larger than that together: lanes and workers have many of them.
@@ -39,7 +41,7 @@ class BlockSize:
         self._least = least
         self._least_seconds = _LEAST_SECONDS * side_by_side
         self._most_bytes = most_bytes
-        self._by_bytes = max(self._most, least)
+        self._bytes_each = 0
         self._seconds_each = 0.0
         self._blocks = 0
         self.size = min(first, self._most)
@@ -54,7 +56,7 @@ class BlockSize:
         ideal = min(TARGET_SECONDS / max(self._seconds_each, 1e-9), self._most)
         if self._seconds_each * self._least < self._least_seconds:
             ideal = max(ideal, self._least)
-        self.size = int(max(1, min(ideal, self.size * 4, self._by_bytes)))
+        self.size = int(max(1, min(ideal, self.size * 4, self._by_bytes())))
 
     def wants_sample(self) -> bool:
         """Whether to look at an element's size: at the first ones', then now and then."""
@@ -67,9 +69,17 @@ class BlockSize:
 
     def limit_to(self, bytes_each: int) -> None:
         """Takes note of how large elements are."""
-        most = max(self._most_bytes // max(1, bytes_each), 1)
-        self._by_bytes = max(most, min(self._least, _LEAST_BYTES // max(1, bytes_each)))
-        self.size = min(self.size, self._by_bytes)
+        self._bytes_each = max(1, bytes_each)
+        self.size = int(max(1, min(self.size, self._by_bytes())))
+
+    def _by_bytes(self) -> float:
+        """As many as are not too much memory."""
+        each = self._bytes_each
+        if not each:
+            return max(self._most, self._least)
+        costly = max(1.0, self._seconds_each / (each * _SECONDS_A_BYTE))
+        most = min(self._most_bytes * costly, max(self._most_bytes, _LARGEST_BYTES)) // each
+        return max(most, min(self._least, _LEAST_BYTES // each))
 
 
 def approximate_bytes(element: Any) -> int:
@@ -88,169 +98,3 @@ def approximate_bytes(element: Any) -> int:
             # Elements may be anything, and some call a method so.
             total += size if isinstance(size, int) else 32
     return total
-
-
-_ENOUGH_BLOCKS = 8
-_A_FEW = 4
-_HEAVY_SECONDS = 0.012
-_ENOUGH_SECONDS = 0.05
-# To try threads costs a few of the interpreter's switches, 5 ms each. Before work that keeps
-# a core busy is disturbed like that, it should have run a while.
-_PATIENCE_SECONDS = 0.5
-_WORTH_A_TRIAL = 0.1
-# With a smaller share on a core, it is not that other programs have the cores.
-_HARDLY_BUSY = 0.1
-# A block is meant to take a few milliseconds. One that takes this long is worth a thought.
-LONG_SECONDS = 0.03
-# The same for blocks that are large because their source wants them so.
-LONG_FOR_LARGE_SECONDS = 0.2
-
-
-class Mode:
-    """One way to run, and how long an element took with it."""
-
-    def __init__(self) -> None:
-        self.cycles: deque[float] = deque(maxlen=64)
-        self.seconds = 0.0
-        # Threads that began together end together, and deliver that many at once. So their
-        # deliveries are looked at so many at a time.
-        self.burst = 1
-
-    def measured(self, patience: float = _ENOUGH_SECONDS) -> bool:
-        if len(self.cycles) < 2 * self.burst:
-            return False
-        if len(self.cycles) >= _A_FEW and self.seconds > len(self.cycles) * _HEAVY_SECONDS:
-            return True  # A few that are as long as that tell enough.
-        return len(self.cycles) >= _ENOUGH_BLOCKS and self.seconds >= patience
-
-    def typical(self) -> float:
-        # The median: a compilation or a checkpoint in the user's loop is no reason.
-        cycles, burst = list(self.cycles), min(self.burst, len(self.cycles))
-        ends = range(burst, len(cycles) + 1)
-        ordered = sorted(sum(cycles[end - burst : end]) / burst for end in ends)
-        return ordered[len(ordered) // 2]
-
-    def forget(self) -> None:
-        self.cycles.clear()
-        self.seconds = 0.0
-
-
-# Threads take a core from the training loop and fight for the interpreter's lock: they must
-# earn it.
-_WORTH_IT = 0.9
-_FIRST_RECHECK_SECONDS = 2.0
-_LAST_RECHECK_SECONDS = 300.0
-
-
-class ThreadChoice:
-    """Decides between evaluating inline and on threads by trying both.
-
-    The measure is the time of a whole cycle per element, from one delivery to the next, the
-    caller's own work included: so threads win when records wait for disk or network, when
-    functions release the interpreter's lock, or when the caller is busy elsewhere, and lose
-    when everything is Python.
-    """
-
-    def __init__(self, most_threads: int, cores: int, streams: int = 1) -> None:
-        """`streams` are how many share this, and deliver together (see `Crew`)."""
-        self._most_threads = most_threads
-        self._cores = cores
-        self._streams = streams
-        self._inline, self._threaded = Mode(), Mode()
-        self._cpu_seconds = 0.0
-        self._work_seconds = 0.0
-        self._since_decision = 0.0
-        self._recheck = _FIRST_RECHECK_SECONDS
-        self._decided = False
-        self.threaded = False
-
-    @property
-    def undecided(self) -> bool:
-        """Whether `learn_work` is of use now."""
-        return self._most_threads > 0 and not self._decided
-
-    @property
-    def may_use_threads(self) -> bool:
-        return self._most_threads > 0
-
-    @property
-    def threads(self) -> int:
-        """As many as keep the cores busy: more when records wait than when they compute."""
-        share = self._cpu_seconds / self._work_seconds if self._work_seconds else 0.0
-        busy = min(1.0, max(share, 1e-3))
-        return max(1, min(self._most_threads, math.ceil(self._cores / busy)))
-
-    @property
-    def _waits(self) -> bool:
-        """Whether records wait rather than compute: then threads are tried at once."""
-        return self._cpu_seconds < 0.5 * self._work_seconds
-
-    def learn_work(
-        self, seconds: float, cpu_seconds: float, long_seconds: float = LONG_SECONDS
-    ) -> None:
-        """Takes note of the evaluation of a block: how long, and how much of it on a core."""
-        self._work_seconds += seconds
-        self._cpu_seconds += cpu_seconds
-        if self.threaded:
-            return
-        if (seconds > long_seconds and cpu_seconds < 0.5 * seconds) or self._plainly_waits:
-            # Records that wait this long need no comparison: waiting side by side is shorter.
-            self.threaded, self._decided, self._since_decision = True, True, 0.0
-
-    @property
-    def _plainly_waits(self) -> bool:
-        """Whether streams wait, one for all of them, for so long that it is no accident.
-
-        To compare, all of them would have to deliver several times, which takes long then.
-        """
-        waits = self._cpu_seconds < _HARDLY_BUSY * self._work_seconds
-        return self._streams > 1 and waits and self._work_seconds > _ENOUGH_SECONDS
-
-    def learn_cycle(self, count: int, seconds: float) -> None:
-        """Takes note of a delivery; may change `threaded`."""
-        if not self._most_threads or not count:
-            return
-        if self._decided:
-            self._since_decision += seconds
-            if self._since_decision > self._recheck:
-                self._recheck = min(2 * self._recheck, _LAST_RECHECK_SECONDS)
-                self.look_again()
-            return
-        mode, other = self._inline, self._threaded
-        if self.threaded:
-            mode, other = other, mode
-        mode.cycles.append(seconds / count)
-        mode.seconds += seconds
-        if other.measured():
-            hopeless = len(mode.cycles) >= _A_FEW and mode.typical() > 1.5 * other.typical()
-            if hopeless or mode.measured():
-                self._decide()
-        elif mode.measured(_ENOUGH_SECONDS if self._waits else _PATIENCE_SECONDS):
-            # Threads can at best hide the work, so they are not even tried for little of it.
-            if self.threaded or self._work_seconds > _WORTH_A_TRIAL * mode.seconds:
-                self._switch()
-            else:
-                self._decided, self._since_decision = True, 0.0
-
-    def look_again(self) -> None:
-        """Takes nothing for decided any more: the work has changed."""
-        self._decided = False
-        self._cpu_seconds = self._work_seconds = 0.0
-        self._inline.forget()
-        self._threaded.forget()
-
-    def _switch(self) -> None:
-        self.threaded = not self.threaded
-        # (Many threads that wait are told apart without that, and a pause would hide in so many.)
-        self._threaded.burst = 1 if self._waits or self._streams > 1 else min(self.threads, 16)
-        if self._streams > 1 and not self.threaded:
-            # Threads that wait for each other look like records that wait.
-            self._cpu_seconds = self._work_seconds = 0.0
-        # The first deliveries after a change show the change, not the mode.
-        (self._threaded if self.threaded else self._inline).forget()
-
-    def _decide(self) -> None:
-        better = self._threaded.typical() < _WORTH_IT * self._inline.typical()
-        self._decided, self._since_decision = True, 0.0
-        if better != self.threaded:
-            self.threaded = better

@@ -113,6 +113,11 @@ class Engine:
             self._pool.append(home.pool(self._fragments, worker_init, options, starter))
 
     @property
+    def workers(self) -> int:
+        """How many processes there are."""
+        return self._options.num_workers
+
+    @property
     def depth(self) -> int:
         """How many tasks should be under way: what workers do now, and what they do next."""
         return self._options.num_workers * (1 + max(1, self._options.per_worker_buffer_size))

@@ -45,6 +45,8 @@ class Fragment:
     allow_nones: bool
     # Whether what a sampler said of the elements is needed behind the fragment.
     keeps_metadata: bool
+    # How many workers have the cores together.
+    sharing: int = 1
 
     def nodes(self) -> list[Node]:
         """All nodes, each once: a node's place in this list is its number."""
@@ -237,6 +239,7 @@ class Runner:
                 fragment.allow_nones,
                 tally("root"),
                 bad_records=bad[0],
+                sharing=fragment.sharing,
             )
             bad[0].guards = len(root.guards)
         stream: Stream = root

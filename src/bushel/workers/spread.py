@@ -118,6 +118,7 @@ class _Spreader:
             read_options,
             root.allow_nones,
             keeps_metadata=bool(rest) or not last,
+            sharing=self._engine.workers,
         )
         sizes = [step.group_size for step in fused if isinstance(step, Fold)] or [1]
         number = self._engine.register(fragment)

@@ -1,0 +1,299 @@
+"""Whether threads pay, and how many: learned while running, never visible in the output.
+
+Everything is learned from times that the caller hands in, so a test can hand in its own. Work is
+told without the time that it stood in the queue for a core (`run/spent.py`): what other programs
+do on the machine is neither a reason for threads nor one against them.
+
+Ways to run are compared by the time from one element to the next:
+
+    inline         user + work               one after the other
+    on threads     max(user, work / threads)
+
+where `work` on threads is as measured there: more than inline where they wait for each other,
+which is how functions show that they keep the interpreter's lock. That cannot be seen from
+outside, so threads are tried. A trial is worth it only where the best that could come of it is,
+and ends as soon as it tells: after one block of each thread, where blocks are long.
+
+                 worth a trial            it pays
+    measuring ─────────────────> trying ──────────> settled, on threads
+        ^                           │ it does not        │
+        │                           v                    │ it no longer pays,
+        └───────────────── settled, inline               │ or the work has changed
+        ^   after a while, or the work has changed       │
+        └────────────────────────────────────────────────┘
+"""
+
+import enum
+import math
+from collections import deque
+from typing import NamedTuple
+
+from bushel.run.spent import Spent
+
+# Threads take a core from the training loop and fight for the interpreter's lock: they must
+# earn it. Those that are there already stay as long as they earn anything.
+_WORTH_IT = 1.1
+_STILL_WORTH_IT = 1.03
+# To try threads costs a few of the interpreter's switches, 5 ms each. Before work that keeps
+# a core busy is disturbed like that, it should have run a while; work that waits need not.
+_PATIENCE_SECONDS = 0.25
+_PATIENCE_WITH_WAITING_SECONDS = 0.02
+# How much must be seen of each thread; what is not clear then gets a second look.
+_TRIAL_SECONDS = 0.05
+_CLEAR = 1.25
+# Work that takes twice as long, or half as long, is other work.
+_CHANGED = 2.0
+# After a trial that failed. It cost about a block of each thread: so many blocks later another
+# one costs little.
+_FIRST_RETRY_SECONDS = 2.0
+_LAST_RETRY_SECONDS = 300.0
+_RETRY_BLOCKS = 40
+# Once there is nothing to decide, a look now and then is enough.
+_LOOK_EVERY_SECONDS = 0.02
+# What is remembered: as many blocks as take so long, but some, and not too many.
+_REMEMBERED_SECONDS = 0.25
+_FEWEST, _MOST = 3, 15
+
+
+class _Block(NamedTuple):
+    """Times of one element, and how many elements there were."""
+
+    elements: int
+    work: float
+    cpu: float
+
+
+class _Seen:
+    """What was seen lately of one way to run."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[_Block] = deque()
+        self._users: deque[float] = deque(maxlen=_MOST)
+        self.forget()
+
+    def forget(self) -> None:
+        self._blocks.clear()
+        self._users.clear()
+        # Since then: blocks, the time that they took, and the time in all.
+        self.blocks = 0
+        self.work_seconds = self.seconds = 0.0
+
+    def add_work(self, count: int, spent: Spent) -> None:
+        blocks = self._blocks
+        blocks.append(_Block(count, spent.seconds / count, spent.cpu_seconds / count))
+        self.blocks += 1
+        self.work_seconds += spent.seconds
+        seconds = sum(block.elements * block.work for block in blocks)
+        while len(blocks) > _FEWEST and (
+            len(blocks) > _MOST
+            or seconds - blocks[0].elements * blocks[0].work > _REMEMBERED_SECONDS
+        ):
+            first = blocks.popleft()
+            seconds -= first.elements * first.work
+
+    def add_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
+        if user_seconds is not None:
+            self._users.append(user_seconds / count)
+        self.seconds += seconds
+
+    @property
+    def user(self) -> float:
+        # The median: a compilation or a checkpoint in the user's loop is no reason.
+        return _median(self._users)
+
+    @property
+    def knows_user(self) -> bool:
+        return bool(self._users)
+
+    @property
+    def work(self) -> float:
+        return _median([block.work for block in self._blocks])
+
+    @property
+    def cpu(self) -> float:
+        return _median([block.cpu for block in self._blocks])
+
+    def mean(self) -> tuple[float, float]:
+        """Work and time on a core, of an element.
+
+        Where threads take turns, some blocks go through at once and others wait for two: the
+        median might be of either kind.
+        """
+        count = sum(block.elements for block in self._blocks) or 1
+        work = sum(block.elements * block.work for block in self._blocks) / count
+        return work, sum(block.elements * block.cpu for block in self._blocks) / count
+
+
+def _median(times: "deque[float] | list[float]") -> float:
+    ordered = sorted(times)
+    return ordered[len(ordered) // 2] if ordered else 0.0
+
+
+class _Phase(enum.Enum):
+    MEASURING = enum.auto()
+    TRYING = enum.auto()
+    SETTLED = enum.auto()
+
+
+class ThreadChoice:
+    """Decides between evaluating inline and on threads, and on how many."""
+
+    def __init__(self, most_threads: int, cores: float) -> None:
+        self._most_threads = most_threads
+        self._cores = cores
+        self._phase = _Phase.MEASURING
+        self._inline, self._ahead = _Seen(), _Seen()
+        # Whether there ever was a trial, and whether this one was looked at before.
+        self._tried = self._looked = False
+        # How the work was when it was settled. And the time since then, and since a look.
+        self._then: tuple[float, float, float] | None = None
+        self._since = self._since_look = 0.0
+        self._retry = _FIRST_RETRY_SECONDS
+        self.threaded = False
+        self.threads = max(1, min(most_threads, math.ceil(cores)))
+
+    @property
+    def may_use_threads(self) -> bool:
+        return self._most_threads > 0
+
+    @property
+    def watching(self) -> bool:
+        """Whether `learn_work` is of use now."""
+        if self._phase is _Phase.SETTLED:
+            return self._since_look >= _LOOK_EVERY_SECONDS
+        return self._most_threads > 0
+
+    def learn_work(self, count: int, spent: Spent, threads: int = 0) -> None:
+        """Takes note of a block, evaluated inline (0) or by one of so many threads."""
+        if not count or not self._most_threads:
+            return
+        self._since_look = 0.0
+        if not threads:
+            self._inline.add_work(count, spent)
+            if self._phase is _Phase.MEASURING and self._waits and not self._tried:
+                self._consider_trial()  # Before all who share this have waited.
+        elif self.threaded and threads == self.threads:
+            self._ahead.add_work(count, spent)
+
+    def learn_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
+        """Takes note of a delivery: the time since the last one, and the user's part of it.
+
+        None where the user had no part in it.
+
+        May change `threaded` and `threads`.
+        """
+        if not count or not self._most_threads:
+            return
+        self._since += seconds
+        self._since_look += seconds
+        (self._ahead if self.threaded else self._inline).add_cycle(count, seconds, user_seconds)
+        if self._phase is _Phase.TRYING:
+            self._judge()
+        elif self._phase is _Phase.MEASURING:
+            self._consider_trial()
+        elif self._since_look == seconds or self._since >= self._retry:
+            self._reconsider()  # Something was seen.
+
+    def begin_threaded(self) -> None:
+        """Uses threads before anything was measured, since somebody asked for it."""
+        if self.may_use_threads and not self.threaded:
+            self._try(self.threads)
+
+    def _consider_trial(self) -> None:
+        inline = self._inline
+        if not inline.blocks:
+            return
+        patience = _PATIENCE_WITH_WAITING_SECONDS if self._waits else _PATIENCE_SECONDS
+        if max(inline.seconds, inline.work_seconds) < patience:
+            return
+        threads = self._wanted()
+        # Threads can at best hide the work, or divide it.
+        best = max(inline.user, inline.work / threads, inline.cpu / self._cores)
+        if inline.user + inline.work > _WORTH_IT * best:
+            self._try(threads)
+
+    @property
+    def _waits(self) -> bool:
+        return self._inline.cpu < 0.5 * self._inline.work
+
+    def _wanted(self) -> int:
+        """As many as keep the cores busy: more when records wait than when they compute."""
+        inline = self._inline
+        busy = min(1.0, max(inline.cpu / inline.work, 1e-3)) if inline.work else 1.0
+        return max(1, min(self._most_threads, math.ceil(self._cores / busy - 0.1)))
+
+    def _try(self, threads: int) -> None:
+        self._phase, self._tried, self._looked = _Phase.TRYING, True, False
+        self.threaded, self.threads = True, threads
+        self._ahead.forget()
+
+    def _judge(self) -> None:
+        ahead = self._ahead
+        looks = 2 if self._looked else 1
+        if ahead.blocks < looks * self.threads:
+            return
+        if ahead.work_seconds < looks * self.threads * _TRIAL_SECONDS:
+            return
+        gain = self._gain()
+        if 1 / _CLEAR < gain < _CLEAR and not self._looked:
+            self._looked = True
+        elif self.threads > 1 and self._one_is_enough():
+            self._try(1)
+        else:
+            self._settle(threaded=gain >= _WORTH_IT)
+
+    def _gain(self) -> float:
+        """How many times as long it would take from element to element without threads."""
+        inline, ahead = self._inline, self._ahead
+        work, cpu = ahead.mean()
+        user = ahead.user
+        cycle = max(user, work / self.threads, 1e-9)
+        # Inline it takes its time on a core and its waiting, but not longer than on a thread. What
+        # was seen of it inline may be old, or was more because of an import, say.
+        work = min(work, cpu + max(0.0, inline.work - inline.cpu))
+        if inline.blocks:
+            work = min(work, inline.work)
+        return ((min(user, inline.user) if inline.knows_user else user) + work) / cycle
+
+    def _one_is_enough(self) -> bool:
+        """Whether several only take turns, and one hides the work behind the user's as well."""
+        inline, ahead = self._inline, self._ahead
+        user = max(inline.user, ahead.user)
+        one = max(user, inline.work)
+        several = max(ahead.user, ahead.mean()[0] / self.threads)
+        return one < 1.05 * several and user + inline.work >= _WORTH_IT * one
+
+    def _settle(self, threaded: bool) -> None:
+        self._phase, self.threaded = _Phase.SETTLED, threaded
+        self._since, self._then = 0.0, None
+        if not threaded:
+            inline = self._inline
+            wait = _RETRY_BLOCKS * inline.work_seconds / max(1, inline.blocks)
+            self._retry = max(min(2 * self._retry, _LAST_RETRY_SECONDS), wait)
+            inline.forget()
+
+    def _now(self) -> tuple[float, float, float]:
+        if self.threaded:
+            return (*self._ahead.mean(), self._ahead.user)
+        return self._inline.work, self._inline.cpu, self._inline.user
+
+    def _reconsider(self) -> None:
+        seen = self._ahead if self.threaded else self._inline
+        if self._then is None and seen.blocks >= _FEWEST and seen.knows_user:
+            self._then = self._now()
+        changed = self._then is not None and self._has_changed(self._then)
+        over = self._gain() < _STILL_WORTH_IT if self.threaded else self._since >= self._retry
+        if changed or over:
+            self._measure()
+
+    def _has_changed(self, then: tuple[float, float, float]) -> bool:
+        work, _, user = then
+        little = 0.05 * (work + user)
+        return any(
+            max(before, after) > _CHANGED * max(min(before, after), little)
+            for before, after in zip(then, self._now(), strict=True)
+        )
+
+    def _measure(self) -> None:
+        self._phase, self.threaded = _Phase.MEASURING, False
+        self._inline.forget()

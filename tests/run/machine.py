@@ -1,0 +1,96 @@
+"""A machine of a few lines: what a stream on it would measure, inline and on threads."""
+
+import math
+from dataclasses import dataclass, replace
+
+from bushel.run.spent import Spent
+from bushel.run.thread_choice import ThreadChoice
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Work of one element, the user's own work for each, and who else wants the cores."""
+
+    cpu: float  # seconds of an element on a core
+    gil: float = 0.0  # the share of it that holds the interpreter's lock
+    wait: float = 0.0  # seconds of an element off the core
+    user: float = 0.0  # seconds of the user for each element
+    user_gil: float = 0.0  # the share of them that holds the lock; for the rest a device works
+    cores: int = 2
+    load: int = 0  # programs beside us that are always busy
+
+    @property
+    def busy(self) -> float:
+        """The share of an element's time on a core."""
+        return max(self.cpu / (self.cpu + self.wait), 1e-3)
+
+    def stretch(self, threads: int) -> float:
+        """How much longer a second on a core takes when we have so many threads."""
+        running = max(1.0, min(threads * self.busy, 1 / self.gil if self.gil else threads))
+        return max(1.0, (running + self.load) / self.cores)
+
+    def cycle(self, threads: int) -> float:
+        """Seconds from element to element."""
+        if not threads:
+            return self.user_on(0) + self.work_on(0)
+        return max(self.user_on(threads), self.work_on(threads) / threads)
+
+    def user_on(self, threads: int) -> float:
+        """The user's seconds while threads work: longer where both want the lock."""
+        held = self.user * self.user_gil
+        lost = min(held, self.cpu * self.gil) if threads else 0.0
+        return self.user - held + held * self.stretch(0) + lost
+
+    def work_on(self, threads: int) -> float:
+        """Seconds that an element takes one of so many threads."""
+        alone = self.cpu * self.stretch(threads) + self.wait
+        return max(alone, threads * self.cpu * self.gil * self.stretch(1))
+
+    def spent_on(self, threads: int) -> Spent:
+        """The same as it is measured: without the queue for a core."""
+        return Spent(self.work_on(threads) - self.cpu * (self.stretch(threads) - 1), self.cpu)
+
+    def best(self, most_threads: int) -> float:
+        """The best cycle of all, with no more threads than can keep the cores busy.
+
+        (More would take the cores from others.)
+        """
+        useful = max(1, min(most_threads, math.ceil(self.cores / self.busy - 0.1)))
+        return min(self.cycle(threads) for threads in range(useful + 1))
+
+
+class Run:
+    """A stream on such a machine, block after block, decided by a choice."""
+
+    def __init__(self, machine: Machine, choice: ThreadChoice, block_seconds: float = 0.004):
+        self.machine, self.choice, self._block_seconds = machine, choice, block_seconds
+        self.now = 0.0
+        self.blocks = 0
+        self.changes: list[float] = []
+
+    def go_on(self, seconds: float, least_blocks: int = 0) -> float:
+        """Runs for so long; returns the mean cycle."""
+        end, last = self.now + seconds, self.blocks + least_blocks
+        began, elements = self.now, 0
+        while self.now < end or self.blocks < last:
+            elements += self._deliver()
+        return (self.now - began) / elements
+
+    def change(self, **to: float) -> None:
+        self.machine = replace(self.machine, **to)
+
+    def _deliver(self) -> int:
+        machine, choice = self.machine, self.choice
+        threads = choice.threads if choice.threaded else 0
+        count = max(1, int(self._block_seconds / (machine.cpu + machine.wait)))
+        cycle = machine.cycle(threads)
+        self.now += count * cycle
+        self.blocks += 1
+        if choice.watching:
+            seconds, cpu_seconds = machine.spent_on(threads)
+            choice.learn_work(count, Spent(count * seconds, count * cpu_seconds), threads)
+        own = machine.user_on(threads) - machine.user * machine.user_gil * (machine.stretch(0) - 1)
+        choice.learn_cycle(count, count * cycle, count * own)
+        if (choice.threads if choice.threaded else 0) != threads:
+            self.changes.append(self.now)
+        return count

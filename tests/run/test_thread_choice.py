@@ -1,0 +1,209 @@
+"""The choice of threads on machines of all kinds: soon, near the best, and for good.
+
+Nothing is timed here: the machines are a few lines of arithmetic (`machine.py`).
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bushel.run.spent import Spent
+from bushel.run.thread_choice import ThreadChoice
+from tests.run.machine import Machine, Run
+
+MOST = 16
+# What was promised: by then, or after three blocks.
+SOON = 1.0
+
+
+def _run(machine: Machine, most_threads: int = MOST, block_seconds: float = 0.01) -> Run:
+    return Run(machine, ThreadChoice(most_threads, machine.cores), block_seconds)
+
+
+def _is(run: Run) -> int:
+    return run.choice.threads if run.choice.threaded else 0
+
+
+seconds = st.floats(-6, 1).map(lambda power: 10.0**power)
+shares = st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.5, 0.8, 1.0])
+machines: st.SearchStrategy[Machine] = st.builds(
+    Machine,
+    cpu=seconds,
+    gil=shares,
+    wait=st.one_of(st.just(0.0), st.floats(-5, 0).map(lambda power: 10.0**power)),
+    user=st.one_of(st.just(0.0), seconds),
+    user_gil=st.sampled_from([0.0, 0.1, 1.0]),
+    cores=st.sampled_from([1, 2, 4, 8, 64]),
+)
+
+
+@given(machines, st.sampled_from([1, 2, 4, 16]))
+@example(Machine(0.075, gil=0.05), 16)
+@example(Machine(10.0, gil=0.05), 2)
+@example(Machine(10.0, gil=1.0), 16)
+@example(Machine(1e-4, gil=1.0, wait=2e-3), 16)
+@settings(deadline=None)
+def test_ends_near_the_best_and_stays(machine: Machine, most_threads: int) -> None:
+    run = _run(machine, most_threads)
+    run.go_on(1.5, least_blocks=6 * most_threads)
+    after = len(run.changes)
+    cycle = run.go_on(8.0, least_blocks=60)
+    assert cycle <= 1.1 * machine.best(most_threads)
+    # It may try again, half as often each time.
+    assert len(run.changes) - after <= 2 + 2 * math.log2(1 + run.now / 4)
+
+
+@given(machines, st.sampled_from([0.0, 0.1, 1.0]), st.sampled_from([1, 4, 16]))
+@settings(deadline=None)
+def test_the_load_of_others_changes_nothing(machine: Machine, gil: float, load: int) -> None:
+    """Where the lock is the limit, or is not.
+
+    In between it does: whoever has the lock may stand in the queue, and others wait for both.
+    """
+    machine = replace(machine, gil=gil, wait=machine.wait if gil < 1.0 else 0.0)
+    quiet, busy = _run(machine), _run(replace(machine, load=load))
+    for run in (quiet, busy):
+        run.go_on(6.0, least_blocks=100)
+    modes = {_is(quiet), _is(busy)}
+    cycles = [machine.cycle(mode) for mode in modes]
+    assert max(cycles) <= 1.15 * min(cycles), modes
+
+
+@pytest.mark.parametrize("cpu", [0.01, 0.075, 1.0, 10.0])
+@pytest.mark.parametrize("most", [2, 16])
+def test_heavy_batches_have_threads_within_a_second_or_three_batches(cpu: float, most: int) -> None:
+    run = _run(Machine(cpu, gil=0.05), most)
+    while not run.choice.threaded:
+        run.go_on(0.0, least_blocks=1)
+    assert run.now <= SOON or run.blocks <= 3
+    run.go_on(20.0, least_blocks=200)
+    assert _is(run) == 2
+    assert len(run.changes) == 1
+
+
+@pytest.mark.parametrize("cpu", [1e-5, 1e-3, 0.01, 0.075, 1.0, 10.0])
+def test_python_returns_inline_soon_and_is_hardly_disturbed(cpu: float) -> None:
+    run = _run(Machine(cpu, gil=1.0))
+    run.go_on(1.0, least_blocks=8)
+    assert not run.choice.threaded
+    threaded = 0
+    for _ in range(2000):
+        threaded += run.choice.threaded
+        run.go_on(0.0, least_blocks=1)
+    assert not run.choice.threaded
+    assert threaded <= 0.1 * 2000
+
+
+def test_records_that_wait_have_many_threads_at_once() -> None:
+    run = _run(Machine(1e-4, wait=2e-3))
+    run.go_on(0.03)
+    assert _is(run) == MOST
+
+
+def test_records_that_wait_half_of_the_time_have_twice_as_many_as_there_are_cores() -> None:
+    run = _run(Machine(1e-3, wait=1e-3))
+    run.go_on(1.0)
+    assert _is(run) == 4
+
+
+def test_python_behind_a_device_that_works_has_one_thread() -> None:
+    """More would only take turns."""
+    run = _run(Machine(5e-3, gil=1.0, user=8e-3))
+    run.go_on(2.0)
+    assert _is(run) == 1
+
+
+def test_little_work_is_not_worth_a_thread() -> None:
+    run = _run(Machine(1e-4, user=0.01))
+    run.go_on(10.0)
+    assert not run.changes
+
+
+@pytest.mark.parametrize("load", [1, 4, 16])
+def test_other_programs_do_not_make_records_wait(load: int) -> None:
+    """A tokenizer in Python, on cores that others have most of the time."""
+    run = _run(Machine(5e-5, gil=1.0, load=load))
+    run.go_on(3.0)
+    assert not run.choice.threaded
+    assert len(run.changes) <= 2  # There was one trial, with as many threads as cores.
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        {"cpu": 0.1, "gil": 0.0},
+        {"cpu": 2.0, "gil": 0.0},
+        {"cpu": 1e-4, "wait": 5e-3},
+        {"cpu": 1e-3, "gil": 1.0, "user": 1e-3},
+    ],
+)
+def test_chooses_again_when_the_work_changes(to: dict[str, Any]) -> None:
+    run = _run(Machine(1e-4, gil=1.0))
+    run.go_on(5.0)
+    assert not run.choice.threaded
+    run.change(**to)
+    run.go_on(SOON, least_blocks=12)
+    assert run.go_on(2.0, least_blocks=20) <= 1.1 * run.machine.best(MOST)
+
+
+def test_chooses_again_when_threads_pay_no_longer() -> None:
+    run = _run(Machine(1e-3, gil=0.0))
+    run.go_on(2.0)
+    assert _is(run) == 2
+    run.change(gil=1.0)
+    run.go_on(2.0)
+    assert not run.choice.threaded
+    run.change(cpu=1e-5, wait=4e-3, gil=1.0)
+    run.go_on(2.0)
+    assert _is(run) == MOST
+
+
+def test_a_user_who_stops_for_a_while_changes_nothing() -> None:
+    """Compilations and checkpoints: one delivery in twenty takes half a minute."""
+    choice = ThreadChoice(MOST, 2)
+    for number in range(400):
+        threads = choice.threads if choice.threaded else 0
+        if choice.watching:
+            choice.learn_work(1, Spent(0.009, 0.0001), threads)
+        pause = 30.0 if number % 20 == 3 else 0.0
+        choice.learn_cycle(1, pause + (0.001 if threads else 0.01), pause + 0.0005)
+    assert choice.threaded
+
+
+def test_an_import_in_the_first_block_is_not_taken_for_work() -> None:
+    """Python that took a second once: threads seem to do better than that, and do not."""
+    choice = ThreadChoice(MOST, 2)
+    choice.learn_work(1, Spent(1.0, 1.0))
+    choice.learn_cycle(1, 1.0, None)
+    run = Run(Machine(0.02, gil=1.0), choice)
+    run.go_on(2.0)
+    assert not choice.threaded
+
+
+def test_tries_again_less_and_less_often() -> None:
+    run = _run(Machine(1e-3, gil=1.0))
+    run.go_on(100.0)
+    early = len(run.changes)
+    run.go_on(100.0)
+    assert early >= 4
+    assert len(run.changes) - early < early / 2
+
+
+def test_without_threads_there_is_no_choice() -> None:
+    run = _run(Machine(1e-3, wait=1.0), most_threads=0)
+    run.go_on(10.0)
+    assert not run.changes
+    assert not run.choice.watching
+    assert not run.choice.may_use_threads
+
+
+def test_who_asks_for_threads_gets_them_until_they_prove_useless() -> None:
+    run = _run(Machine(1e-3, gil=1.0))
+    run.choice.begin_threaded()
+    assert _is(run) == 2
+    run.go_on(1.0)
+    assert not run.choice.threaded
