@@ -57,6 +57,7 @@ WORKLOADS: dict[str, Workload] = {
         indexing.TFRECORDS,
         indexing.SMALL_TFRECORDS,
         indexing.TAR,
+        indexing.SMALL_TAR,
         remote_cache.WORKLOAD,
         large_batches.WORKLOAD,
         jpeg_decode.WORKLOAD,
