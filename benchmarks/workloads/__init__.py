@@ -53,6 +53,7 @@ WORKLOADS: dict[str, Workload] = {
         parquet.MEMORY,
         huggingface.NUMBERS,
         huggingface.WITH_TOKENS,
+        huggingface.WITH_LISTS,
         indexing.JSON_LINES,
         indexing.TFRECORDS,
         indexing.SMALL_TFRECORDS,

@@ -16,7 +16,6 @@ from bushel.sources.arrow_items import has_items
 from bushel.sources.arrow_memory import stretch_of
 from bushel.sources.arrow_package import arrow
 from bushel.sources.arrow_parts import Part, Reader
-from bushel.sources.arrow_python import python_values
 from bushel.sources.arrow_values import values_of
 from bushel.sources.keyed import KeyedSource
 
@@ -195,7 +194,7 @@ def _parts_of(table: Any) -> list[Part]:
 
 def _to_python(values: Any) -> list[Any]:
     """The values of an array of Arrow's or numpy's."""
-    found: list[Any] = values.tolist() if isinstance(values, np.ndarray) else python_values(values)
+    found: list[Any] = values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()
     return found
 
 
