@@ -3,6 +3,7 @@
 import atexit
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import chain
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ from benchmarks.workload import Form, Goal, Workload
 BATCH_SIZE = 128
 RECORDS = 1000 * BATCH_SIZE
 TOKENS = 64
+MOST_TOKENS = 500
 SEED = 42
 
 
@@ -43,6 +45,13 @@ def tokens(n: int) -> Any:
     return saved(columns).with_format("numpy")
 
 
+@cache
+def lists(n: int) -> Any:
+    rng = np.random.default_rng(n)
+    ends = np.cumsum(rng.integers(MOST_TOKENS // 5, MOST_TOKENS, n))
+    return saved({"tokens": np.split(rng.integers(0, 50_000, ends[-1]), ends[:-1])})
+
+
 def own_numbers(n: int) -> Iterator[Any]:
     batches: Iterator[Any] = numbers(n).shuffle(seed=SEED).iter(BATCH_SIZE)
     return batches
@@ -53,6 +62,19 @@ def own_tokens(n: int) -> Iterator[Any]:
     return batches
 
 
+def own_lists(n: int) -> Iterator[Any]:
+    for batch in lists(n).shuffle(seed=SEED).iter(BATCH_SIZE):
+        yield joined(batch["tokens"])
+
+
+def joined(rows: list[list[int]]) -> list[int]:
+    return list(chain.from_iterable(rows))
+
+
+def joined_records(records: list[dict[str, list[int]]]) -> list[int]:
+    return joined([record["tokens"] for record in records])
+
+
 def of_numbers(lib: ModuleType, n: int) -> Iterable[Any]:
     batches: Iterable[Any] = lib.MapDataset.source(numbers(n)).shuffle(seed=SEED).batch(BATCH_SIZE)
     return batches
@@ -60,6 +82,12 @@ def of_numbers(lib: ModuleType, n: int) -> Iterable[Any]:
 
 def of_tokens(lib: ModuleType, n: int) -> Iterable[Any]:
     batches: Iterable[Any] = lib.MapDataset.source(tokens(n)).shuffle(seed=SEED).batch(BATCH_SIZE)
+    return batches
+
+
+def of_lists(lib: ModuleType, n: int) -> Iterable[Any]:
+    shuffled = lib.MapDataset.source(lists(n)).shuffle(seed=SEED)
+    batches: Iterable[Any] = shuffled.batch(BATCH_SIZE, batch_fn=joined_records)
     return batches
 
 
@@ -77,4 +105,11 @@ WITH_TOKENS = Workload(
     gauge=Throughput(RECORDS // 4, BATCH_SIZE),
     hand=own_tokens,
     forms=(Form("MapDataset", of_tokens, GOAL),),
+)
+WITH_LISTS = Workload(
+    name="huggingface_lists",
+    title="Hugging Face, lists of 100 to 500 tokens",
+    gauge=Throughput(RECORDS // 16, BATCH_SIZE),
+    hand=own_lists,
+    forms=(Form("MapDataset", of_lists, GOAL),),
 )

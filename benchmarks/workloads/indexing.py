@@ -91,16 +91,25 @@ def small_tfrecords(n: int) -> Path:
     return tfrecords(n, 150, 250)
 
 
-@cache
-def tar(n: int) -> Path:
-    path = folder() / f"{n}.tar"
+def tar_of(n: int, least: int, most: int) -> Path:
+    path = folder() / f"{n}-{most}.tar"
+    if path.exists():
+        return path
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as file:
-        for number, picture in enumerate(records(n, 40_000, 80_000)):
+        for number, picture in enumerate(records(n, least, most)):
             for ending, data in (("jpg", picture), ("cls", b"7")):
                 member = tarfile.TarInfo(f"{number:08}.{ending}")
                 member.size = len(data)
                 file.addfile(member, io.BytesIO(data))
     return path
+
+
+def large_tar(n: int) -> Path:
+    return tar_of(n, 40_000, 80_000)
+
+
+def small_tar(n: int) -> Path:
+    return tar_of(n, 1000, 3000)
 
 
 Go = Callable[[], int]
@@ -150,4 +159,5 @@ TFRECORDS = workload(
 SMALL_TFRECORDS = workload(
     "index_small_tfrecord", "index, TFRecord, 200 bytes", small_tfrecords, "TFRecordDataSource"
 )
-TAR = workload("index_tar", "index, tar of 60 kB pictures", tar, "TarDataSource")
+TAR = workload("index_tar", "index, tar of 60 kB pictures", large_tar, "TarDataSource")
+SMALL_TAR = workload("index_small_tar", "index, tar of 2 kB files", small_tar, "TarDataSource")

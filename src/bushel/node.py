@@ -104,6 +104,11 @@ class Order(_Single):
     # Whether computing ahead of what is asked for pays (see run/inline.py).
     costly = False
 
+    @property
+    def stretch(self) -> int:
+        """How many neighbours are ordered together; to look beyond those costs as much again."""
+        return self.length()
+
     @abstractmethod
     def locate(self, positions: Positions) -> Positions:
         """Maps positions to positions of the input."""

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from bushel import MapDataset
+from bushel import MapDataset, ReadOptions
 from bushel.experimental import WindowShuffleMapDataset, index_shuffle
-from bushel.order.permutation import permute, permute_one
+from bushel.order.permutation import _whole_permutation, permute, permute_one
 
 
 def test_the_order_of_a_shuffle_never_changes() -> None:
@@ -67,6 +67,15 @@ def test_positions_beyond_64_bits() -> None:
     assert ds[2**70] == 2**70 % 10
     assert ds[1:].shuffle(seed=1)[2**70] in range(1, 10)
     assert MapDataset.mix([ds, ds.map(lambda x: -x)])[2**66] in range(-10, 10)
+
+
+def test_a_window_shuffle_looks_no_further_than_its_window() -> None:
+    """To order a tiny window takes as long as to order a large one."""
+    shuffled = WindowShuffleMapDataset(MapDataset.range(10**6), window_size=5, seed=987_654)
+    before = _whole_permutation.cache_info().misses
+    elements = iter(shuffled.to_iter_dataset(ReadOptions(num_threads=0)))
+    assert {next(elements), next(elements)} < set(range(5))
+    assert _whole_permutation.cache_info().misses - before <= 2
 
 
 def test_window_shuffles_end_where_the_data_ends() -> None:

@@ -27,8 +27,10 @@ _WIDEST_TABLE = 16
 # Up to this one there is a table for each round, with the round's key in it.
 _WIDEST_KEYED_TABLE = 12
 _AT_A_TIME = 8192
-# Below this many positions Python's integers are faster than numpy's call overhead.
-_SCALAR_LIMIT = 8
+# Below this many positions Python's integers are faster than numpy's call overhead; and where
+# only so many still walk, for the rest of their way.
+_SCALAR_LIMIT = 16
+_FEW = 32
 # The domain has at least 2**16 values, so in a small range nearly every image falls outside,
 # and walking back from there takes up to thousands of steps a position. Then the whole
 # permutation is made at once and kept.
@@ -91,14 +93,10 @@ def permute(
         images = _permute_whole(positions, max_index, seeds, rounds)
         if images is not None:
             return images
-    if len(positions) < _SCALAR_LIMIT:
-        each = [seeds] * len(positions) if isinstance(seeds, int) else seeds.tolist()
-        walked = [
-            permute_one(index, max_index, seed, rounds)
-            for index, seed in zip(positions.tolist(), each, strict=True)
-        ]
-        return np.array(walked, dtype=np.int64)
     half = _half_width(max_index)
+    if len(positions) < _SCALAR_LIMIT:
+        few = _permute_few(positions.tolist(), max_index, seeds, rounds, half)
+        return np.array(few, dtype=np.int64)
     keys: RoundKeys
     if isinstance(seeds, int):
         keys = _round_keys(seeds, rounds, half)
@@ -109,6 +107,18 @@ def permute(
     # On 64 bits an image outside of the range may need the sign bit.
     unsigned = positions.view(np.uint64)
     return _walk(_encrypt_by_arithmetic, unsigned, max_index, half, keys).view(np.int64)
+
+
+def _permute_few(
+    positions: list[int], max_index: int, seeds: int | Positions, rounds: int, half: int
+) -> list[int]:
+    if not isinstance(seeds, int):
+        each = zip(positions, seeds.tolist(), strict=True)
+        return [permute_one(index, max_index, seed, rounds) for index, seed in each]
+    keys, last = _round_keys(seeds, rounds, half), 1 << 2 * half
+    return [
+        _walk_one(index, max_index, half, keys) if index < last else index for index in positions
+    ]
 
 
 def _permute_whole(
@@ -174,28 +184,33 @@ def _rotate_bytes(words: npt.NDArray[np.uint64], by: int) -> npt.NDArray[np.uint
 
 
 def _walk(
-    encrypt: Callable[[Words, int, "RoundKeys"], Words],
+    encrypt: Callable[[Words, int, "RoundKeys", Words], None],
     values: Words,
     max_index: int,
     half: int,
     keys: "RoundKeys",
 ) -> Words:
     """Encrypts, and encrypts again whatever is still out of range."""
-    out = encrypt(values, half, keys)
+    out = np.empty_like(values)
+    encrypt(values, half, keys, out)
     if max_index >> 2 * half:  # 4**k + 1 positions: the last has no place in the cipher.
         out[values == max_index] = max_index
-    outside = (out > max_index).nonzero()[0]
-    walking = out.take(outside)
-    keys = _take_keys(keys, outside)
-    while len(outside):
-        if len(outside) < _SCALAR_LIMIT and isinstance(keys, tuple):
-            out[outside] = [_walk_one(value, max_index, half, keys) for value in walking.tolist()]
+    # Each walk is of those that the one before it left outside; what they have come to is put in
+    # place afterwards, from the last walk to the first.
+    walks = [out]
+    places: list[npt.NDArray[np.intp]] = []
+    while len(outside := (walks[-1] > max_index).nonzero()[0]):
+        walking, keys = walks[-1].take(outside), _take_keys(keys, outside)
+        places.append(outside)
+        if len(outside) < _FEW and isinstance(keys, tuple):
+            few = [_walk_one(value, max_index, half, keys) for value in walking.tolist()]
+            walks.append(np.array(few, dtype=out.dtype))
             break
-        walking = encrypt(walking, half, keys)
-        out[outside] = walking
-        still_out = (walking > max_index).nonzero()[0]
-        outside, walking = outside.take(still_out), walking.take(still_out)
-        keys = _take_keys(keys, still_out)
+        encrypt(walking, half, keys, walking)
+        walks.append(walking)
+    while places:
+        walked = walks.pop()
+        walks[-1][places.pop()] = walked
     return out
 
 
@@ -214,22 +229,38 @@ def permute_one(index: int, max_index: int, seed: int, rounds: int = 4) -> int:
 
 
 def _walk_one(value: int, max_index: int, half: int, keys: tuple[int, ...]) -> int:
-    mask, by = (1 << half) - 1, 8 % half
-
-    def mix(x: int) -> int:
-        by1 = (x << 1 | x >> (half - 1)) & mask
-        by8 = (x << by | x >> (half - by)) & mask
-        by2 = (x << 2 | x >> (half - 2)) & mask
-        return (by1 & by8) ^ by2
-
+    mask, mixed = (1 << half) - 1, _mixed(half)
     while True:
         left, right = value >> half, value & mask
         for i in range(0, len(keys), 2):
-            left ^= mix(right) ^ keys[i]
-            right ^= mix(left) ^ keys[i + 1]
+            left ^= mixed[right] ^ keys[i]
+            right ^= mixed[left] ^ keys[i + 1]
         value = left << half | right
         if value <= max_index:
             return value
+
+
+@lru_cache(maxsize=32)
+def _mixed(half: int) -> "list[int] | memoryview[int] | _Rounds":
+    """The round function of Python's integers, as something to look them up in."""
+    if half > _WIDEST_TABLE:
+        return _Rounds(half)
+    table = _round_table(half)
+    return table.tolist() if half <= _WIDEST_KEYED_TABLE else table.data
+
+
+class _Rounds:
+    """The round function of words for which a table would be too large."""
+
+    def __init__(self, half: int) -> None:
+        self._half, self._mask = half, (1 << half) - 1
+
+    def __getitem__(self, x: int) -> int:
+        half, mask = self._half, self._mask
+        by1 = (x << 1 | x >> (half - 1)) & mask
+        by8 = (x << 8 | x >> (half - 8)) & mask
+        by2 = (x << 2 | x >> (half - 2)) & mask
+        return (by1 & by8) ^ by2
 
 
 def _half_width(max_index: int) -> int:
@@ -239,17 +270,16 @@ def _half_width(max_index: int) -> int:
     return min(max(bits, 16), 64) // 2
 
 
-def _encrypt_by_table(values: Positions, half: int, keys: RoundKeys) -> Positions:
+def _encrypt_by_table(values: Positions, half: int, keys: RoundKeys, out: Positions) -> None:
     # All in int64, the type that `take` wants: narrower words would be widened by every call.
     # A few thousand at a time, so that all rounds find their words in the first cache. The
     # values are in range by construction, so "clip" only spares numpy the check.
-    out = np.empty(len(values), dtype=np.int64)
-    scratch, right = np.empty((2, min(len(values), _AT_A_TIME)), dtype=np.int64)
+    scratch, left = np.empty((2, min(len(values), _AT_A_TIME)), dtype=np.int64)
     tables = _keyed_tables(half, keys) if isinstance(keys, tuple) else None
     for start in range(0, len(values), _AT_A_TIME):
-        part, left = values[start : start + _AT_A_TIME], out[start : start + _AT_A_TIME]
-        if len(part) < len(right):
-            scratch, right = scratch[: len(part)], right[: len(part)]
+        part, right = values[start : start + _AT_A_TIME], out[start : start + _AT_A_TIME]
+        if len(part) < len(left):
+            scratch, left = scratch[: len(part)], left[: len(part)]
         np.right_shift(part, half, left)
         np.bitwise_and(part, (1 << half) - 1, right)
         if tables is not None:
@@ -258,18 +288,17 @@ def _encrypt_by_table(values: Positions, half: int, keys: RoundKeys) -> Position
                 left ^= scratch
                 even.take(left, None, scratch, "clip")
                 right ^= scratch
-        else:
-            table = _round_table(half)
-            for i in range(0, len(keys), 2):
-                table.take(right, None, scratch, "clip")
-                left ^= scratch
-                left ^= _part(keys[i], start)
-                table.take(left, None, scratch, "clip")
-                right ^= scratch
-                right ^= _part(keys[i + 1], start)
+            continue
+        table = _round_table(half)
+        for i in range(0, len(keys), 2):
+            table.take(right, None, scratch, "clip")
+            left ^= scratch
+            left ^= _part(keys[i], start)
+            table.take(left, None, scratch, "clip")
+            right ^= scratch
+            right ^= _part(keys[i + 1], start)
         left <<= half
-        left |= right
-    return out
+        right |= left
 
 
 def _part(key: "int | npt.NDArray[np.uint32]", start: int) -> "int | npt.NDArray[np.uint32]":
@@ -278,18 +307,21 @@ def _part(key: "int | npt.NDArray[np.uint32]", start: int) -> "int | npt.NDArray
 
 @lru_cache(maxsize=16)
 def _keyed_tables(half: int, keys: tuple[int, ...]) -> "tuple[tuple[_Table, _Table], ...] | None":
-    """The round function with each round's key, where the tables are small enough for that."""
+    """The round function with each round's key, where the tables are small enough for that.
+
+    The last table has the left half in its place as well: what it is looked up by.
+    """
     if half > _WIDEST_KEYED_TABLE:
         return None
     table = _round_table(half)
-    return tuple(
-        (table ^ odd, table ^ even) for odd, even in zip(keys[::2], keys[1::2], strict=True)
-    )
+    *tables, last = (table ^ key for key in keys)
+    last |= np.arange(1 << half) << half
+    return tuple(zip(tables[::2], [*tables[1::2], last], strict=True))
 
 
 def _encrypt_by_arithmetic(
-    values: npt.NDArray[np.uint64], half: int, keys: RoundKeys
-) -> npt.NDArray[np.uint64]:
+    values: npt.NDArray[np.uint64], half: int, keys: RoundKeys, out: npt.NDArray[np.uint64]
+) -> None:
     left = (values >> np.uint64(half)).astype(np.uint32)
     right = (values & np.uint64((1 << half) - 1)).astype(np.uint32)
     for i in range(0, len(keys), 2):
@@ -297,10 +329,8 @@ def _encrypt_by_arithmetic(
         left ^= np.asarray(keys[i], dtype=np.uint32)
         right ^= _round(left, half)
         right ^= np.asarray(keys[i + 1], dtype=np.uint32)
-    out = left.astype(np.uint64)
-    out <<= np.uint64(half)
+    np.left_shift(left, np.uint64(half), out)
     out |= right
-    return out
 
 
 def _round(x: npt.NDArray[np.uint32], half: int) -> npt.NDArray[np.uint32]:

@@ -44,6 +44,10 @@ class WindowShuffleNode(Order):
     seed: int
     costly = True
 
+    @property
+    def stretch(self) -> int:
+        return self.window_size
+
     def locate(self, positions: Positions) -> Positions:
         windows, offsets = split_epochs(positions, self.window_size)
         images = permute(offsets, self.window_size - 1, (self.seed + windows) & 0xFFFFFFFF)

@@ -197,15 +197,15 @@ class _Locate(Evaluator):
 
     def _look_ahead(self, start: int, stop: int) -> tuple[int, int, Positions]:
         # Only where the last run goes on; a run on its own is perhaps the only one. Twice as
-        # far each time, but not into the next epoch: many short epochs would cost more than
-        # they save.
+        # far each time, but not into the next epoch or window: many short ones would cost more
+        # than they save.
         first, end, located = self._kept
         goes_on = first < start <= end
         reach = min(max(_FIRST_LOOK_AHEAD, 2 * (end - first)), _LAST_LOOK_AHEAD) if goes_on else 0
         begin = end if goes_on else start
-        length = max(1, self._node.length())
-        epoch_end = min(((stop - 1) // length + 1) * length, sys.maxsize)
-        end = max(stop, min(begin + reach, epoch_end))
+        stretch = max(1, self._node.stretch)
+        stretch_end = min(((stop - 1) // stretch + 1) * stretch, sys.maxsize)
+        end = max(stop, min(begin + reach, stretch_end))
         further = self._node.locate(run_of(begin, end))
         if self._source is not None:
             further = self._source.keys(further)

@@ -1,6 +1,5 @@
 """Tar files of samples, as WebDataset has them."""
 
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,13 +12,15 @@ from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
 from bushel.positions import Keys
 from bushel.sources.indexed import IndexedSource
-from bushel.sources.tar_damaged import scan_damaged, two_files
+from bushel.sources.tar_damaged import scan_damaged
 from bushel.sources.tar_decode import DECODERS, Decoder
-from bushel.sources.tar_members import Window, members
+from bushel.sources.tar_members import Window, members, stretches
 from bushel.sources.tar_names import split_name
+from bushel.sources.tar_plain import PlainMembers
+from bushel.sources.tar_samples import Samples
 
 _CHUNK, _SMALL = 1 << 22, 1 << 14
-# So many samples are found before it is told.
+# So many members are found one by one before it is told.
 _TOLD = 256
 # Far away, a call costs as much as some megabytes.
 _REMOTE_CHUNK = _REMOTE_SMALL = 1 << 23
@@ -82,26 +83,17 @@ class TarDataSource(IndexedSource):
 
     def _scan_whole(self, file: ByteFile, progress: Progress) -> Keys:
         chunk, small = (_REMOTE_CHUNK, _REMOTE_SMALL) if is_remote(file.path) else (_CHUNK, _SMALL)
-        bounds = array("q")
+        samples = Samples(file.path)
         window = Window(file.read, file.size, chunk, small)
-        key, endings, last = "", set[str](), 0
-        for begin, _, stop, name in members(window, file.path):
-            parts = split_name(name)
-            if parts is None:
+        for number, found in enumerate(stretches(window, file.path)):
+            if isinstance(found, PlainMembers):
+                samples.add_many(found)
+                progress.to(int(found.stops[-1]))
                 continue
-            if parts[0] != key or not endings:
-                key = parts[0]
-                endings.clear()
-                bounds.append(begin)
-                if not len(bounds) % _TOLD:
-                    progress.to(begin)
-            ending = parts[1]
-            if ending in endings:
-                raise two_files(file.path, len(bounds) - 1, name, begin)
-            endings.add(ending)
-            last = stop
-        bounds.append(last)
-        return np.array(bounds, dtype=np.int64)
+            samples.add(found)
+            if not number % _TOLD:
+                progress.to(found[0])
+        return samples.bounds()
 
     def decode(self, data: Sequence[bytes], file: int, records: Keys) -> list[Any]:
         damaged = self._open()[file].columns["damaged"]

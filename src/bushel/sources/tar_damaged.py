@@ -17,8 +17,10 @@ from bushel.errors import RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.progress import Progress
-from bushel.sources.tar_members import BLOCK, Window, members
+from bushel.sources.tar_members import Window, members
 from bushel.sources.tar_names import split_name
+from bushel.sources.tar_plain import BLOCK
+from bushel.sources.tar_samples import two_files
 
 _log = logging.getLogger("bushel")
 
@@ -88,14 +90,6 @@ def _add(samples: list[_Sample], begin: int, name: str, path: str) -> None:
     if ending in samples[-1].endings:
         raise two_files(path, len(samples) - 1, name, begin)
     samples[-1].endings.add(ending)
-
-
-def two_files(path: str, sample: int, name: str, place: int) -> RecordError:
-    """The error of a sample that has two files of one name."""
-    return RecordError(
-        f"sample {sample:,} of {path!r} has two files {name!r}, the second at byte {place:,}. "
-        "Files of a sample need names of their own."
-    )
 
 
 def _without_holes(samples: list[_Sample]) -> list[_Sample]:

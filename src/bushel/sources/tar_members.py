@@ -6,16 +6,13 @@ Long names and large sizes stand in members of their own, before the one that th
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from zlib import adler32
 
-import numpy as np
-
 from bushel.errors import RecordError
+from bushel.sources.tar_plain import BLOCK, PlainMembers, Runs, plain_members
 
-BLOCK = 512
 _ZEROS = bytes(BLOCK)
-_MAGIC = int.from_bytes(b"usta", "little")
 # With less, there are too few members for numpy to be faster.
 _WORTH_IT = 1 << 16
 _REGULAR = b"0\x007"
@@ -66,19 +63,29 @@ class Window:
 
 def members(window: Window, path: str, place: int = 0, checked: bool = True) -> Iterator[Member]:
     """Goes through a tar file; links, folders and the like are passed over."""
+    for found in stretches(window, path, place, checked):
+        if isinstance(found, PlainMembers):
+            yield from found.each()
+        else:
+            yield found
+
+
+def stretches(
+    window: Window, path: str, place: int = 0, checked: bool = True
+) -> Iterator[PlainMembers | Member]:
+    """The members of a tar file: many at once where they have nothing special, else one by one."""
     begin, name, size = place, b"", -1
+    runs = Runs([])
     while place < window.size:
         data = window.move(place)
-        if len(data) > _WORTH_IT and begin == place:
-            starts, lengths, names = plain_members(data)
-            first = place + BLOCK
-            for offset, length, plain in zip(starts, lengths, names, strict=True):
-                start = first + offset
-                yield start - BLOCK, start, start + length, _decoded(plain)
-            if starts:
-                window.count(len(starts))
-                begin = place = _filled(first + starts[-1] + lengths[-1])
-                continue
+        if data:
+            runs = plain_members(data, place) if len(data) > _WORTH_IT else Runs([])
+        plain = runs.from_place(place) if begin == place else None
+        if plain is not None:
+            window.count(len(plain.begins))
+            yield plain
+            begin = place = _filled(int(plain.stops[-1]))
+            continue
         window.count(1)
         header = window.header(place)
         if header == _ZEROS:
@@ -119,46 +126,6 @@ def members(window: Window, path: str, place: int = 0, checked: bool = True) -> 
         elif kind == _LONG_LINK:
             continue
         begin, name, size = place, b"", -1
-
-
-def plain_members(data: bytes) -> tuple[list[int], list[int], list[bytes]]:
-    """Members at the beginning of the data that have nothing special: all at once, by numpy.
-
-    These are regular files with short names, each followed by the next; what is returned are
-    the places of their headers, their sizes and their names. The last one is left out, for
-    what follows it is not seen.
-    """
-    count = len(data) // BLOCK
-    magic: Any = np.ndarray((count,), "<u4", data, 257, (BLOCK,))
-    blocks = np.flatnonzero(magic == _MAGIC)
-    heads = np.frombuffer(data, dtype=np.uint8, count=count * BLOCK).reshape(-1, BLOCK)[blocks]
-    sizes, plain = _octal(heads[:, 124:135])
-    sums, right = _octal(heads[:, 148:154])
-    # In the sum of all bytes, the field itself counts as spaces. The lower half of it will do.
-    added = heads.sum(1, dtype=np.uint16) - heads[:, 148:156].sum(1, dtype=np.uint16) + 8 * 32
-    kinds = heads[:, 156]
-    plain &= (
-        right
-        & (sums.astype(np.uint16) == added)
-        & ((kinds == ord("0")) | (kinds == 0))
-        & (heads[:, 345] == 0)
-    )
-    follows = blocks[:-1] + 1 + (sizes[:-1] + BLOCK - 1) // BLOCK == blocks[1:]
-    # Contents may look like a header as well; then the chain ends there, and is gone slowly.
-    good = plain[:-1] & follows
-    if not len(good) or blocks[0]:
-        return [], [], []
-    stop = len(good) if good.all() else int(good.argmin())
-    names: list[bytes] = np.ascontiguousarray(heads[:stop, :100]).view("S100").ravel().tolist()
-    return (blocks[:stop] * BLOCK).tolist(), sizes[:stop].tolist(), names
-
-
-def _octal(digits: Any) -> tuple[Any, Any]:
-    """Numbers in octal digits, one in each row, and whether they are such."""
-    values = np.ascontiguousarray((digits - np.uint8(ord("0"))).T)
-    # With floats, which hold such numbers as they are, it is several times as fast.
-    weights = 8.0 ** np.arange(len(values) - 1, -1, -1)
-    return (weights @ values.astype(np.float64)).astype(np.int64), (values < 8).all(0)
 
 
 def _filled(place: int) -> int:

@@ -1,0 +1,157 @@
+"""Members of a tar file that have nothing special, found all at once by numpy.
+
+These are regular files with short names, each followed by the next; before each one may be what
+Python's `tarfile` writes for times that are no whole seconds.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.positions import Keys
+
+BLOCK = 512
+Names: TypeAlias = npt.NDArray[np.uint8]
+
+_MAGIC = int.from_bytes(b"usta", "little")
+_NAME_BYTES = 100
+# Fewer of them are as well found one by one.
+_SHORTEST_RUN = 8
+# The keys of times are mtime, atime and ctime; three lines of less than a hundred bytes.
+_TIMES = np.frombuffer(b"mac", np.uint8)
+_REST_OF_TIME = np.frombuffer(b" time=", np.uint8)
+_MOST_OF_TIMES = 300
+
+
+class PlainMembers(NamedTuple):
+    """Neighbours: where each begins, where its data starts and stops, and its name."""
+
+    begins: Keys
+    starts: Keys
+    stops: Keys
+    # A name in each row, filled up with zeros.
+    names: Names
+
+    def part(self, start: int, stop: int) -> "PlainMembers":
+        """Some of them."""
+        these = slice(start, stop)
+        return PlainMembers(
+            self.begins[these], self.starts[these], self.stops[these], self.names[these]
+        )
+
+    def each(self) -> Iterator[tuple[int, int, int, str]]:
+        """One after the other, each with its name as text."""
+        count, width = self.names.shape
+        names = [b""] * count
+        if width and count:
+            names = np.ascontiguousarray(self.names).view(f"S{width}").ravel().tolist()
+        places = (column.tolist() for column in (self.begins, self.starts, self.stops))
+        for begin, start, stop, name in zip(*places, names, strict=True):
+            yield begin, start, stop, name.decode("utf-8", "surrogateescape")
+
+
+class Runs:
+    """Plain members of a part of a file: runs of neighbours, in their order."""
+
+    def __init__(self, runs: list[PlainMembers]) -> None:
+        self._runs = runs
+        self._firsts = [int(run.begins[0]) for run in runs]
+
+    def __iter__(self) -> Iterator[PlainMembers]:
+        return iter(self._runs)
+
+    def from_place(self, place: int) -> PlainMembers | None:
+        """The rest of a run, from the member on that begins there; None where there is none."""
+        number = bisect_right(self._firsts, place) - 1
+        if number < 0:
+            return None
+        run = self._runs[number]
+        first = int(run.begins.searchsorted(place))
+        if first == len(run.begins) or run.begins[first] != place:
+            return None
+        return run.part(first, len(run.begins)) if first else run
+
+
+def plain_members(data: bytes, place: int) -> Runs:
+    """Those in the data, which is from this place of a file.
+
+    The last one is left out, for what follows it is not seen.
+    """
+    count = len(data) // BLOCK
+    magic: Any = np.ndarray((count,), "<u4", data, 257, (BLOCK,))
+    blocks = np.flatnonzero(magic == _MAGIC)
+    table = np.frombuffer(data, np.uint8, count * BLOCK).reshape(-1, BLOCK)
+    heads = table.take(blocks, 0)
+    sizes, right = _octal(heads[:, 124:135])
+    sums, is_sum = _octal(heads[:, 148:154])
+    # In the sum of all bytes, the field itself counts as spaces. The lower half of it will do.
+    field = np.ascontiguousarray(heads[:, 148:156].T).sum(0, dtype=np.uint16)
+    added = heads.sum(1, dtype=np.uint16) - field + 8 * 32
+    right &= is_sum & (sums.astype(np.uint16) == added)
+    # Contents may look like a header as well; then a run ends there, and that is gone slowly.
+    right[:-1] &= blocks[:-1] + 1 + (sizes[:-1] + BLOCK - 1) // BLOCK == blocks[1:]
+    right[-1:] = False
+    kinds = heads[:, 156]
+    plain = right & ((kinds == ord("0")) | (kinds == 0)) & (heads[:, 345] == 0)
+    names = _cut_names(heads)
+    plain &= ~_have_gaps(names)
+    # Times to the microsecond stand in members of their own, before those that they are of.
+    of_next = np.zeros(len(blocks), np.bool_)
+    extended = np.flatnonzero(right & (kinds == ord("x")) & (sizes < _MOST_OF_TIMES))
+    extended = extended[plain[extended + 1]]
+    if len(extended):
+        of_next[extended] = _are_times(table.take(blocks[extended] + 1, 0), sizes[extended])
+    good = np.concatenate([[False], plain | of_next, [False]])
+    edges = np.flatnonzero(good[1:] != good[:-1])
+    found = []
+    for first, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        if stop - first >= _SHORTEST_RUN:
+            chosen = np.flatnonzero(plain[first:stop]) + first
+            # Whatever is no member itself is of the next one.
+            begins = blocks[chosen - of_next[chosen - 1] * (chosen > first)]
+            starts = (blocks[chosen] + 1) * BLOCK + place
+            members = PlainMembers(
+                begins * BLOCK + place, starts, starts + sizes[chosen], names[chosen]
+            )
+            found.append(members)
+    return Runs(found)
+
+
+def _cut_names(heads: Names) -> Names:
+    """The names in headers, without what is zero in all of them."""
+    # Words are faster than bytes.
+    words = heads.view(np.uint64)[:, : -(-_NAME_BYTES // 8)]
+    used = np.flatnonzero(np.bitwise_or.reduce(words, 0).view(np.uint8)[:_NAME_BYTES])
+    return np.ascontiguousarray(heads[:, : used[-1] + 1 if len(used) else 0])
+
+
+def _have_gaps(names: Names) -> npt.NDArray[np.bool_]:
+    """Which names have something behind a zero, where they end."""
+    gaps = (names[:, :-1] == 0) & (names[:, 1:] != 0)
+    # Hardly ever are there any; to look at all of them at once is faster than row by row.
+    found: npt.NDArray[np.bool_] = gaps.any(1) if gaps.any() else np.zeros(len(names), np.bool_)
+    return found
+
+
+def _are_times(bodies: Names, sizes: Keys) -> npt.NDArray[np.bool_]:
+    """Which extended headers have nothing but times, in lines such as "20 mtime=1600000.25"."""
+    at = np.zeros(len(bodies), np.int64)
+    for _ in _TIMES:
+        head = np.take_along_axis(bodies, at[:, None] + np.arange(9), 1)
+        tens, ones = (head[:, :2] - np.uint8(ord("0"))).astype(np.int64).T
+        fits = (tens < 10) & (ones < 10) & (head[:, 3:4] == _TIMES).any(1)
+        fits &= (head[:, [2, 4, 5, 6, 7, 8]] == _REST_OF_TIME).all(1)
+        at += (fits & (at < sizes)) * (10 * tens + ones)
+    found: npt.NDArray[np.bool_] = at == sizes
+    return found
+
+
+def _octal(digits: Any) -> tuple[Any, Any]:
+    """Numbers in octal digits, one in each row, and whether they are such."""
+    values = np.ascontiguousarray((digits - np.uint8(ord("0"))).T)
+    # With floats, which hold such numbers as they are, it is several times as fast.
+    weights = 8.0 ** np.arange(len(values) - 1, -1, -1)
+    return (weights @ values.astype(np.float64)).astype(np.int64), (values < 8).all(0)
