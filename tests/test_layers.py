@@ -79,7 +79,7 @@ LAZY = {
     ("deliver/open.py", "bushel.workers.spread"): "processes, only for those who want them",
     ("deliver/open.py", "bushel.workers.start"): "and first of all what takes them longest",
     ("files/local.py", "bushel.files.remote"): "the way to fsspec, only for those with such paths",
-    ("files/paths.py", "bushel.files.remote_paths"): "and the same for their names",
+    ("files/paths.py", "bushel.files.link"): "and the same for their names",
     ("files/link.py", "fsspec"): "an optional dependency",
     ("files/link.py", "fsspec.asyn"): "the part of it that waits for answers",
     ("deliver/iterator.py", "asyncio"): "much to import, and whoever comes here has it already",
