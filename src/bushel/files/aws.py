@@ -40,7 +40,7 @@ def credentials_for(path: str, anonymous: bool | None) -> dict[str, Any]:
         raise FileError(
             f"{path!r} may not be read: no credentials were found. Check the credentials in the "
             "environment, or allow to do without them in fsspec's configuration: "
-            'FSSPEC_S3=\'{"anon": true}\'.'
+            "FSSPEC_S3='{\"anon\": true}'."
         )
     config: dict[str, Any] = {"credential_provider": _provider(credentials)}
     if session.region_name:

@@ -139,11 +139,14 @@ class RemoteFile:
     def _read_past_the_cache(self, starts: Keys, stops: Keys) -> list[bytes]:
         spans = _spans(starts, stops)
         begins = [start for start, _ in spans]
-        parts = [memoryview(part) for part in self._link.fetch_many(spans)]
+        whole = self._link.fetch_many(spans)
+        parts = [memoryview(part) for part in whole]
 
         def cut(start: int, stop: int) -> bytes:
             number = bisect_right(begins, start) - 1
             begin, end = spans[number]
+            if (start, stop) == (begin, end):
+                return bytes(whole[number])  # No copy, where it is what it should be.
             if stop <= end:
                 return bytes(parts[number][start - begin : stop - begin])
             last = bisect_right(begins, stop - 1) - 1

@@ -150,18 +150,21 @@ class _NoRangesError(FileError):
     """A server sends nothing but whole files."""
 
 
-def _fetch_one(at: Place, path: str, version: Version, span: Span) -> Any:
+def _fetch_one(at: Place, path: str, version: Version, span: Span) -> bytes:
     store, key = at
     obstore = _obstore(path)
     start, stop = span
     what = f"bytes {start:,} to {stop:,}"
 
-    def ask() -> Any:
+    def ask() -> bytes:
         try:
             answer = obstore.get(store, key, options={"range": span})
-            _compare(path, version, _version(answer.meta))
+            meta = answer.meta
+            if not version.etag or meta["e_tag"] != version.etag:
+                _compare(path, version, _version(meta))
             try:
-                data = answer.bytes()
+                # All of it as one chunk, which is Python's own: `bytes()` would have to be copied.
+                data: bytes = next(answer.stream(min_chunk_size=stop - start), b"")
             except obstore.exceptions.GenericError as error:
                 short = retry.ShortAnswerError("an answer that broke off")
                 if version.etag:  # Then obstore has asked for the rest of it, again and again.

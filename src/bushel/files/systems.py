@@ -55,7 +55,7 @@ def settings() -> int:
 
 def options_for_obstore(protocol: str) -> dict[str, Any] | None:
     """The options of a file system in the words of obstore; None where it has none for them."""
-    told = dict(configured().get(protocol, {}))
+    told: dict[str, Any] = dict(configured().get(protocol, {}))
     told |= told.pop("client_kwargs", {})
     words = _WORDS.get(protocol, {})
     options = {words.get(name, name): value for name, value in told.items()}
