@@ -13,7 +13,7 @@ import numpy as np
 
 from bushel.errors import FileError
 from bushel.files.cache import PIECE, GoneError, Kept, cache_here
-from bushel.files.link import link_to
+from bushel.files.link import Link, link_to
 from bushel.files.local import read_merged
 from bushel.files.together import requests
 from bushel.positions import Keys
@@ -37,12 +37,18 @@ class RemoteFile:
     Bytes that were read once are kept on this machine, as far as the cache goes (`Cache`).
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, link: Link | None = None) -> None:
+        """`link` is that of the same file when it was open before: then nobody is asked."""
         self.path = path
-        self._link = link_to(path)
+        self._link = link or link_to(path)
         self.size, self.stamp = self._link.size, self._link.stamp
         self._read_to = -1
         self._keep()
+
+    @property
+    def link(self) -> Link:
+        """What is known of the file: small, and good for as long as the file is the same."""
+        return self._link
 
     def _keep(self) -> None:
         cache = cache_here() if self._link.keepable else None
