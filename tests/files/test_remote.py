@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import bushel
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
-from bushel.files import link, remote, retry
+from bushel.files import remote, retry, stores
 from bushel.files.cache import PIECE
 from bushel.files.local import ByteFile, OpenFiles, open_file
 from bushel.files.paths import expand
@@ -131,9 +131,9 @@ class TestHttp:
     @pytest.mark.parametrize(
         ("fault", "text"),
         [
-            ("503", "ClientResponseError: 503"),
-            ("reset", "Connection reset|Server disconnected"),
-            ("cut", "ClientPayloadError"),
+            ("503", "failed with Server returned .* 503 Service Unavailable"),
+            ("reset", r"error sending request \(Connection reset by peer\)"),
+            ("cut", "failed with an answer that broke off"),
             ("short", "an answer of 50 bytes for 100"),
         ],
     )
@@ -148,8 +148,7 @@ class TestHttp:
         message = str(caught.value)
         assert f"bytes 1,100 to 1,200 of '{server.url('a.bin')}' could not be read" in message
         assert f"in {retry.MOST_ATTEMPTS} attempts" in message
-        # The client library makes a request again by itself when a connection was reset.
-        assert 100 - len(server.faults) == retry.MOST_ATTEMPTS * (2 if fault == "reset" else 1)
+        assert 100 - len(server.faults) == retry.MOST_ATTEMPTS
 
     @pytest.mark.parametrize("fault", ["404", "403", "400"])
     def test_refusals_are_not_tried_again(self, server: Server, fault: str) -> None:
@@ -175,11 +174,12 @@ class TestHttp:
     def test_no_answer_at_all(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         server.files["a.bin"] = DATA
         file = RemoteFile(server.url("a.bin"))
-        monkeypatch.setattr(link, "PATIENCE_SECONDS", 0.01)
-        monkeypatch.setattr(link, "_SLOWEST_BYTES_PER_SECOND", 1e12)
+        monkeypatch.setattr(stores, "PATIENCE_SECONDS", 0.01)
         monkeypatch.setattr(retry, "MOST_ATTEMPTS", 2)
+        stores._stores.made.clear()
+        monkeypatch.setattr(file._link, "_place", stores.store_of(file.path))
         server.gate.clear()
-        with pytest.raises(FileError, match="in 2 attempts; the last one failed with FSTimeout"):
+        with pytest.raises(FileError, match=r"in 2 attempts; .* \(no answer in time\)"):
             file.read(0, 10)
 
     @pytest.mark.parametrize("data", [DATA[::-1], DATA[:1000], DATA + b"more"])
@@ -203,7 +203,7 @@ class TestHttp:
         server.files["a.bin"] = DATA
         file = RemoteFile(server.url("a.bin"))
         assert many(file, RANGES) == [DATA[start:stop] for start, stop in RANGES]
-        monkeypatch.setattr(link, "_MOST_WHOLE", 100)
+        monkeypatch.setattr(stores, "_MOST_WHOLE", 100)
         server.files["b.bin"] = DATA
         with pytest.raises(FileError, match=r"the server sends all of its 787,432 bytes each time"):
             RemoteFile(server.url("b.bin")).read(0, 10)
@@ -272,7 +272,7 @@ class TestS3:
         with pytest.raises(FileError, match=r"was replaced .* its ETag was .* and now is"):
             file.read(0, 10)
         bucket.put_object(Key="a.bin", Body=b"short")
-        with pytest.raises(FileError, match=r"was replaced .* now is shorter"):
+        with pytest.raises(FileError, match=r"was replaced .* its ETag was .* and now is"):
             file.read(PIECE, PIECE + 10)
         bucket.objects.delete()
         with pytest.raises(MissingFileError):
@@ -345,7 +345,7 @@ class TestS3:
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
         monkeypatch.setitem(fsspec.config.conf, "s3", {"anon": False})
-        with pytest.raises(FileError, match=r"may not be read: NoCredentialsError.*credentials"):
+        with pytest.raises(FileError, match=r"may not be read: no credentials were found.*anon"):
             RemoteFile("s3://bucket/a.bin")
 
 
@@ -473,7 +473,7 @@ class TestProcesses:
             return many(file, wanted) == many(files.get(file.path), wanted) == expected
 
         # Locks that other threads held at the fork, who do not exist in the child.
-        with remote._here.lock, link._systems.lock:
+        with remote._here.lock, stores._stores.lock:
             assert true_in_a_fork(reads)
         assert many(file, wanted) == expected
 

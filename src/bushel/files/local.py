@@ -215,8 +215,20 @@ class OpenFiles(Opened[ByteFile]):
     b'el'
     """
 
+    def _begin(self) -> None:
+        super()._begin()
+        # Of all remote files that were ever open. Without them a source of more files than are
+        # open at a time would ask for the size of one nearly every time that it reads.
+        self._links: dict[str, Any] = {}
+
     def _open(self, path: str) -> ByteFile:
-        return open_file(path)
+        if not is_remote(path):
+            return LocalFile(path)
+        from bushel.files.remote import RemoteFile
+
+        file = RemoteFile(path, self._links.get(path))
+        self._links[path] = file.link
+        return file
 
 
 def open_file(path: str) -> ByteFile:

@@ -70,7 +70,7 @@ def _expand_one(path: str, endings: Sequence[str], unasked: bool) -> list[str]:
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if is_remote(path):
-        from bushel.files.remote_paths import expand_remote
+        from bushel.files.link import expand_remote
 
         return _in_order(expand_remote(path, endings, unasked))
     path = os.path.expanduser(path)

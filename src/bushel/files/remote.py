@@ -4,22 +4,19 @@ import os
 import threading
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from bushel.errors import FileError
 from bushel.files.cache import PIECE, GoneError, Kept, cache_here
-from bushel.files.link import Link
+from bushel.files.link import Link, link_to
 from bushel.files.local import read_merged
+from bushel.files.together import requests
 from bushel.positions import Keys
-
-A = TypeVar("A")
-R = TypeVar("R")
 
 # Two ranges with less than this between them are one request: it takes no longer.
 _GAP = 1 << 17
@@ -27,8 +24,6 @@ _GAP = 1 << 17
 _MOST_AT_ONCE = 1 << 22
 # What one who reads from the beginning to the end is ahead of, at the same time as well.
 _AHEAD = 1 << 25
-# Requests of this process that are under way at a time, whoever made them.
-_MOST_REQUESTS = 32
 # How often bytes may vanish from the cache before they are read without it.
 _MOST_ROUNDS = 4
 # What is on the disk here is read like any file that is.
@@ -42,12 +37,18 @@ class RemoteFile:
     Bytes that were read once are kept on this machine, as far as the cache goes (`Cache`).
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, link: Link | None = None) -> None:
+        """`link` is that of the same file when it was open before: then nobody is asked."""
         self.path = path
-        self._link = Link(path)
+        self._link = link or link_to(path)
         self.size, self.stamp = self._link.size, self._link.stamp
         self._read_to = -1
         self._keep()
+
+    @property
+    def link(self) -> Link:
+        """What is known of the file: small, and good for as long as the file is the same."""
+        return self._link
 
     def _keep(self) -> None:
         cache = cache_here() if self._link.keepable else None
@@ -114,7 +115,7 @@ class RemoteFile:
                     others.append(claim)
         runs = _runs(mine)
         try:
-            kept_all = here.each(lambda run: self._get(kept, run), runs)
+            kept_all = requests.each(lambda run: self._get(kept, run), runs)
         except _DiskError as error:
             self._kept = None
             warnings.warn(
@@ -144,13 +145,16 @@ class RemoteFile:
     def _read_past_the_cache(self, starts: Keys, stops: Keys) -> list[bytes]:
         spans = _spans(starts, stops)
         begins = [start for start, _ in spans]
-        parts = _here.each(lambda span: self._link.fetch(*span), spans)
+        whole = self._link.fetch_many(spans)
+        parts = [memoryview(part) for part in whole]
 
         def cut(start: int, stop: int) -> bytes:
             number = bisect_right(begins, start) - 1
             begin, end = spans[number]
+            if (start, stop) == (begin, end):
+                return bytes(whole[number])  # No copy, where it is what it should be.
             if stop <= end:
-                return parts[number][start - begin : stop - begin]
+                return bytes(parts[number][start - begin : stop - begin])
             last = bisect_right(begins, stop - 1) - 1
             rest = parts[last][: stop - begins[last]]
             return b"".join([parts[number][start - begin :], *parts[number + 1 : last], rest])
@@ -178,18 +182,6 @@ class _Process:
         self.lock = threading.Lock()
         # Pieces that somebody is getting at the moment.
         self.claims: dict[tuple[str, str, int], Future[None]] = {}
-        self._pool: ThreadPoolExecutor | None = None
-
-    def each(self, request: Callable[[A], R], arguments: Sequence[A]) -> list[R]:
-        """Makes requests at the same time; the first error is raised when all are done."""
-        if len(arguments) <= 1:
-            return [request(argument) for argument in arguments]
-        with self.lock:
-            # They wait for work as long as the process lives, and take part in no pipeline.
-            self._pool = self._pool or ThreadPoolExecutor(_MOST_REQUESTS, "remote-read")
-        futures = [self._pool.submit(request, argument) for argument in arguments]
-        wait(futures)
-        return [future.result() for future in futures]
 
 
 _here = _Process()

@@ -5,35 +5,36 @@ from collections.abc import Sequence
 from typing import Any
 
 from bushel.errors import MissingFileError
-from bushel.files.link import info_of, system_of
+from bushel.files import stores
 from bushel.files.paths import ends_in
 from bushel.files.retry import insist
+from bushel.files.systems import system_of
 
 _WEB = ("http://", "https://")
 
 
-def expand_remote(path: str, endings: Sequence[str], unasked: bool = False) -> list[str]:
-    """Lists the files that a remote name, glob or folder stands for.
-
-    A name that ends like a file is one `unasked`, where there are many names: then nobody waits
-    for as many answers, and whether it is there shows when it is opened.
-    """
+def listed(path: str, endings: Sequence[str]) -> list[str]:
+    """Lists the files that a remote name, glob or folder stands for."""
     if has_magic(path):
         return _in_glob(path)
-    if unasked and path.lower().endswith(tuple(endings)):
-        return [path]
-    system, inner = system_of(path)
-    system.invalidate_cache()
     if path.startswith(_WEB):
         folder = path.endswith("/")
     else:
-        folder = insist(lambda: info_of(system, inner), path, "the size")["type"] == "directory"
+        system, inner = _system_of(path)
+        folder = insist(lambda: system.info(inner), path, "the size")["type"] == "directory"
     return _in_folder(path, endings) if folder else [path]
 
 
-def _in_glob(path: str) -> list[str]:
-    system, inner = system_of(path)
+def _system_of(path: str) -> tuple[Any, str]:
+    # Pages of the web are folders only to fsspec.
+    in_store = stores.serves(path) and not path.startswith(_WEB)
+    system, inner = stores.system_of(path) if in_store else system_of(path)
     system.invalidate_cache()
+    return system, inner
+
+
+def _in_glob(path: str) -> list[str]:
+    system, inner = _system_of(path)
     found = insist(lambda: _listed(system.glob, inner), path, "the list of files")
     files = [name for name, info in dict(found).items() if info["type"] == "file"]
     if not files:
@@ -43,7 +44,7 @@ def _in_glob(path: str) -> list[str]:
 
 
 def _in_folder(path: str, endings: Sequence[str]) -> list[str]:
-    system, inner = system_of(path)
+    system, inner = _system_of(path)
     folder = inner.rstrip("/") + "/"
     listed = insist(lambda: _listed(system.ls, inner), path, "the list of files")
     names = [info["name"] for info in listed if info["type"] == "file"]

@@ -9,7 +9,7 @@ The index says where records begin: record i is what lies from `bounds[i]` up to
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import index as whole
 from typing import Any, ClassVar, NamedTuple, SupportsIndex, TypeAlias
@@ -19,13 +19,16 @@ import numpy as np
 from bushel.errors import FileError, RecordError, replaced_file
 from bushel.files.index import Columns, index_of, places_of_index
 from bushel.files.local import ByteFile, OpenFiles
-from bushel.files.paths import expand
+from bushel.files.paths import expand, is_remote
 from bushel.files.progress import Progress
+from bushel.files.together import MOST_REQUESTS, Together
 from bushel.positions import Keys
 from bushel.sources.indexed_unpacked import ENDINGS, unpacked
 
 _MOST_AT_ONCE = 8  # files that are looked through at a time
 _AT_ONCE = 64  # records, when a source is gone through
+# Files far away that are waited for at a time. Each may have several requests.
+_together = Together(MOST_REQUESTS)
 
 
 # Makes records of the bytes of some, of a file, of their numbers in it.
@@ -99,6 +102,8 @@ class IndexedSource(ABC):
             self._begin()  # Forked, perhaps while another thread held the lock.
         with self._lock:
             if self._opened is None:
+                if is_remote(self._paths[0]):
+                    _together.each(self._files.get, self._paths)  # First, whether they are there.
                 with ThreadPoolExecutor(min(len(self._paths), _MOST_AT_ONCE)) as pool:
                     found = list(pool.map(self._open_one, self._paths))
                 stamps = [stamp for stamp, _ in found]
@@ -144,11 +149,20 @@ class IndexedSource(ABC):
         if len(self._paths) == 1:
             return self._read(0, keys, decode)
         which = self._ends.searchsorted(keys, side="right")
+        order = which.argsort(kind="stable")
+        numbers, firsts = np.unique(which[order], return_index=True)
+        groups = np.split(order, firsts[1:])
+        wanted = [
+            (number, keys[places] - self._first(number))
+            for number, places in zip(numbers.tolist(), groups, strict=True)
+        ]
+        self._open()
+        # Far away each file is a wait, so they are waited for together.
+        read = _together.each if is_remote(self._paths[0]) else map
+        found: Iterable[list[bytes]] = read(lambda some: self._bytes(*some), wanted)
         records: list[Any] = [None] * len(keys)
-        for number in np.unique(which).tolist():
-            places = np.flatnonzero(which == number)
-            read = self._read(number, keys[places] - self._first(number), decode)
-            for place, record in zip(places.tolist(), read, strict=True):
+        for (number, some), places, data in zip(wanted, groups, found, strict=True):
+            for place, record in zip(places.tolist(), decode(data, number, some), strict=True):
                 records[place] = record
         return records
 
@@ -170,6 +184,9 @@ class IndexedSource(ABC):
 
     def _read(self, number: int, records: Keys, decode: Decode) -> list[Any]:
         """Reads records of one file, by their numbers in it."""
+        return decode(self._bytes(number, records), number, records)
+
+    def _bytes(self, number: int, records: Keys) -> list[bytes]:
         path, stamp, columns = self._open()[number]
         file = self._files.get(path)
         if file.stamp != stamp:  # Opened again since, and another one by now.
@@ -182,11 +199,11 @@ class IndexedSource(ABC):
             # It is data: nobody reads outside of the file because an index says so.
             if not 0 <= start <= stop <= file.size:
                 raise _damaged(self._paths[number], self.kind)
-            return decode([file.read(start, stop)], number, records)
+            return [file.read(start, stop)]
         starts, stops = bounds[records], bounds[records + 1]
         if starts.min() < 0 or stops.max() > file.size or (starts > stops).any():
             raise _damaged(self._paths[number], self.kind)
-        return decode(file.read_many(starts, stops), number, records)
+        return file.read_many(starts, stops)
 
     def place_of(self, key: int) -> tuple[str, int, int]:
         """The file of a record, its number in it, and the byte at which it starts."""

@@ -1,0 +1,102 @@
+"""Object stores for a process that was forked: asked in a process beside it, that was not.
+
+    forked process ── thread ─── connection ── thread ── beside.py ── obstore ── store
+                   └─ thread ─── connection ── thread ──┘
+
+obstore has threads, which a fork does not take along, so whoever asks it there waits for ever.
+The process beside ends with the one that it is for.
+"""
+
+import os
+import pickle
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from multiprocessing.managers import BaseManager
+from typing import Any
+
+from bushel.files import remote_paths, stores
+from bushel.files.stores import Span, Version
+from bushel.files.systems import configure, configured, settings
+
+
+class Asked:
+    """What can be asked of stores, here or in another process."""
+
+    def head(self, path: str) -> Version:
+        return stores.head(path)
+
+    def listed(self, path: str, endings: Sequence[str]) -> list[str]:
+        return remote_paths.listed(path, endings)
+
+    def fetch(self, path: str, version: Version, spans: Sequence[Span]) -> list[bytes]:
+        return [bytes(part) for part in stores.fetch(path, version, spans)]
+
+
+class _Connections(BaseManager):
+    """A thread there for each thread here."""
+
+
+_Connections.register("asked", Asked)
+
+
+class _Beside:
+    """The process beside this one, for as long as the settings are the same."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.made: dict[int, Any] = {}
+
+
+_beside = _Beside()
+
+
+def _begin() -> None:
+    global _beside
+    _beside = _Beside()
+
+
+os.register_at_fork(after_in_child=_begin)
+
+
+def asked(path: str) -> Asked:
+    """Whom to ask about a path: in a forked process, somebody who is not."""
+    if not (stores.lost() and stores.serves(path)):
+        return Asked()
+    beside, which = _beside, settings()
+    with beside.lock:
+        if which not in beside.made:
+            beside.made[which] = _start()
+        answers: Asked = beside.made[which][1]
+        return answers
+
+
+def _start() -> tuple[Any, Any]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from bushel.files.beside import serve; serve()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert process.stdin is not None and process.stdout is not None
+    key = secrets.token_bytes(32)
+    # Over a pipe, for nobody else to see. It stays open: when it ends, so does the process.
+    pickle.dump((key, configured()), process.stdin)
+    process.stdin.flush()
+    connections = _Connections(pickle.load(process.stdout), key)
+    connections.connect()
+    return process, connections.asked()  # type: ignore[attr-defined]
+
+
+def serve() -> None:
+    """Answers, until the process that asks is gone."""
+    key, options = pickle.load(sys.stdin.buffer)
+    configure(options)
+    server = _Connections(authkey=key).get_server()
+    pickle.dump(server.address, sys.stdout.buffer)
+    sys.stdout.flush()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.buffer.read()
+    os._exit(0)

@@ -1,0 +1,72 @@
+"""Everything else that is far away, through the file systems of fsspec.
+
+And what fsspec was told, in the environment or in files: every process finds that for itself, and
+no key travels in a pickle.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from bushel.errors import MissingPackageError, PlanError
+
+# Its options of which obstore knows what is meant, and what they are called there.
+_S3 = {
+    "anon": "skip_signature",
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "token",
+    "endpoint_url": "endpoint",
+    "region_name": "region",
+}
+_WORDS: dict[str, dict[str, str]] = {"s3": _S3, "s3a": _S3}
+_PLACES = ("AWS_", "AZURE_", "GCE_", "GOOGLE_", "FSSPEC_", "HTTP", "NO_PROXY")
+
+
+def system_of(path: str) -> tuple[Any, str]:
+    """The file system of a path, and what it calls the path."""
+    try:
+        found: tuple[Any, str] = _fsspec().core.url_to_fs(path)
+    except ImportError as error:
+        raise MissingPackageError(f"{path!r} cannot be read: {error}", "remote") from error
+    except ValueError as error:
+        raise PlanError(f"{path!r} cannot be read: {error}.") from error
+    return found
+
+
+def configured() -> dict[str, Any]:
+    """The options of all file systems."""
+    try:
+        return dict(_fsspec().config.conf)
+    except ImportError:
+        return {}
+
+
+def configure(options: Mapping[str, Any]) -> None:
+    """Takes over the options of another process."""
+    _fsspec().config.conf.update(options)
+
+
+def settings() -> int:
+    """Another number when the environment or an option is another."""
+    environment = [item for item in os.environ.items() if item[0].upper().startswith(_PLACES)]
+    return hash((tuple(sorted(environment)), repr(configured())))
+
+
+def options_for_obstore(protocol: str) -> dict[str, Any] | None:
+    """The options of a file system in the words of obstore; None where it has none for them."""
+    told: dict[str, Any] = dict(configured().get(protocol, {}))
+    told |= told.pop("client_kwargs", {})
+    words = _WORDS.get(protocol, {})
+    options = {words.get(name, name): value for name, value in told.items()}
+    if protocol in ("http", "https"):
+        headers = options.pop("headers", {})
+        return None if options else {"client_options": {"default_headers": headers}}
+    return options if set(told) <= set(words) else None
+
+
+def _fsspec() -> Any:
+    import fsspec
+    import fsspec.config
+
+    return fsspec
