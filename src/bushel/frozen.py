@@ -67,11 +67,9 @@ class _Fields:
 
 def _with_slots(cls: C) -> C:
     """The same class with a slot for each field; the rest of a dataclass comes when needed."""
-    own = {
-        name: kind
-        for name, kind in get_annotations(cls).items()
-        if get_origin(kind) is not ClassVar
-    }
+    of_class: object = ClassVar
+    annotations = get_annotations(cls)
+    own = {name: kind for name, kind in annotations.items() if get_origin(kind) is not of_class}
     kinds: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     taken: set[str] = set()
