@@ -1,72 +1,123 @@
-"""Classes that are only their fields: set once, and as they are afterwards."""
+"""Small classes: what is made later is what a dataclass would have at once."""
 
-import copy
+import importlib
+import inspect
 import pickle
-from dataclasses import FrozenInstanceError, fields, replace
+import pkgutil
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import bushel
 from bushel.frozen import frozen, plain
+from bushel.node import Node
 
 
 @frozen
 class Point:
-    """A place."""
-
     x: int
     y: int = 2
 
-    @property
-    def length(self) -> int:
-        return self.x + self.y
-
 
 @frozen
-class Named(Point):
-    """A place with a name."""
-
+class Place(Point):
+    y: int
     name: str = "here"
 
 
-def test_fields_are_given_once() -> None:
-    point: Any = Named(1, name="there")
-    assert (point.x, point.y, point.name, point.length) == (1, 2, "there", 3)
-    assert [field.name for field in fields(point)] == ["x", "y", "name"]
-    for name in ("x", "name"):
-        with pytest.raises(FrozenInstanceError, match=f"Named.{name} cannot be changed"):
-            setattr(point, name, 5)
-        with pytest.raises(FrozenInstanceError, match=name):
-            delattr(point, name)
-    with pytest.raises(AttributeError, match="colour"):
-        point.colour = "red"
-    assert (point.x, point.name) == (1, "there")
+@plain
+class Note:
+    text: str
+    pages: tuple[int, ...] = ()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [copy.copy, copy.deepcopy, lambda point: pickle.loads(pickle.dumps(point)), replace],
-    ids=["copy", "deepcopy", "pickle", "replace"],
-)
-def test_copies_are_as_frozen(make: Any) -> None:
-    made = make(Named(4, 5, "far"))
-    assert (made.x, made.y, made.name) == (4, 5, "far")
-    with pytest.raises(FrozenInstanceError):
-        made.x = 1
+def test_fields_of_the_classes_above_come_first() -> None:
+    assert [field.name for field in fields(Place)] == ["x", "y", "name"]
+    place = Place(1, 5)
+    assert (place.x, place.y, place.name) == (1, 5, "here")
+    assert [field.name for field in fields(place)] == ["x", "y", "name"]
+    with pytest.raises(TypeError, match="y"):
+        Place(1)  # type: ignore[call-arg]
 
 
-def test_they_are_compared_by_identity() -> None:
-    assert Point(1) != Point(1)
-    assert len({Point(1), Point(1)}) == 2
+def test_one_that_is_frozen_stays_what_it_is() -> None:
+    point = Point(1)
+    with pytest.raises(FrozenInstanceError, match=r"Point\.x cannot be changed"):
+        point.x = 3  # type: ignore[misc]
+    assert replace(point, y=4).y == 4
+    assert point.y == 2
 
 
-def test_plain_ones_can_be_changed() -> None:
+def test_a_plain_one_may_change_but_has_no_other_attributes() -> None:
+    note = Note("first")
+    note.text = "second"
+    with pytest.raises(AttributeError):
+        note.other = 1  # type: ignore[attr-defined]
+    assert not hasattr(note, "__dict__")
+
+
+def test_one_that_was_unpickled_before_any_was_made() -> None:
+    """It comes without `__init__`, and its fields are known all the same."""
+
     @plain
-    class Counter:
-        """A number."""
+    class Local:
+        text: str = "none"
 
-        count: int = 0
+    local = Local.__new__(Local)
+    local.text = "unpickled"
+    assert replace(local).text == "unpickled"
+    assert pickle.loads(pickle.dumps(Note("a", (1,)))).pages == (1,)
 
-    counter = Counter()
-    counter.count += 1
-    assert counter.count == 1
+
+def test_none_is_made_for_nothing() -> None:
+    @frozen
+    class Unused:
+        size: int
+
+    assert "args" in inspect.signature(Unused).parameters
+    Unused(1)
+    assert list(inspect.signature(Unused).parameters) == ["size"]
+
+
+def _modules() -> list[ModuleType]:
+    core = ("plan", "run", "order", "batch", "transforms", "workers", "sources.memory")
+    found = []
+    for package in core:
+        module = importlib.import_module(f"bushel.{package}")
+        found.append(module)
+        for info in pkgutil.iter_modules(getattr(module, "__path__", ())):
+            found.append(importlib.import_module(f"{module.__name__}.{info.name}"))
+    return found
+
+
+def _is_one_of_them(value: Any) -> bool:
+    return (
+        isinstance(value, type)
+        and value.__module__.startswith(bushel.__name__)
+        and type(value.__dict__.get("__dataclass_fields__")).__name__ == "_Fields"
+    )
+
+
+def test_all_of_them_are_what_a_dataclass_would_be() -> None:
+    made = {
+        value for module in _modules() for value in vars(module).values() if _is_one_of_them(value)
+    }
+    assert any(issubclass(cls, Node) for cls in made) and len(made) > 100
+    for cls in made:
+        assert is_dataclass(cls)
+        names = [field.name for field in fields(cls)]
+        slots = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())}
+        assert slots >= set(names)
+        annotated = {name for base in cls.__mro__ for name in inspect.get_annotations(base)}
+        assert annotated >= set(names)
+
+
+def test_a_default_that_all_would_share_is_refused() -> None:
+    @plain
+    class Shared:
+        items: list[int] = []  # noqa: RUF012
+
+    with pytest.raises(ValueError, match="mutable default"):
+        Shared()

@@ -648,7 +648,10 @@ class IterDataset(
             )
         if worker_init_fn is not None and not callable(worker_init_fn):
             raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
-        return self._then(WorkersNode(stream_node(self), options, worker_init_fn, []))
+        from bushel.workers.home import Home  # Only for those who want them.
+
+        home = [Home.of_a_new_dataset()]
+        return self._then(WorkersNode(stream_node(self), options, worker_init_fn, home))
 
     def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
         """The older name of `mp_prefetch`."""

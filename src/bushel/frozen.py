@@ -1,11 +1,14 @@
 """Small classes that are only their fields.
 
 Generating methods takes most of the time that it takes to make a dataclass, and bushel has
-dozens and should import quickly. So only `__init__` is generated.
+dozens, of which a program uses some, and should import quickly. So only `__init__` is
+generated, and that when the first object is made.
 """
 
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass
-from typing import Any, NoReturn, TypeVar, dataclass_transform
+from inspect import get_annotations
+from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform, get_origin
 
 C = TypeVar("C", bound=type)
 
@@ -13,7 +16,7 @@ C = TypeVar("C", bound=type)
 @dataclass_transform(frozen_default=True, eq_default=False)
 def frozen(cls: C) -> C:
     """Makes a dataclass that is immutable and compared by identity."""
-    made: Any = dataclass(slots=True, eq=False, repr=False)(cls)
+    made: Any = _with_slots(cls)
     made.__setattr__, made.__delattr__ = _set_once, _refuse
     return made  # type: ignore[no-any-return]
 
@@ -31,4 +34,63 @@ def _refuse(self: object, name: str) -> NoReturn:
 @dataclass_transform(eq_default=False)
 def plain(cls: C) -> C:
     """Makes a dataclass for what is made often: not even frozen, which costs at each one."""
-    return dataclass(slots=True, eq=False, repr=False)(cls)  # type: ignore[return-value]
+    return _with_slots(cls)
+
+
+class _Fields:
+    """The fields of a class, in the form that `dataclasses` gives them, made when asked for."""
+
+    def __init__(self, kinds: dict[str, Any], defaults: dict[str, Any]) -> None:
+        self.kinds, self.defaults = kinds, defaults
+        # The class, once it is made; and what `dataclasses` made of the fields.
+        self.owner: Any = None
+        self._made: Any = None
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if self._made is None:
+            # Of a class that has nothing else, since this one has slots already.
+            body = {"__annotations__": self.kinds, "__module__": self.owner.__module__}
+            bare = type(self.owner.__name__, (), {**body, **self.defaults, "__doc__": "-"})
+            self._made = dataclass(eq=False, repr=False, match_args=False)(bare)
+        return self._made.__dataclass_fields__
+
+    def first_init(self) -> Callable[..., None]:
+        """An `__init__` that makes the real one, and is never called again."""
+
+        def __init__(new: object, *args: Any, **kwargs: Any) -> None:
+            self.__get__(None, self.owner)
+            self.owner.__init__ = self._made.__init__
+            self.owner.__init__(new, *args, **kwargs)
+
+        return __init__
+
+
+def _with_slots(cls: C) -> C:
+    """The same class with a slot for each field; the rest of a dataclass comes when needed."""
+    of_class: object = ClassVar
+    annotations = get_annotations(cls)
+    own = {name: kind for name, kind in annotations.items() if get_origin(kind) is not of_class}
+    kinds: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    taken: set[str] = set()
+    for base in reversed(cls.__mro__[1:]):
+        inherited = base.__dict__.get("__dataclass_fields__")
+        if isinstance(inherited, _Fields):
+            kinds.update(inherited.kinds)
+            defaults.update(inherited.defaults)
+        taken.update(base.__dict__.get("__slots__", ()))
+    for name in own:
+        defaults.pop(name, None)
+    defaults.update((name, cls.__dict__[name]) for name in own if name in cls.__dict__)
+    fields = _Fields({**kinds, **own}, defaults)
+    body = {
+        name: value
+        for name, value in cls.__dict__.items()
+        if name not in own and name not in ("__dict__", "__weakref__")
+    }
+    body["__slots__"] = tuple(name for name in own if name not in taken)
+    body["__dataclass_fields__"] = fields
+    body.setdefault("__init__", fields.first_init())
+    fields.owner = type(cls)(cls.__name__, cls.__bases__, body)
+    fields.owner.__qualname__ = cls.__qualname__
+    return fields.owner  # type: ignore[no-any-return]

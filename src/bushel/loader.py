@@ -131,9 +131,13 @@ class DataLoader(Generic[T]):
         self._worker_options = MultiprocessingOptions(
             worker_count, worker_buffer_size, enable_profiling, hang_timeout, on_hang
         )
+        self._check_operations()
         # Where the worker processes stay between two passes.
         self._home: list[Any] = []
-        self._check_operations()
+        if self._worker_options.num_workers:
+            from bushel.workers.home import Home  # Only for those who want them.
+
+            self._home.append(Home.of_a_new_dataset())
 
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:

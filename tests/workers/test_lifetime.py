@@ -14,7 +14,6 @@ import pytest
 import bushel
 from bushel import MapDataset
 from bushel.errors import ClosedError
-from tests.workers import parts
 from tests.workers.processes import (
     assert_gone,
     descendants,
@@ -105,14 +104,6 @@ def test_forgotten_without_having_been_used() -> None:
     pids = descendants() - before
     del iterator
     assert_gone(pids)
-
-
-def test_nothing_starts_before_it_is_wanted() -> None:
-    before = descendants()
-    loader = make_loader(parts.Double(), workers=2)
-    ds = with_workers(MapDataset.range(5), 2)
-    assert loader and repr(ds)
-    assert descendants() == before
 
 
 def test_closed_while_the_workers_are_stuck(tmp_path: Path) -> None:

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bushel.deliver.agree import AgreedStream, Agreement
 from bushel.deliver.device import agreement, process_index_and_count
 from bushel.node import Node
 from bushel.plan.lanes import DealNode, OwnLanesNode, own_lanes
 from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
-from bushel.run.build import build_stream
 from bushel.run.stream import Cursor, Stream
+
+if TYPE_CHECKING:
+    from bushel.run.build import Spread
 
 
 def _steps(node: Node) -> Iterator[Node]:
@@ -23,7 +25,7 @@ def _steps(node: Node) -> Iterator[Node]:
 
 def _first_of(node: Node) -> list[Any]:
     """The first element of a node, if it has one."""
-    stream = build_stream(node)
+    stream = _build(node)
     try:
         taken = Cursor(stream).take(1)
         if taken.failure is not None:
@@ -53,7 +55,7 @@ def _open(node: Node) -> Stream:
         if isinstance(step, WorkersNode) and step.options.num_workers
     }
     if not places:
-        return build_stream(node)
+        return _build(node)
     # Only for those who want them. Processes first: while they start, the rest is imported.
     from bushel.workers.start import Starter
 
@@ -65,9 +67,16 @@ def _open(node: Node) -> Stream:
                 starters[place].start_all()
         from bushel.workers.spread import spread
 
-        return build_stream(node, partial(spread, starters=starters))
+        return _build(node, partial(spread, starters=starters))
     finally:
         # Those that nobody took: something failed, or they lie below a stream of the user's
         # own, which starts others.
         for starter in starters.values():
             starter.end()
+
+
+def _build(node: Node, spread: "Spread | None" = None) -> Stream:
+    # Imported here: to build a dataset takes none of what runs it.
+    from bushel.run.build import build_stream
+
+    return build_stream(node, spread)

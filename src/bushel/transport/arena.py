@@ -8,24 +8,38 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.memory_file import aligned
-from bushel.transport.slots import Slot
+from bushel.transport.slots import Ring, Slot
 
 
 class Arena:
-    """Hands out the memory of one slot, piece by piece."""
+    """Hands out the memory of one slot, piece by piece.
 
-    def __init__(self, slot: Slot) -> None:
-        self.slot = slot
+    The slot is taken when there is something to put in it: while elements are read and
+    transformed, the receiver may let go of one that is still warm.
+    """
+
+    def __init__(self, ring: Ring, size: int) -> None:
+        self.slot: Slot | None = None
         self.used = 0
+        self._ring, self._size = ring, size
         self._lock = threading.Lock()
 
     def allocate(self, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> npt.NDArray[Any]:
         """Makes an array without values: in the slot if it fits, or anywhere."""
         size = math.prod(shape) * dtype.itemsize
         with self._lock:
+            slot = self.slot
+            if slot is None:
+                slot = self.slot = self._ring.take(self._size)
             start = self.used
-            if start + size > self.slot.size:
+            if start + size > slot.size:
                 return np.empty(shape, dtype=dtype)
             self.used = aligned(start + size)
-        piece = self.slot.memory[start : start + size]
+        piece = slot.memory[start : start + size]
         return piece.view(dtype).reshape(shape)
+
+    def give_back(self) -> None:
+        """Gives the slot back, unsent."""
+        slot, self.slot = self.slot, None
+        if slot is not None:
+            self._ring.give_back(slot.number)

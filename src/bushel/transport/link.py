@@ -59,7 +59,6 @@ class _Layout(NamedTuple):
     parts: Sequence[tuple[int, int, bool]]
     pickle_start: int
     dropped: Sequence[int]
-    released: Sequence[int]
 
 
 class Link:
@@ -97,28 +96,26 @@ class Link:
         if slot is None and total < _IN_MESSAGE:
             memory = np.empty(total, dtype=np.uint8)
             _write(memory, None, parts, buffers, pickled, size)
-            self._send(_Layout(memory.tobytes(), -1, 0, total, parts, size, (), ()), None)
+            self._send(_Layout(memory.tobytes(), -1, 0, total, parts, size, ()), None)
             return total
-        if slot is not None and slot.size < total:
+        if arena is not None and slot is not None and slot.size < total:
             # More came than before. A larger slot takes all of it.
             parts, size = _place(buffers, None, 0)
             larger = self._ring.take(size + len(pickled))
             _write(larger.memory, None, parts, buffers, pickled, size)
-            self._ring.give_back(slot.number)
+            arena.give_back()
             slot, total = larger, size + len(pickled)
         else:
             slot = slot or self._ring.take(total)
             _write(slot.memory, slot, parts, buffers, pickled, size)
-        layout = _Layout(None, slot.number, slot.size, total, parts, size, (), ())
+        layout = _Layout(None, slot.number, slot.size, total, parts, size, ())
         self._send(layout, slot)
         return total
 
     def _send(self, layout: _Layout, slot: Slot | None) -> None:
         dropped, self._ring.dropped = self._ring.dropped, []
-        released = [self._released.popleft() for _ in range(len(self._released))]
-        for number in released:
-            self._sizes.pop(number, None)
-        message = tuple(layout._replace(dropped=dropped, released=released))
+        self._note_released()
+        message = tuple(layout._replace(dropped=dropped))
         file = slot.take_descriptor() if slot is not None else None
         try:
             self._channel.send(pickle.dumps(message, protocol=5), file)
@@ -126,14 +123,18 @@ class Link:
             if file is not None:
                 os.close(file)
 
+    def _note_released(self) -> None:
+        for _ in range(len(self._released)):
+            self._sizes.pop(self._released.popleft(), None)
+
     def receive(self) -> Any:
         """Waits for a value; its large arrays are views of the slot it came in."""
         message, file = self._channel.receive()
+        # First: it may come in a slot that was let go of just now.
+        self._note_released()
         layout = _Layout(*pickle.loads(message))
         self.last_size = layout.used
         self._reader.forget(list(layout.dropped))
-        for number in layout.released:
-            self._ring.give_back(number)
         if layout.inline is not None:
             memory: Bytes = np.frombuffer(bytearray(layout.inline), dtype=np.uint8)
         else:
@@ -175,11 +176,11 @@ class Link:
         """Room for the next value to be made in, as much as the last one needed."""
         if self._usual < _IN_MESSAGE:
             return None
-        return Arena(self._ring.take(self._usual))
+        return Arena(self._ring, self._usual)
 
     def return_arena(self, arena: Arena) -> None:
         """Takes back room of which no use was made."""
-        self._ring.give_back(arena.slot.number)
+        arena.give_back()
 
     @property
     def leased(self) -> int:

@@ -5,12 +5,16 @@
     slot.memory[...] = values
     slot number, and its file once   ──────>  reader.lease(number, size) -> one array
                                               (what users get are views of it)
-    ring.give_back(number)           <──────  when the last view dies
+    the slot is free                 <──────  a mark in it, when the last view dies
 
 A slot is an unnamed file in memory, mapped by both sides: nothing to clean up after a kill,
 and no limit on /dev/shm. Slots are used again because a fresh page costs more than copying
 into it. There are as many as are out at a time: a user who keeps every batch makes the ring
 grow, since whoever would have to let go of a slot may be the one who waits for it.
+
+The mark lies behind the slot's bytes, in the same memory. So the sender sees at once that a
+slot is free, without a message, and takes the one that was used last: as few as can be go
+round, and those stay in the processor's cache.
 """
 
 import mmap
@@ -28,19 +32,31 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 # Sizes are rounded up so that values of nearly one size share slots.
 _STEP = 1 << 16
+# Room for the mark, behind the bytes: in a cache line of its own.
+_MARK = 64
 
 
 class Slot:
     """Shared memory at the sender; `memory` is all of it as bytes."""
 
-    __slots__ = ("address", "descriptor", "memory", "number", "size")
+    __slots__ = ("_mark", "address", "descriptor", "memory", "number", "size", "used")
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
         self.size = size
-        self.descriptor: int | None = create_unnamed(size)
-        self.memory = map_file(self.descriptor, writable=True)
+        # When it was taken last, for comparing.
+        self.used = 0
+        self.descriptor: int | None = create_unnamed(size + _MARK)
+        mapped = map_file(self.descriptor, writable=True)
+        self.memory, self._mark = mapped[:size], memoryview(mapped)[size:]  # type: ignore[arg-type]
         self.address: int = self.memory.ctypes.data
+
+    def came_back(self) -> bool:
+        """Whether the receiver has let go of it since this was last asked."""
+        if not self._mark[0]:
+            return False
+        self._mark[0] = 0
+        return True
 
     def take_descriptor(self) -> int | None:
         """Returns the file to be sent along, the first time; the mapping needs it no more."""
@@ -52,38 +68,43 @@ class Ring:
     """The sender's slots: the free ones are taken again."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, Slot] = {}
+        # Those that are out, in the order in which they were taken, and those that are not.
+        self._out: dict[int, Slot] = {}
         self._free: list[Slot] = []
-        self._next = 0
+        self._next = self._taken = 0
         # Numbers that the receiver may forget.
         self.dropped: list[int] = []
 
     def take(self, size: int) -> Slot:
         """Returns a slot of at least `size` bytes, a new one if none is free."""
+        for slot in [slot for slot in self._out.values() if slot.came_back()]:
+            self.give_back(slot.number)
         fitting = [slot for slot in self._free if slot.size >= size]
         if fitting:
             # The smallest, and of those the one that was used last: it is the warmest.
-            best = min(reversed(fitting), key=lambda slot: slot.size)
-            self._free.remove(best)
-            return best
-        slot = Slot(self._next, max(_STEP, -(-size // _STEP) * _STEP))
-        self._next += 1
-        self._slots[slot.number] = slot
-        # What is too small for this one will be for the next ones.
+            slot = min(fitting, key=lambda slot: (slot.size, -slot.used))
+            self._free.remove(slot)
+        else:
+            slot = Slot(self._next, max(_STEP, -(-size // _STEP) * _STEP))
+            self._next += 1
+            # What is too small for this one will be for the next ones.
+            self._drop_free()
+        self._taken += 1
+        slot.used = self._taken
+        self._out[slot.number] = slot
+        return slot
+
+    def _drop_free(self) -> None:
         for small in self._free:
-            del self._slots[small.number]
             self.dropped.append(small.number)
             unsent = small.take_descriptor()
             if unsent is not None:
                 os.close(unsent)
         self._free.clear()
-        return slot
 
     def give_back(self, number: int) -> None:
-        """Makes a slot free; called when the receiver has let go of it."""
-        slot = self._slots.get(number)
-        if slot is not None:
-            self._free.append(slot)
+        """Makes a slot free that was not sent, or that the receiver has let go of."""
+        self._free.append(self._out.pop(number))
 
 
 class SlotReader:
@@ -96,7 +117,7 @@ class SlotReader:
     def open(self, number: int, descriptor: int, size: int) -> None:
         """Maps a slot whose file has just arrived."""
         try:
-            self._mapped[number] = mmap.mmap(descriptor, size)
+            self._mapped[number] = mmap.mmap(descriptor, size + _MARK)
         finally:
             os.close(descriptor)
 
@@ -106,15 +127,23 @@ class SlotReader:
         numpy makes every view of a view refer to this very array, so one finalizer watches
         over all of them, whoever holds them (a JAX array without a copy included).
         """
-        array = np.frombuffer(self._mapped[number], dtype=np.uint8, count=size)
-        weakref.finalize(array, self._release, number).atexit = False
+        mapped = self._mapped[number]
+        array = np.frombuffer(mapped, dtype=np.uint8, count=size)
+        weakref.finalize(array, self._let_go, number, mapped, os.getpid()).atexit = False
         return array
 
     def copy(self, number: int, size: int) -> Bytes:
         """Returns a copy of the slot's bytes, and gives the slot back at once."""
-        copied = np.frombuffer(self._mapped[number], dtype=np.uint8, count=size).copy()
-        self._release(number)
+        mapped = self._mapped[number]
+        copied = np.frombuffer(mapped, dtype=np.uint8, count=size).copy()
+        self._let_go(number, mapped, os.getpid())
         return copied
+
+    def _let_go(self, number: int, mapped: mmap.mmap, process: int) -> None:
+        # A process that was forked has the arrays too, and says nothing about the slots.
+        if os.getpid() == process:
+            self._release(number)
+            mapped[len(mapped) - _MARK] = 1
 
     def forget(self, numbers: list[int]) -> None:
         """Lets go of slots that the sender will not use again; views of them stay valid."""

@@ -1,96 +1,16 @@
-"""The engine of one iterator: tasks out, outcomes in; and where workers stay in between."""
+"""The engine of one iterator: tasks out, outcomes in."""
 
 import weakref
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from bushel.options import MultiprocessingOptions
 from bushel.run.stream import State
 from bushel.workers.fragment import Fragment, Order, Outcome
-from bushel.workers.payload import Payload
+from bushel.workers.home import Home as Home
 from bushel.workers.pool import Pool, raise_closed
 from bushel.workers.start import Starter
 from bushel.workers.task import Task
-
-
-class Home:
-    """Where the workers of a loader or dataset stay between two passes.
-
-    They are kept warm for the next pass, and end with the loader or dataset.
-    """
-
-    def __init__(self) -> None:
-        self._kept: list[Pool] = []
-        self._payload: list[Payload] = []
-        weakref.finalize(self, _end_all, self._kept, self._payload)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Home, ()  # A copy of a dataset has workers of its own.
-
-    def take(
-        self, fragments: list[Fragment], worker_init: Any, options: MultiprocessingOptions
-    ) -> Pool:
-        """Returns workers that are free, or new ones."""
-        while self._kept:
-            pool = self._kept.pop()
-            if not pool.closed:
-                return pool
-        return self.pool(fragments, worker_init, options)
-
-    def pool(
-        self,
-        fragments: list[Fragment],
-        worker_init: Any,
-        options: MultiprocessingOptions,
-        starter: Starter | None = None,
-    ) -> Pool:
-        """Makes a pool, of processes that have been started or are yet to be."""
-        make_payload = partial(_payload_of, fragments, worker_init, self._payload)
-        return Pool(fragments, make_payload, options, starter)
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether there are workers here that are free."""
-        return any(not pool.closed for pool in self._kept)
-
-    def give_back(self, pool: Pool) -> None:
-        """Keeps workers that are done, if none are kept already."""
-        self._kept[:] = [other for other in self._kept if not other.closed]
-        if self._kept or pool.closed:
-            pool.close()
-        else:
-            self._kept.append(pool)
-
-    def close(self) -> None:
-        """Ends the workers that are kept."""
-        while self._kept:
-            self._kept.pop().close()
-
-
-def _payload_of(fragments: list[Fragment], worker_init: Any, made: list[Payload]) -> Payload:
-    """What workers are told; made once, and kept in the list."""
-    if not made:
-        parts = [(node.label, node) for fragment in fragments for node in fragment.nodes()]
-        made.append(Payload(fragments, worker_init, _alone(parts)))
-    return made[0]
-
-
-def _alone(parts: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
-    """Each step's own values, without what is upstream of it."""
-    for label, node in parts:
-        names = list(getattr(type(node), "__dataclass_fields__", {}))
-        yield (
-            label,
-            [getattr(node, name) for name in names if name not in ("input", "parts", "parents")],
-        )
-
-
-def _end_all(kept: list[Pool], payload: list[Payload]) -> None:
-    while kept:
-        kept.pop().close(politely=False)
-    while payload:
-        payload.pop().close()
 
 
 class Engine:

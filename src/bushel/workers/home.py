@@ -1,0 +1,109 @@
+"""Where the workers of a loader or dataset stay between two passes; before the first, too.
+
+A home is made with the dataset, long before there is anything to keep in it. So it imports
+next to nothing.
+"""
+
+import weakref
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from bushel.options import MultiprocessingOptions
+from bushel.workers import early
+
+if TYPE_CHECKING:
+    from bushel.workers.fragment import Fragment
+    from bushel.workers.payload import Payload
+    from bushel.workers.pool import Pool
+    from bushel.workers.start import Starter
+
+
+class Home:
+    """Where the workers of a loader or dataset stay between two passes.
+
+    They are kept warm for the next pass, and end with the loader or dataset.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[Pool] = []
+        self._payload: list[Payload] = []
+        weakref.finalize(self, _end_all, self._kept, self._payload)
+
+    @classmethod
+    def of_a_new_dataset(cls) -> "Home":
+        """Makes a home, and has begun what workers need before anybody can move in."""
+        home = cls()
+        early.expect(home)
+        return home
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Home, ()  # A copy of a dataset has workers of its own.
+
+    def take(
+        self, fragments: "list[Fragment]", worker_init: Any, options: MultiprocessingOptions
+    ) -> "Pool":
+        """Returns workers that are free, or new ones."""
+        while self._kept:
+            pool = self._kept.pop()
+            if not pool.closed:
+                return pool
+        return self.pool(fragments, worker_init, options)
+
+    def pool(
+        self,
+        fragments: "list[Fragment]",
+        worker_init: Any,
+        options: MultiprocessingOptions,
+        starter: "Starter | None" = None,
+    ) -> "Pool":
+        """Makes a pool, of processes that have been started or are yet to be."""
+        from bushel.workers.pool import Pool
+
+        make_payload = partial(_payload_of, fragments, worker_init, self._payload)
+        return Pool(fragments, make_payload, options, starter)
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether there are workers here that are free."""
+        return any(not pool.closed for pool in self._kept)
+
+    def give_back(self, pool: "Pool") -> None:
+        """Keeps workers that are done, if none are kept already."""
+        self._kept[:] = [other for other in self._kept if not other.closed]
+        if self._kept or pool.closed:
+            pool.close()
+        else:
+            self._kept.append(pool)
+
+    def close(self) -> None:
+        """Ends the workers that are kept."""
+        while self._kept:
+            self._kept.pop().close()
+
+
+def _payload_of(fragments: "list[Fragment]", worker_init: Any, made: "list[Payload]") -> "Payload":
+    """What workers are told; made once, and kept in the list."""
+    from bushel.workers.payload import Payload
+
+    if not made:
+        parts = [(node.label, node) for fragment in fragments for node in fragment.nodes()]
+        made.append(Payload(fragments, worker_init, _alone(parts)))
+    return made[0]
+
+
+def _alone(parts: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
+    """Each step's own values, without what is upstream of it."""
+    for label, node in parts:
+        names = list(getattr(type(node), "__dataclass_fields__", {}))
+        yield (
+            label,
+            [getattr(node, name) for name in names if name not in ("input", "parts", "parents")],
+        )
+
+
+def _end_all(kept: "list[Pool]", payload: "list[Payload]") -> None:
+    while kept:
+        kept.pop().close(politely=False)
+    while payload:
+        payload.pop().close()

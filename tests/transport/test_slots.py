@@ -1,0 +1,149 @@
+"""Slots go round: one that is let go of is there for the very next value."""
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bushel import MapDataset
+from bushel.transport.link import Link
+from bushel.transport.slots import Ring, SlotReader
+from tests.workers.processes import linux
+from tests.workers.streams import with_workers
+
+LARGE = 1 << 20
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Link, Link]]:
+    ours, theirs = map(Link, socket.socketpair())
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def _sent(ends: tuple[Link, Link], value: int, size: int = LARGE) -> Any:
+    sender, receiver = ends
+    arena = sender.arena()
+    if arena is None:
+        made = np.full(size, value, np.uint8)
+    else:
+        made = arena.allocate((size,), np.dtype(np.uint8))
+        made[:] = value
+    sender.send(made, arena)
+    return receiver.receive()
+
+
+def test_what_was_let_go_of_is_used_for_the_next_value(ends: tuple[Link, Link]) -> None:
+    """Without a word from the one who let go of it."""
+    addresses = set()
+    for number in range(20):
+        array = _sent(ends, number)
+        assert (array == number).all()
+        addresses.add(array.ctypes.data)
+        del array
+    assert len(addresses) == 1
+
+
+def test_what_is_kept_is_not_written_to(ends: tuple[Link, Link]) -> None:
+    kept = [_sent(ends, number) for number in range(5)]
+    del kept[2]
+    _sent(ends, 9)
+    again = _sent(ends, 10)
+    assert [int(array[0]) for array in kept] == [0, 1, 3, 4]
+    assert [array.min() == array.max() for array in [*kept, again]] == [True] * 5
+    assert ends[1].leased >= 5 * LARGE
+
+
+def test_who_keeps_one_needs_two(ends: tuple[Link, Link]) -> None:
+    addresses, before = set(), _sent(ends, 0)
+    for number in range(1, 30):
+        array = _sent(ends, number)
+        addresses.add(array.ctypes.data)
+        assert before[0] == number - 1
+        before = array
+    assert len(addresses) == 2
+
+
+def test_room_is_taken_when_something_is_put_in(ends: tuple[Link, Link]) -> None:
+    """What is let go of while elements are read counts."""
+    sender, receiver = ends
+    first = _sent(ends, 1)
+    address = first.ctypes.data
+    arena = sender.arena()
+    assert arena is not None
+    del first
+    made = arena.allocate((LARGE,), np.dtype(np.uint8))
+    made[:] = 2
+    sender.send(made, arena)
+    assert receiver.receive().ctypes.data == address
+
+
+def test_room_that_was_not_used_can_be_returned(ends: tuple[Link, Link]) -> None:
+    sender, _ = ends
+    address = _sent(ends, 1).ctypes.data
+    for put_in in (False, True):
+        arena = sender.arena()
+        assert arena is not None
+        if put_in:
+            arena.allocate((LARGE,), np.dtype(np.uint8))
+        sender.return_arena(arena)
+        sender.return_arena(arena)
+    assert _sent(ends, 2).ctypes.data == address
+
+
+def test_the_one_used_last_is_taken_first() -> None:
+    ring = Ring()
+    slots = [ring.take(LARGE) for _ in range(3)]
+    for slot in (slots[2], slots[0], slots[1]):
+        ring.give_back(slot.number)
+    assert [ring.take(LARGE) for _ in range(3)] == slots[::-1]
+
+
+@linux
+def test_a_forked_child_says_nothing_about_slots() -> None:
+    ring, let_go = Ring(), []
+    reader = SlotReader(let_go.append)
+    slot = ring.take(LARGE)
+    descriptor = slot.take_descriptor()
+    assert descriptor is not None
+    reader.open(slot.number, descriptor, slot.size)
+    array = reader.lease(slot.number, LARGE)
+    child = os.fork()
+    if not child:
+        del array
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not slot.came_back()
+    del array
+    assert let_go == [slot.number]
+    assert slot.came_back()
+    assert not slot.came_back()
+
+
+def _with_faults(number: int) -> Any:
+    import resource
+
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    return {"image": np.full(LARGE // 4, number % 256, np.uint8), "faults": faults}
+
+
+def test_memory_is_touched_for_the_first_time_only_at_the_start() -> None:
+    """Neither side has more page faults the more batches there are."""
+    import resource
+
+    ds = with_workers(MapDataset.range(10**6).map(_with_faults).batch(16), 1)
+    pages = 16 * LARGE // 4 // resource.getpagesize()
+    theirs, ours = [], []
+    with iter(ds) as iterator:
+        for _ in range(60):
+            batch: Any = next(iterator)
+            theirs.append(int(batch["faults"][-1]))
+            ours.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+            int(batch["image"].sum())
+    # Of forty batches, not even those of two.
+    assert theirs[-1] - theirs[20] < 2 * pages
+    assert ours[-1] - ours[20] < 2 * pages
