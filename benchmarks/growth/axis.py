@@ -1,0 +1,36 @@
+"""What an axis is: something that grows, the pipelines that it grows in, and their law."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+# Takes the library (bushel and Grain have one API), the size and what `prepare` gave.
+Make = Callable[[Any, int, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One pipeline to grow; a step of it delivers `elements` of them.
+
+    `per_size` is for work that grows by itself: a hundred steps are a hundred times the work of
+    one, so what must not grow is the cost of a step.
+    """
+
+    title: str
+    make: Make
+    elements: int = 32
+    grain: bool = True
+    per_size: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Sizes in growing order, and what is made for a size before the clock runs."""
+
+    name: str
+    title: str
+    sizes: tuple[int, ...]
+    variants: dict[str, Variant]
+    prepare: Callable[[str, int, str], Any] | None = None
+    # What a point may take, starting up included; a slower one is cut short and marked.
+    patience: float = 9.0
