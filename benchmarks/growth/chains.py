@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.growth.axis import Axis, Variant
+from benchmarks.growth.axis import Axis, Variant, streamed
 from benchmarks.records import Reused
 
 RECORDS = 1_000_000_000
@@ -53,7 +53,7 @@ def lanes_filtered(lib: Any, count: int, _: Any) -> Any:
 
 def in_workers(lib: Any, dataset: Any, count: int) -> Any:
     options = lib.MultiprocessingOptions(num_workers=count)
-    return dataset.to_iter_dataset().mp_prefetch(options)
+    return streamed(lib, dataset).mp_prefetch(options)
 
 
 def workers_light(lib: Any, count: int, _: Any) -> Any:
@@ -70,18 +70,18 @@ def maps(lib: Any, count: int, _: Any) -> Any:
     dataset = lib.MapDataset.range(RECORDS)
     for _ in range(count):
         dataset = dataset.map(add_one)
-    return dataset.to_iter_dataset().batch(BATCH)
+    return streamed(lib, dataset).batch(BATCH)
 
 
 def filters(lib: Any, count: int, _: Any) -> Any:
     dataset = lib.MapDataset.range(RECORDS)
     for _ in range(count):
         dataset = dataset.filter(is_known)
-    return dataset.to_iter_dataset().batch(BATCH)
+    return streamed(lib, dataset).batch(BATCH)
 
 
 def both(lib: Any, count: int, _: Any) -> Any:
-    stream = lib.MapDataset.range(RECORDS).to_iter_dataset()
+    stream = streamed(lib, lib.MapDataset.range(RECORDS))
     for number in range(count):
         stream = stream.filter(is_known) if number % 2 else stream.map(add_one)
     return stream.batch(BATCH)
@@ -109,18 +109,12 @@ def as_array(lib: Any, size: int, _: Any) -> Any:
     return lib.MapDataset.source(Reused([array], RECORDS)).map(copy_array)
 
 
-def reading(lib: Any, dataset: Any) -> Any:
-    # Grain keeps 500 elements by default, which at 100 MB each is more than there is.
-    few = lib.ReadOptions(num_threads=2, prefetch_buffer_size=4)
-    return dataset.to_iter_dataset(None if lib.__name__ == "bushel" else few)
-
-
 def inline_bytes(lib: Any, size: int, _: Any) -> Any:
-    return reading(lib, as_bytes(lib, size, _))
+    return streamed(lib, as_bytes(lib, size, _))
 
 
 def inline_array(lib: Any, size: int, _: Any) -> Any:
-    return reading(lib, as_array(lib, size, _))
+    return streamed(lib, as_array(lib, size, _))
 
 
 def worker_bytes(lib: Any, size: int, _: Any) -> Any:
@@ -132,12 +126,12 @@ def worker_array(lib: Any, size: int, _: Any) -> Any:
 
 
 def shuffle(lib: Any, length: int, _: Any) -> Any:
-    return lib.MapDataset.range(length).shuffle(seed=1).repeat().to_iter_dataset().batch(BATCH)
+    return streamed(lib, lib.MapDataset.range(length).shuffle(seed=1).repeat()).batch(BATCH)
 
 
 def shuffle_batches(lib: Any, length: int, _: Any) -> Any:
     batches = lib.MapDataset.range(length).shuffle(seed=1).batch(BATCH)
-    return batches.shuffle(seed=2).repeat().to_iter_dataset()
+    return streamed(lib, batches.shuffle(seed=2).repeat())
 
 
 def add_noise(x: int, rng: np.random.Generator) -> int:
@@ -146,7 +140,7 @@ def add_noise(x: int, rng: np.random.Generator) -> int:
 
 def random_map(lib: Any, length: int, _: Any) -> Any:
     dataset = lib.MapDataset.range(length).shuffle(seed=1).repeat()
-    return dataset.random_map(add_noise, seed=2).to_iter_dataset().batch(BATCH)
+    return streamed(lib, dataset.random_map(add_noise, seed=2)).batch(BATCH)
 
 
 LANES = Axis(

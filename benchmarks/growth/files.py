@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.growth.axis import Axis, Variant
+from benchmarks.growth.axis import Axis, Variant, streamed
 
 RECORDS = 80_000
 BATCH = 32
@@ -62,7 +62,8 @@ def prepare(variant: str, count: int, folder: str) -> list[str]:
 
 
 def shuffled(lib: Any, source: Any) -> Any:
-    return lib.MapDataset.source(source).shuffle(seed=1).repeat().to_iter_dataset().batch(BATCH)
+    dataset = lib.MapDataset.source(source).shuffle(seed=1).repeat()
+    return streamed(lib, dataset).batch(BATCH)
 
 
 def lines(lib: Any, _: int, paths: list[str]) -> Any:
@@ -71,7 +72,7 @@ def lines(lib: Any, _: int, paths: list[str]) -> Any:
 
 def lines_in_order(lib: Any, _: int, paths: list[str]) -> Any:
     source = lib.MapDataset.source(lib.sources.JsonLinesDataSource(paths))
-    return source.repeat().to_iter_dataset().batch(BATCH)
+    return streamed(lib, source.repeat()).batch(BATCH)
 
 
 def array_record(lib: Any, _: int, paths: list[str]) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.growth.axis import Axis, Variant
+from benchmarks.growth.axis import Axis, Variant, streamed
 
 EACH = 1_000_000
 BATCH = 32
@@ -19,11 +19,12 @@ def weights(count: int) -> list[float]:
 
 
 def streams(lib: Any, count: int) -> list[Any]:
-    return [part.to_iter_dataset() for part in shuffled(lib, count)]
+    return [streamed(lib, part) for part in shuffled(lib, count)]
 
 
 def mix(lib: Any, count: int, _: Any) -> Any:
-    return lib.MapDataset.mix(shuffled(lib, count), weights(count)).to_iter_dataset().batch(BATCH)
+    mixed = lib.MapDataset.mix(shuffled(lib, count), weights(count))
+    return streamed(lib, mixed).batch(BATCH)
 
 
 def mix_streams(lib: Any, count: int, _: Any) -> Any:
@@ -38,7 +39,7 @@ def scheduled(lib: Any, count: int, _: Any) -> Any:
 
 def concatenate(lib: Any, count: int, _: Any) -> Any:
     whole = lib.MapDataset.concatenate(shuffled(lib, count))
-    return whole.shuffle(seed=1).to_iter_dataset().batch(BATCH)
+    return streamed(lib, whole.shuffle(seed=1)).batch(BATCH)
 
 
 class InTurn:
@@ -57,11 +58,11 @@ class InTurn:
 
 def select(lib: Any, count: int, _: Any) -> Any:
     whole = lib.MapDataset.select_from_datasets(shuffled(lib, count), InTurn(count))
-    return whole.to_iter_dataset().batch(BATCH)
+    return streamed(lib, whole).batch(BATCH)
 
 
 def zipped(lib: Any, count: int, _: Any) -> Any:
-    return lib.experimental.ZipMapDataset(shuffled(lib, count)).to_iter_dataset().batch(BATCH)
+    return streamed(lib, lib.experimental.ZipMapDataset(shuffled(lib, count))).batch(BATCH)
 
 
 def interleave(lib: Any, count: int, _: Any) -> Any:
