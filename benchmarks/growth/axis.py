@@ -32,8 +32,8 @@ class Axis:
     sizes: tuple[int, ...]
     variants: dict[str, Variant]
     prepare: Callable[[str, int, str], Any] | None = None
-    # What a point may take, starting up included; a slower one is cut short and marked.
-    patience: float = 9.0
+    # Seconds that a point may take once its library is there; a slower one is cut short.
+    patience: float = 8.0
 
 
 def streamed(lib: Any, dataset: Any) -> Any:

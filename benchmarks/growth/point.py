@@ -50,6 +50,7 @@ def main(axis_name: str, variant_name: str, size: int, system: str, seconds: flo
         parse_no_flags()
     # What every pipeline imports has its own benchmark.
     next(iter(lib.MapDataset.range(4).shuffle(seed=0).map(int).to_iter_dataset().batch(2)))
+    say()  # From here on patience counts.
     before, began = held_bytes(), perf_counter()
     dataset = variant.make(lib, size, prepared)
     stream = iter(dataset)

@@ -22,6 +22,8 @@ SYSTEMS = ("bushel", "grain")
 # A pipeline that wants more than that of a machine which others use has failed.
 MOST_MEMORY = 6 << 30
 MEMORY_LOOK_SECONDS = 0.2
+# To import a library takes a second or two, and longer on a machine that others use.
+START_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -90,11 +92,13 @@ def measure(
 def watch(process: "subprocess.Popen[bytes]", patience: float) -> tuple[str, str]:
     """Gives what a point said, and why it was not listened to any longer."""
     assert process.stdout is not None
-    pipe, deadline, said = process.stdout.fileno(), monotonic() + patience, b""
+    pipe, deadline, said = process.stdout.fileno(), monotonic() + START_SECONDS, b""
     with process.stdout:
         while True:
             if select.select([pipe], [], [], MEMORY_LOOK_SECONDS)[0]:
                 data = os.read(pipe, 4096)
+                if not said:
+                    deadline = monotonic() + patience
                 said += data
                 if not data:
                     return _whole_lines(said), ""
