@@ -22,6 +22,8 @@ from benchmarks.workload import parse_no_flags
 # As many as a training loop takes before anybody looks at its speed.
 EARLY_ELEMENTS = 640
 SECONDS_BETWEEN_LOOKS = 0.01
+# A few milliseconds are easily doubled by something else; the fastest of so many counts.
+RESTORES = 5
 
 
 def say(**figures: float) -> None:
@@ -38,6 +40,18 @@ def take_for(seconds: float, stream: Iterator[Any], between_looks: int) -> tuple
             return taken, spent
 
 
+def seconds_to_restore(dataset: Any, state: Any) -> float:
+    """Goes on from a state with an iterator of its own, up to the first element."""
+    began = perf_counter()
+    stream = iter(dataset)
+    stream.set_state(state)
+    next(stream)
+    spent = perf_counter() - began
+    if hasattr(stream, "close"):
+        stream.close()
+    return spent
+
+
 def state_bytes(state: Any) -> int:
     return len(state if isinstance(state, bytes) else json.dumps(state, default=repr).encode())
 
@@ -48,7 +62,9 @@ def main(axis_name: str, variant_name: str, size: int, system: str, seconds: flo
     lib = import_module(system)
     if system == "grain":
         parse_no_flags()
-    # What every pipeline imports has its own benchmark.
+    # What pipelines import has its own benchmark.
+    import_module(f"{system}.experimental")
+    import_module(f"{system}.sources")
     next(iter(lib.MapDataset.range(4).shuffle(seed=0).map(int).to_iter_dataset().batch(2)))
     say()  # From here on patience counts.
     before, began = held_bytes(), perf_counter()
@@ -75,11 +91,10 @@ def main(axis_name: str, variant_name: str, size: int, system: str, seconds: flo
     say(state=state_bytes(state), memory=max(0, held_bytes() - before))
     if hasattr(stream, "close"):
         stream.close()
-    began = perf_counter()
-    stream = iter(dataset)
-    stream.set_state(state)
-    next(stream)
-    say(restore=perf_counter() - began)
+    restores: list[float] = []
+    while len(restores) < RESTORES and sum(restores) < seconds:
+        restores.append(seconds_to_restore(dataset, state))
+        say(restore=min(restores))
     os._exit(0)  # How long an end takes is not what is measured.
 
 
