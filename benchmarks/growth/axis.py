@@ -34,6 +34,8 @@ class Axis:
     prepare: Callable[[str, int, str], Any] | None = None
     # Seconds that a point may take once its library is there; a slower one is cut short.
     patience: float = 8.0
+    # Seconds that it runs before its cost is taken.
+    run_in: float = 0.1
 
 
 def streamed(lib: Any, dataset: Any) -> Any:

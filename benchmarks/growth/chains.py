@@ -161,6 +161,7 @@ WORKERS = Axis(
         "heavy": Variant("heavy", workers_heavy, HEAVY_BATCH),
     },
     patience=15.0,
+    run_in=2.0,  # to start 32 processes takes two cores a second
 )
 STEPS = Axis(
     name="steps",

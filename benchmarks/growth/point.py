@@ -81,7 +81,7 @@ def main(axis_name: str, variant_name: str, size: int, system: str, seconds: flo
         if spent > 2 * seconds:
             break
     say(early=spent)
-    taken, spent = take_for(seconds / 3, stream, 1)
+    taken, spent = take_for(AXES[axis_name].run_in, stream, 1)
     # What is slow is told now, in case that no more can be.
     say(cost=spent / taken / variant.elements)
     between_looks = max(1, int(SECONDS_BETWEEN_LOOKS * taken / spent))
