@@ -5,6 +5,7 @@ import json
 import pickle
 import resource
 import tarfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,43 @@ def test_a_second_look_at_files_goes_through_none(
     )
     assert len(bushel.sources.JsonLinesDataSource(paths)) == len(first)
     assert scanned == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_opening_starts_no_thread_for_each_file(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending, write, _ = KINDS[kind]
+    for number in range(60):  # that nobody has looked at yet
+        write(tmp_path / f"{number:03d}{ending}", range(EACH))
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def counted(self: threading.Thread) -> None:
+        started.append(self.name)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    source = getattr(bushel.sources, kind)(str(tmp_path))
+    assert len(source) == 60 * EACH
+    assert len(started) <= 32
+
+
+def test_a_parquet_file_is_opened_once_for_a_row_group(
+    folders: dict[tuple[str, int], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet as pq
+
+    source = bushel.sources.ParquetDataSource(folders["ParquetDataSource", MANY])
+    opened: list[str] = []
+    open_one = pq.ParquetFile.__init__
+
+    def counted(self: Any, path: Any, *arguments: Any, **options: Any) -> None:
+        opened.append(path)
+        open_one(self, path, *arguments, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "__init__", counted)
+    keys = np.random.default_rng(3).permutation(EACH * MANY)
+    for start in range(0, len(keys), 50):
+        source.__getitems__(keys[start : start + 50])
+    assert len(opened) == len(set(opened)) == MANY

@@ -21,7 +21,7 @@ from bushel.files.index import Columns, index_of, places_of_index
 from bushel.files.local import ByteFile, OpenFiles
 from bushel.files.paths import expand
 from bushel.files.progress import Progress
-from bushel.positions import Keys
+from bushel.positions import Keys, grouped
 from bushel.sources.indexed_unpacked import ENDINGS, unpacked
 
 _MOST_AT_ONCE = 8  # files that are looked through at a time
@@ -145,8 +145,7 @@ class IndexedSource(ABC):
             return self._read(0, keys, decode)
         which = self._ends.searchsorted(keys, side="right")
         records: list[Any] = [None] * len(keys)
-        for number in np.unique(which).tolist():
-            places = np.flatnonzero(which == number)
+        for number, places in grouped(which):
             read = self._read(number, keys[places] - self._first(number), decode)
             for place, record in zip(places.tolist(), read, strict=True):
                 records[place] = record
