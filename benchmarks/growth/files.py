@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,52 +15,61 @@ RECORDS = 80_000
 BATCH = 32
 
 
-def write_lines(path: Path, records: range) -> None:
-    path.write_text("".join(json.dumps({"x": x}) + "\n" for x in records))
+def lines_file(records: int) -> bytes:
+    return b"".join(json.dumps({"x": x}).encode() + b"\n" for x in range(records))
 
 
-def write_array_record(path: Path, records: range) -> None:
+def array_record_file(records: int) -> bytes:
     from array_record.python.array_record_module import ArrayRecordWriter
 
-    writer = ArrayRecordWriter(str(path), "group_size:1")
-    for x in records:
-        writer.write(x.to_bytes(8, "little"))
-    writer.close()
+    with tempfile.NamedTemporaryFile(suffix=".array_record") as file:
+        writer = ArrayRecordWriter(file.name, "group_size:1")
+        for x in range(records):
+            writer.write(x.to_bytes(8, "little"))
+        writer.close()
+        return Path(file.name).read_bytes()
 
 
-def write_parquet(path: Path, records: range) -> None:
+def parquet_file(records: int) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({"x": list(records)}), path, compression="none")
+    file = io.BytesIO()
+    pq.write_table(pa.table({"x": list(range(records))}), file, compression="none")
+    return file.getvalue()
 
 
-def write_tar(path: Path, records: range) -> None:
-    with tarfile.open(path, "w") as tar:
-        for x in records:
+def tar_file(records: int) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for x in range(records):
             member = tarfile.TarInfo(f"{x:08d}.txt")
             member.size = 8
             tar.addfile(member, io.BytesIO(x.to_bytes(8, "little")))
+    return file.getvalue()
 
 
-WRITE: dict[str, tuple[str, Callable[[Path, range], None]]] = {
-    "lines": (".jsonl", write_lines),
-    "lines_in_order": (".jsonl", write_lines),
-    "array_record": (".array_record", write_array_record),
-    "parquet": (".parquet", write_parquet),
-    "parquet_streams": (".parquet", write_parquet),
-    "tar": (".tar", write_tar),
+CONTENT: dict[str, tuple[str, Callable[[int], bytes]]] = {
+    "lines": (".jsonl", lines_file),
+    "lines_in_order": (".jsonl", lines_file),
+    "array_record": (".array_record", array_record_file),
+    "parquet": (".parquet", parquet_file),
+    "parquet_streams": (".parquet", parquet_file),
+    "tar": (".tar", tar_file),
 }
 
 
 def prepare(variant: str, count: int, folder: str) -> list[str]:
-    """Writes the files; nothing has read them yet, so no index of them is kept."""
-    ending, write = WRITE[variant]
-    each = RECORDS // count
-    paths = [Path(folder, f"{number:05d}{ending}") for number in range(count)]
-    for number, path in enumerate(paths):
-        write(path, range(number * each, (number + 1) * each))
-    return [str(path) for path in paths]
+    """Writes the files, all alike; nothing has read them yet, so no index of them is kept."""
+    ending, content = CONTENT[variant]
+    data = content(RECORDS // count)
+    paths = [os.path.join(folder, f"{number:05d}{ending}") for number in range(count)]
+    for path in paths:
+        with open(path, "wb") as file:
+            # What is empty in it (an ArrayRecord file is mostly that) takes no room.
+            file.write(data.rstrip(b"\0"))
+            file.truncate(len(data))
+    return paths
 
 
 def shuffled(lib: Any, source: Any) -> Any:
