@@ -61,7 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             sizes = (sizes[0], sizes[len(sizes) // 2], sizes[-1])
         lines += grow(axis, sizes, systems, seconds, options.rounds)
     for name in AXES:
-        if own := [line for line in lines if line.axis == name]:
+        order = list(AXES[name].variants)
+        own = [line for line in lines if line.axis == name]
+        own.sort(key=lambda line: order.index(line.variant))
+        if own:
             print(f"\n{render(AXES[name].title, own)}")
             if options.draw:
                 options.draw.mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ from benchmarks.growth.run import Line
 from benchmarks.growth.table import COLUMNS, digits
 
 WIDTH, HEIGHT = 168, 104  # of the field of one panel
-LEFT, TOP, GAP_X, GAP_Y, BOTTOM = 92, 66, 16, 20, 58
+LEFT, TOP, GAP_X, GAP_Y, BOTTOM = 116, 66, 16, 20, 58
 DRAWN = ("cost", "early", "restore", "state", "memory")
 STYLE = """
   svg { background: #fff; font: 11px system-ui, sans-serif; fill: #333 }

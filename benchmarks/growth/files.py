@@ -1,4 +1,4 @@
-"""Files behind one source: 10 to 10,000, with as many records in all of them together."""
+"""Files behind one source: 10 to 10,000 of them, all alike."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.growth.axis import Axis, Variant, streamed
 
-RECORDS = 80_000
+EACH = 32  # records of a file
 BATCH = 32
 
 
@@ -62,7 +62,7 @@ CONTENT: dict[str, tuple[str, Callable[[int], bytes]]] = {
 def prepare(variant: str, count: int, folder: str) -> list[str]:
     """Writes the files, all alike; nothing has read them yet, so no index of them is kept."""
     ending, content = CONTENT[variant]
-    data = content(RECORDS // count)
+    data = content(EACH)
     paths = [os.path.join(folder, f"{number:05d}{ending}") for number in range(count)]
     for path in paths:
         with open(path, "wb") as file:
