@@ -5,6 +5,7 @@ positions travel as arrays of Python's integers: slow, rare, and right.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -73,3 +74,18 @@ def join_epochs(offsets: Positions, epochs: Any, length: int) -> Positions:
         epochs = epochs if isinstance(epochs, int) else epochs.astype(object)
     joined: Positions = offsets + epochs * length
     return joined
+
+
+def grouped(which: Keys) -> list[tuple[int, Keys]]:
+    """For each number that occurs, in order, the places where it does.
+
+    >>> grouped(np.array([3, 1, 3]))
+    [(1, array([1])), (3, array([0, 2]))]
+    """
+    if not len(which):
+        return []
+    order = which.argsort(kind="stable")
+    ordered = which[order]
+    changes = (np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()
+    bounds = pairwise([0, *changes, len(order)])
+    return [(int(ordered[start]), order[start:stop]) for start, stop in bounds]

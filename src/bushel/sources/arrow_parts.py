@@ -1,13 +1,12 @@
 """Rows of Arrow data that lies in parts: row groups, record batches, or whole files."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from bushel.block import unstack
-from bushel.positions import Keys
+from bushel.positions import Keys, grouped
 from bushel.sources.arrow_columns import View, is_regular, view_of
 from bushel.sources.arrow_items import Items, has_items, items_of
 from bushel.sources.arrow_memory import Rows, stretch_of
@@ -101,21 +100,6 @@ class Piece:
         if self._is_view and len(rows) <= _FEW:
             return [array.slice(row, 1) for row in rows.inner.tolist()]
         return [array.take(arrow().array(rows.inner))]
-
-
-def grouped(which: Keys) -> list[tuple[int, Keys]]:
-    """For each number that occurs, in order, the places where it does.
-
-    >>> grouped(np.array([3, 1, 3]))
-    [(1, array([1])), (3, array([0, 2]))]
-    """
-    if not len(which):
-        return []
-    order = which.argsort(kind="stable")
-    ordered = which[order]
-    changes = (np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()
-    bounds = pairwise([0, *changes, len(order)])
-    return [(int(ordered[start]), order[start:stop]) for start, stop in bounds]
 
 
 class Reader:

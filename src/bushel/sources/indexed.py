@@ -22,7 +22,7 @@ from bushel.files.local import ByteFile, OpenFiles
 from bushel.files.paths import expand, is_remote
 from bushel.files.progress import Progress
 from bushel.files.together import MOST_REQUESTS, Together
-from bushel.positions import Keys
+from bushel.positions import Keys, grouped
 from bushel.sources.indexed_unpacked import ENDINGS, unpacked
 
 _MOST_AT_ONCE = 8  # files that are looked through at a time
@@ -149,19 +149,14 @@ class IndexedSource(ABC):
         if len(self._paths) == 1:
             return self._read(0, keys, decode)
         which = self._ends.searchsorted(keys, side="right")
-        order = which.argsort(kind="stable")
-        numbers, firsts = np.unique(which[order], return_index=True)
-        groups = np.split(order, firsts[1:])
-        wanted = [
-            (number, keys[places] - self._first(number))
-            for number, places in zip(numbers.tolist(), groups, strict=True)
-        ]
+        groups = list(grouped(which))
+        wanted = [(number, keys[places] - self._first(number)) for number, places in groups]
         self._open()
         # Far away each file is a wait, so they are waited for together.
         read = _together.each if is_remote(self._paths[0]) else map
         found: Iterable[list[bytes]] = read(lambda some: self._bytes(*some), wanted)
         records: list[Any] = [None] * len(keys)
-        for (number, some), places, data in zip(wanted, groups, found, strict=True):
+        for (number, some), (_, places), data in zip(wanted, groups, found, strict=True):
             for place, record in zip(places.tolist(), decode(data, number, some), strict=True):
                 records[place] = record
         return records

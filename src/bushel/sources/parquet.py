@@ -1,8 +1,7 @@
 """Parquet files: records by key, by way of row groups that are decoded once."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 from bushel.errors import FileError, MissingFileError
@@ -72,8 +71,8 @@ class ParquetDataSource(TableFiles):
 
     def _look(self, path: str) -> Contents:
         stamp = stamp_of(path)
-        metadata = footer(path, stamp)
-        with opened(path, metadata=metadata) as file:
+        with opened(path) as file:
+            metadata = _FOOTERS.put(path, stamp, file.metadata)
             leaves = [file.schema.column(number).path for number in range(len(file.schema))]
             for name in self._columns or ():
                 if not any(_is_in(leaf, name) for leaf in leaves):
@@ -88,8 +87,8 @@ class ParquetDataSource(TableFiles):
         kept = disk.open(number)
         if kept is not None:
             return Part(kept)
-        metadata = footer(path, stamp)
-        with opened(path, number, metadata=metadata) as table:
+        with opened(path, number, metadata=_FOOTERS.get(path, stamp)) as table:
+            metadata = _FOOTERS.put(path, stamp, table.metadata)
             size = self._size(metadata.row_group(number))
             if size > self._cache_bytes:
                 # Too large for memory: a few rows at a time, straight to the disk.
@@ -110,7 +109,8 @@ class ParquetDataSource(TableFiles):
         """The file of a record, its number in it, and the byte at which its row group starts."""
         path, record, _ = super().place_of(key)
         file, number = self._file_of(int(self._ends.searchsorted(key, "right")))
-        group = footer(path, self._stamps[file]).row_group(number)
+        with opened(path, metadata=_FOOTERS.get(path, self._stamps[file])) as table:
+            group = table.metadata.row_group(number)
         columns = map(group.column, range(group.num_columns))
         starts = [column.dictionary_page_offset or column.data_page_offset for column in columns]
         return path, record, min(starts, default=0)
@@ -161,11 +161,32 @@ def opened(path: str, number: int | None = None, **options: Any) -> Iterator[Any
         raise FileError(f"{what}: {said}. {why}") from None
 
 
-@lru_cache(maxsize=64)
-def footer(path: str, stamp: str) -> Any:
-    """What a file says of itself. With many row groups that takes a while to read."""
-    with opened(path) as file:
-        return file.metadata
+class _Footers:
+    """What files say of themselves, those last read: with many row groups that takes a while.
+
+    A file that is opened anyway tells it by the way, and is not opened for that alone: of
+    thousands of small files, to open is most of the work.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[tuple[str, str], Any] = {}
+
+    def get(self, path: str, stamp: str) -> Any:
+        """What is known of a file, or None."""
+        return self._kept.get((path, stamp))
+
+    def put(self, path: str, stamp: str, footer: Any) -> Any:
+        """Keeps what a file says, and gives it back."""
+        self._kept[path, stamp] = footer
+        while len(self._kept) > self._most:
+            # Another thread may do the same. (A process that is forked might find a lock taken.)
+            with suppress(KeyError, RuntimeError):
+                del self._kept[next(iter(self._kept))]
+        return footer
+
+
+_FOOTERS = _Footers(64)
 
 
 def _decoded(table: Any) -> Any:

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.errors import FileError
-from bushel.positions import Keys
+from bushel.positions import Keys, grouped
 from bushel.sources.arrow_files import stamp_of
-from bushel.sources.arrow_parts import grouped
 from bushel.sources.parquet import opened
 
 # A block of rows may begin in one and end in the next.

@@ -50,6 +50,10 @@ def in_chunks(
         free.append(memory)
         return found
 
+    if start < file.size <= start + chunk:
+        # Small files come by the thousand, and to start a thread takes longer than to look.
+        yield file.size, look(start, file.size)
+        return
     waiting: deque[tuple[int, Future[Found]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:

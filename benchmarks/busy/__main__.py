@@ -1,0 +1,5 @@
+import sys
+
+from benchmarks.busy import main
+
+sys.exit(main())

@@ -1,0 +1,5 @@
+import sys
+
+from benchmarks.growth import main
+
+sys.exit(main())

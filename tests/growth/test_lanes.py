@@ -1,0 +1,81 @@
+"""A thousand lanes read what one reads, and a state has a few numbers for each."""
+
+import json
+from typing import Any
+
+import pytest
+
+import bushel
+from tests.growth.counting import CountingSource, counting_shuffles, threads
+
+ELEMENTS, BATCH = 32 * 1024, 1024
+LANES = [1, 16, 256, 1024]
+KEPT = 2  # of so many elements one is kept
+
+
+def is_odd(x: int) -> bool:
+    return x % KEPT == 1
+
+
+def dealt(source: Any, lanes: int, filtered: bool) -> Any:
+    shuffled = bushel.MapDataset.source(source).shuffle(seed=1)
+    options = bushel.ReadOptions(num_threads=0)
+    stream = shuffled.lanes(lanes, shard_options=bushel.ShardOptions(0, 1), read_options=options)
+    return (stream.filter(is_odd) if filtered else stream).batch(BATCH)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("filtered", [False, True])
+def test_each_record_is_located_and_read_once(
+    lanes: int, filtered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = CountingSource(ELEMENTS)
+    with counting_shuffles(monkeypatch) as located:
+        elements = sum(len(batch) for batch in dealt(source, lanes, filtered))
+    # It ends where some lane has no row for another batch, and no lane is beyond its own end.
+    assert 3 * BATCH <= elements <= source.records <= ELEMENTS
+    assert source.records <= located.positions <= ELEMENTS
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_first_batch_reads_little_more_than_a_batch(lanes: int) -> None:
+    source = CountingSource(ELEMENTS)
+    stream = iter(dealt(source, lanes, filtered=True))
+    next(stream)
+    assert source.records <= 4 * KEPT * BATCH
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_restoring_reads_little_more_than_a_batch(lanes: int) -> None:
+    source = CountingSource(ELEMENTS)
+    dataset = dealt(source, lanes, filtered=True)
+    stream = iter(dataset)
+    for _ in range(2):
+        next(stream)
+    state, wanted = stream.get_state(), next(stream)
+    source.calls.clear()
+    again = iter(dataset)
+    again.set_state(state)
+    assert next(again).tolist() == wanted.tolist()
+    assert source.records <= 4 * KEPT * BATCH
+
+
+def test_a_state_has_a_few_numbers_for_each_lane() -> None:
+    def state_bytes(lanes: int) -> int:
+        stream = iter(dealt(CountingSource(ELEMENTS), lanes, filtered=True))
+        next(stream)
+        return len(json.dumps(stream.get_state()))
+
+    assert state_bytes(1024) - state_bytes(1) <= 1023 * 32
+
+
+def test_lanes_have_no_threads_of_their_own() -> None:
+    before = threads()
+    source = CountingSource(ELEMENTS)
+    shuffled = bushel.MapDataset.source(source).shuffle(seed=1)
+    dataset = shuffled.lanes(1024, shard_options=bushel.ShardOptions(0, 1)).filter(is_odd)
+    with iter(dataset.batch(BATCH)) as stream:
+        for _ in range(2):
+            next(stream)
+        # As many as a stream may have by its options, for all of them together.
+        assert threads() - before <= bushel.ReadOptions().num_threads

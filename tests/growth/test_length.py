@@ -1,0 +1,71 @@
+"""A dataset of 10^18 elements costs what one of 10^6 does: positions, records, state, memory."""
+
+import json
+import tracemalloc
+
+import pytest
+
+import bushel
+from tests.growth.counting import CountingSource, counting_shuffles
+
+LENGTHS = [10**power for power in (3, 6, 9, 12, 18)]
+BATCH, STEPS = 32, 200
+# Shuffles look ahead, as far as they know how fast they are: not further than that.
+MOST_AHEAD = 4 * 8192
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_positions_located_do_not_grow(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = bushel.MapDataset.range(length).shuffle(seed=1).repeat().to_iter_dataset()
+    with counting_shuffles(monkeypatch) as located:
+        stream = iter(dataset.batch(BATCH))
+        for _ in range(STEPS):
+            next(stream)
+    assert 0 < located.positions <= BATCH * STEPS + MOST_AHEAD
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_state_does_not_grow(length: int) -> None:
+    stream = iter(bushel.MapDataset.range(length).shuffle(seed=1).repeat().to_iter_dataset())
+    for _ in range(700):
+        next(stream)
+    assert len(json.dumps(stream.get_state())) < 200
+
+
+def test_restoring_reads_what_comes_next_and_nothing_before() -> None:
+    source = CountingSource(10**12)
+    dataset = bushel.MapDataset.source(source).shuffle(seed=1).to_iter_dataset().batch(BATCH)
+    far = iter(dataset)
+    bushel.experimental.set_next_index(far, 9 * 10**11 // BATCH)
+    state = far.get_state()
+    stream = iter(dataset)
+    stream.set_state(state)
+    source.calls.clear()
+    batch = next(stream)
+    assert len(batch) == BATCH
+    assert source.records <= 8 * BATCH
+
+
+def test_elements_in_memory_do_not_grow() -> None:
+    def peak(length: int) -> int:
+        stream = iter(bushel.MapDataset.range(length).shuffle(seed=1).to_iter_dataset().batch(8))
+        next(stream)
+        tracemalloc.start()
+        try:
+            for _ in range(100):
+                next(stream)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    # (10^6 has its permutation's tables in common with 10^9.)
+    assert peak(10**18) < 2 * peak(10**6) + 2_000_000
+
+
+def test_an_epoch_of_any_length_is_a_permutation_at_its_ends() -> None:
+    """Positions of 10^18 stay within it, and no two are the same."""
+    length = 10**18
+    shuffled = bushel.MapDataset.range(length).shuffle(seed=1)
+    ends = [shuffled[i] for i in [*range(50), *range(length - 50, length)]]
+    assert len(set(ends)) == 100
+    assert min(ends) >= 0 and max(ends) < length

@@ -1,0 +1,92 @@
+"""A chain of a hundred steps does a hundred steps' work: each element once through each."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import bushel
+from tests.growth.counting import CountingSource
+
+ELEMENTS = 3_000
+SIZES = [1, 10, 100]
+
+
+class Step:
+    """A function that counts its calls, as it is called by the step that has it."""
+
+    def __init__(self, calls: Counter[int], number: int) -> None:
+        self._calls, self._number = calls, number
+
+    def __call__(self, x: int) -> Any:
+        self._calls[self._number] += 1
+        return x + 1
+
+
+class Keep(Step):
+    def __call__(self, x: int) -> Any:
+        super().__call__(x)
+        return True
+
+
+def maps(dataset: Any, count: int, calls: Counter[int]) -> Any:
+    for number in range(count):
+        dataset = dataset.map(Step(calls, number))
+    return dataset
+
+
+def filters(dataset: Any, count: int, calls: Counter[int]) -> Any:
+    for number in range(count):
+        dataset = dataset.filter(Keep(calls, number))
+    return dataset
+
+
+def both(dataset: Any, count: int, calls: Counter[int]) -> Any:
+    for number in range(count):
+        step = Keep(calls, number) if number % 2 else Step(calls, number)
+        dataset = dataset.filter(step) if number % 2 else dataset.map(step)
+    return dataset
+
+
+@pytest.mark.parametrize("chain", [maps, filters, both])
+@pytest.mark.parametrize("count", SIZES)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_each_step_sees_each_element_once(chain: Any, count: int, streamed: bool) -> None:
+    source, calls = CountingSource(ELEMENTS), Counter[int]()
+    dataset: Any = bushel.MapDataset.source(source)
+    if streamed:
+        stream = chain(dataset.to_iter_dataset(), count, calls)
+    else:
+        stream = chain(dataset, count, calls).to_iter_dataset()
+    assert sum(len(batch) for batch in stream.batch(100)) == ELEMENTS
+    assert source.records == ELEMENTS
+    assert dict(calls) == dict.fromkeys(range(count), ELEMENTS)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_element_by_position_goes_once_through_each_step(streamed: bool) -> None:
+    source, calls = CountingSource(ELEMENTS), Counter[int]()
+    assert maps(bushel.MapDataset.source(source), 100, calls)[7] == 107
+    assert source.records == 1
+    assert dict(calls) == dict.fromkeys(range(100), 1)
+
+
+def test_a_state_grows_by_the_name_of_a_step() -> None:
+    def state_bytes(count: int) -> int:
+        dataset = both(bushel.MapDataset.range(1000), count, Counter())
+        stream = iter(dataset.to_iter_dataset().batch(10))
+        next(stream)
+        return len(json.dumps(stream.get_state()))
+
+    assert state_bytes(100) - state_bytes(1) <= 99 * len('"filter(...)", ')
+
+
+def test_two_hundred_steps_are_run_shown_and_sent() -> None:
+    dataset = maps(bushel.MapDataset.range(1000), 200, Counter())
+    assert dataset[1] == 201
+    assert len(repr(dataset)) < 200 * 40
+    stream = iter(both(dataset.to_iter_dataset(), 20, Counter()).batch(10))
+    assert next(stream).tolist() == list(range(210, 220))
+    stream.set_state(stream.get_state())
+    assert next(stream).tolist() == list(range(220, 230))
