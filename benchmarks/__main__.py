@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: runs the workloads and prints one table; or `python -m benchmarks jobs`."""
+"""`python -m benchmarks`: runs the workloads and prints one table, or runs a command."""
 
 import argparse
 import json
@@ -14,7 +14,6 @@ from benchmarks.progress import Progress
 from benchmarks.run import installed, run
 from benchmarks.workload import SYSTEMS
 from benchmarks.workloads import WORKLOADS
-
 
 # Modules whose `main(argv)` takes over when their name comes first on the command line.
 COMMANDS = {

@@ -35,7 +35,7 @@ ROWS = (
     ("sources", "order", "transforms", "batch"),
     ("files",),
     ("node",),
-    ("block", "stack", "options", "sharding"),
+    ("block", "stack", "options", "sharding", "pillow"),
     ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants", "settings"),
     ("lazy", "room", "memory_file", "shared_memory"),
 )
@@ -45,9 +45,10 @@ ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}
 CORE = {"numpy", "cloudpickle"}
 # The one file that may import an optional dependency.
 OPTIONAL = {
-    "PIL": "sources/images.py",
+    "PIL": "pillow.py",
     "array_record": "sources/array_record.py",
     "bagz": "sources/bagz.py",
+    "cv2": "transforms/jpeg_decoders.py",
     "fsspec": "files/link.py",
     "google_crc32c": "sources/tfrecord_crc.py",
     "jax": "deliver/device.py",
@@ -55,6 +56,7 @@ OPTIONAL = {
     "ml_dtypes": "sources/torch_datasets.py",
     "orbax": "checkpoint/orbax.py",
     "pyarrow": "sources/arrow_package.py",
+    "simplejpeg": "transforms/jpeg_decoders.py",
     "zarr": "sources/zarr.py",
     "zstandard": "sources/indexed_unpacked.py",
 }
@@ -68,7 +70,9 @@ LAZY = {
     ("sources/arrow_package.py", "pyarrow.parquet"): "an optional dependency",
     ("sources/memory.py", "bushel.sources.huggingface"): "only for those with such datasets",
     ("sources/bagz.py", "bagz"): "an optional dependency",
-    ("sources/images.py", "PIL"): "an optional dependency",
+    ("pillow.py", "PIL"): "an optional dependency",
+    ("transforms/jpeg_decoders.py", "cv2"): "an optional dependency",
+    ("transforms/jpeg_decoders.py", "simplejpeg"): "an optional dependency",
     ("sources/lance.py", "lance"): "an optional dependency",
     ("sources/torch_datasets.py", "ml_dtypes"): "an optional dependency",
     ("sources/zarr.py", "zarr"): "an optional dependency",

@@ -5,7 +5,7 @@
 
 
 def main(argv: list[str]) -> int:
-    # Worker processes import this package for the users' functions, and need nothing of the command.
+    # Worker processes import this package for the users' functions, not for the command.
     from benchmarks.jobs.command import main as command
 
     return command(argv)

@@ -125,7 +125,9 @@ def litdata_images(folder: Path) -> None:
 
 def streaming_images(folder: Path) -> None:
     out = str(folder / "streaming_images")
-    with import_streaming().MDSWriter(out=out, columns={"image": "bytes", "label": "int"}) as writer:
+    with import_streaming().MDSWriter(
+        out=out, columns={"image": "bytes", "label": "int"}
+    ) as writer:
         for element in shuffled_images(folder):
             writer.write(one_image(element))
 

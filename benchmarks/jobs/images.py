@@ -227,9 +227,7 @@ FOLDERS = job(
     Entry("tf.data, decode_and_crop_jpeg", "tensorflow", peers_images.tf_folders_fused),
     Entry("SPDL, 2 threads, OpenCV", "spdl.pipeline", peers_images.spdl_opencv),
     Entry("SPDL, 2 threads, spdl.io", "spdl.io", peers_images.spdl_io),
-    Entry(
-        "Hugging Face, 2 workers", "datasets", peers_images.huggingface, ("huggingface_images",)
-    ),
+    Entry("Hugging Face, 2 workers", "datasets", peers_images.huggingface, ("huggingface_images",)),
 )
 SHARDS = job(
     "images_shards",

@@ -238,4 +238,3 @@ def streaming(folder: Path) -> Iterator[Any]:
         dataset, batch_size=IMAGE_BATCH, num_workers=WORKERS, persistent_workers=True
     )
     return for_ever(loader)
-

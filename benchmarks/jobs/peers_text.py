@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +61,7 @@ def torch_dataset(folder: Path) -> Any:
 def torch_lines(folder: Path) -> Iterable[Any]:
     from torch.utils.data import DataLoader
 
-    loader: Iterable[Any] = DataLoader(
-        torch_dataset(folder), batch_size=None, num_workers=WORKERS
-    )
+    loader: Iterable[Any] = DataLoader(torch_dataset(folder), batch_size=None, num_workers=WORKERS)
     return loader
 
 

@@ -18,8 +18,7 @@ def render(job: Job, outcome: Outcome) -> str:
     for name, readings in outcome.readings.items():
         rates = [reading["rate"] for reading in readings]
         shares = [
-            reading["rate"] / hand["rate"]
-            for reading, hand in zip(readings, by_hand, strict=False)
+            reading["rate"] / hand["rate"] for reading, hand in zip(readings, by_hand, strict=False)
         ]
         cells = [
             name,
@@ -33,7 +32,9 @@ def render(job: Job, outcome: Outcome) -> str:
         rows.append((median(rates), cells))
     rows.sort(key=lambda row: -row[0])
     lines = [header, *(cells for _, cells in rows)]
-    if not any("resume" in reading for readings in outcome.readings.values() for reading in readings):
+    if not any(
+        "resume" in reading for readings in outcome.readings.values() for reading in readings
+    ):
         lines = [line[:-1] for line in lines]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 
