@@ -103,7 +103,7 @@ def one_image(element: tuple[str, int]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Images:
-    """Gives litdata many records for each of a few inputs; a path for each would take it minutes."""
+    """Gives litdata many records for each of a few inputs; by paths it would take minutes."""
 
     folder: Path
 

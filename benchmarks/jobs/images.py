@@ -1,4 +1,4 @@
-"""Images: decode, crop at random, flip at random, batches of 64. From folders, shards, ArrayRecord."""
+"""Images: decode, crop, flip, batches of 64; from folders, shards and ArrayRecord."""
 
 import tarfile
 from collections import deque
@@ -225,9 +225,13 @@ FOLDERS = job(
     Entry("torch, 2 workers", "torch.utils.data", peers_images.torch_folders),
     Entry("tf.data", "tensorflow", peers_images.tf_folders),
     Entry("tf.data, decode_and_crop_jpeg", "tensorflow", peers_images.tf_folders_fused),
-    Entry("SPDL, 2 threads, OpenCV", "spdl.pipeline", peers_images.spdl_opencv),
-    Entry("SPDL, 2 threads, spdl.io", "spdl.io", peers_images.spdl_io),
-    Entry("Hugging Face, 2 workers", "datasets", peers_images.huggingface, ("huggingface_images",)),
+    Entry("SPDL, 2 threads", "spdl.pipeline", peers_images.spdl_opencv),
+    Entry(
+        "Hugging Face, 2 workers",
+        "datasets torch.utils.data",
+        peers_images.huggingface,
+        ("huggingface_images",),
+    ),
 )
 SHARDS = job(
     "images_shards",

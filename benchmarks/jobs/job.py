@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.jobs.streaming_import import import_streaming
+from benchmarks.workload import parse_no_flags
 
 # Gives batches for ever, as dicts of arrays.
 Make = Callable[[Path], Iterable[Any]]
@@ -27,8 +28,9 @@ class Resumable(Protocol):
 class Entry:
     """One system in one job: what it is called, what it imports, reads and runs.
 
-    `prepared` names functions of `convert.py`, which write the data in the system's own format
-    once. `resume` opens the stream at its beginning (None) or where a state says.
+    `package` names what it imports, with blanks between several; `prepared` names functions of
+    `convert.py`, which write the data in the system's own format once. `resume` opens the stream
+    at its beginning (None) or where a state says.
     """
 
     name: str
@@ -38,15 +40,22 @@ class Entry:
     resume: Callable[[Path, Any], Resumable] | None = None
 
     def bring(self) -> None:
-        """Imports the library, which a program has done before it opens its data."""
-        if self.package == "streaming":
-            import_streaming()
-        elif self.package:
-            import_module(self.package)
+        """Imports the libraries, which a program has done before it opens its data."""
+        for package in self.packages:
+            if package == "streaming":
+                import_streaming()
+            else:
+                import_module(package)
+            if package == "grain":
+                parse_no_flags()
+
+    @property
+    def packages(self) -> list[str]:
+        return (self.package or "").split()
 
     @property
     def installed(self) -> bool:
-        return self.package is None or find_spec(self.package.partition(".")[0]) is not None
+        return all(find_spec(package.partition(".")[0]) for package in self.packages)
 
 
 @dataclass(frozen=True, slots=True)

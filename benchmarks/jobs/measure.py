@@ -43,11 +43,9 @@ def measure(
                 continue
             print(f"{job.name}: round {number}/{rounds}, {entry.name}", file=sys.stderr, flush=True)
             try:
-                if number == 1:
-                    wrong = ask(job, entry, folder, do="check")["wrong"]
-                    if wrong:
-                        raise ReadingFailed(f"NOT THE SAME WORK: it delivered {wrong}")
-                figures = ask(job, entry, folder, do="read", seconds=seconds)
+                figures = ask(job, entry, folder, do="read", seconds=seconds, check=number == 1)
+                if wrong := figures.pop("wrong"):
+                    raise ReadingFailed(f"NOT THE SAME WORK: it delivered {wrong}")
                 if entry.resume is not None:
                     figures |= resumed(job, entry, folder)
                 outcome.readings.setdefault(entry.name, []).append(figures)
@@ -84,7 +82,8 @@ def ask(job: Job, entry: Entry, folder: Path, **request: Any) -> dict[str, Any]:
                 raise ReadingFailed(f"no answer within {ANSWER_TIMEOUT_S:g} s")
             line = process.stdout.readline()
             if not line:
-                process.wait(FAREWELL_TIMEOUT_S)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(FAREWELL_TIMEOUT_S)
                 errors.seek(0)
                 said = errors.read().decode(errors="replace").strip().splitlines()
                 raise ReadingFailed(said[-1] if said else f"ended with {process.returncode}")

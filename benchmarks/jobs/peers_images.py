@@ -154,7 +154,7 @@ def spdl_batches(folder: Path, load: Any, collate: Any) -> Iterator[Any]:
 
 
 def spdl_opencv(folder: Path) -> Iterator[Any]:
-    """With the decoder that the others use."""
+    """With the decoder that the others use: its own needs the libraries of FFmpeg."""
 
     def load(element: tuple[str, int]) -> Any:
         path, label = element
@@ -164,25 +164,6 @@ def spdl_opencv(folder: Path) -> Iterator[Any]:
     def collate(elements: list[Any]) -> Any:
         images, labels = zip(*elements, strict=True)
         return {"image": np.stack(images), "label": np.array(labels)}
-
-    return spdl_batches(folder, load, collate)
-
-
-def spdl_io(folder: Path) -> Iterator[Any]:
-    """With its own decoder, FFmpeg, which crops and flips too."""
-    import spdl.io
-
-    def load(element: tuple[str, int]) -> Any:
-        path, label = element
-        crop = f"crop={SIDE}:{SIDE}:{random.randint(0, 500 - SIDE)}:{random.randint(0, 375 - SIDE)}"
-        flip = ",hflip" if random.random() < 0.5 else ""
-        packets = spdl.io.demux_image(path)
-        return spdl.io.decode_packets(packets, filter_desc=f"{crop}{flip},format=rgb24"), label
-
-    def collate(elements: list[Any]) -> Any:
-        frames, labels = zip(*elements, strict=True)
-        buffer = spdl.io.convert_frames(list(frames))
-        return {"image": spdl.io.to_numpy(buffer), "label": np.array(labels)}
 
     return spdl_batches(folder, load, collate)
 

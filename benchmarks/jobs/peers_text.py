@@ -173,15 +173,9 @@ def webdataset(folder: Path) -> Iterable[Any]:
     return loader
 
 
-def as_list(documents: list[Any]) -> list[Any]:
-    return documents
-
-
-def packed(documents: Iterable[list[Tokens]], packer: Packer) -> Iterator[Any]:
-    for some in documents:
-        for document in some:
-            for batch in packer.batches(document):
-                yield {"tokens": batch}
+def gathered(documents: list[Any]) -> dict[str, list[Any]]:
+    """Collates without stacking; in a dict, since Streaming counts the first thing in a batch."""
+    return {"documents": documents}
 
 
 class Tokenised:
@@ -202,19 +196,18 @@ class LoaderStream:
         self._packer = Packer(state["rest"] if state else ())
         if state:
             self._loader.load_state_dict(state["loader"])
-        self._waiting: list[Tokens] = []
-        self._state: Any = None
+        self._documents: list[Tokens] = []
 
     def __iter__(self) -> Iterator[Any]:
-        for documents in for_ever(self._loader):
-            batches = [b for document in documents for b in self._packer.batches(document)]
-            for batch in batches[:-1]:
-                yield {"tokens": batch}
-            if batches:
-                yield {"tokens": batches[-1]}
+        for some in for_ever(self._loader):
+            self._documents = some["documents"]
+            while self._documents:
+                for batch in self._packer.batches(self._documents.pop(0)):
+                    yield {"tokens": batch}
 
     def state(self) -> Any:
-        return {"loader": self._loader.state_dict(), "rest": self._packer.rest()}
+        left = [int(token) for document in self._documents for token in document]
+        return {"loader": self._loader.state_dict(), "rest": self._packer.rest() + left}
 
 
 class LitdataStream(LoaderStream):
@@ -233,7 +226,7 @@ class LitdataStream(LoaderStream):
             corpora, weights=[WEIGHTS[c] for c in data.CORPORA], iterate_over_all=False
         )
         loader = litdata.StreamingDataLoader(
-            mixture, batch_size=DOCUMENTS, num_workers=WORKERS, collate_fn=as_list
+            mixture, batch_size=DOCUMENTS, num_workers=WORKERS, collate_fn=gathered
         )
         super().__init__(loader, state)
 
@@ -262,7 +255,7 @@ class StreamingStream(LoaderStream):
             epoch_size=4 * sum(data.CORPORA.values()),
         )
         loader = module.StreamingDataLoader(
-            dataset, batch_size=DOCUMENTS, num_workers=WORKERS, collate_fn=as_list
+            dataset, batch_size=DOCUMENTS, num_workers=WORKERS, collate_fn=gathered
         )
         super().__init__(loader, state)
 

@@ -40,8 +40,7 @@ def main(request: dict[str, Any]) -> None:
     match request["do"]:
         case "read":
             answer = read(job, entry, folder, request["seconds"])
-        case "check":
-            answer = {"wrong": check(job, entry, folder)}
+            answer["wrong"] = check(job, entry, folder) if request["check"] else None
         case "save":
             answer = save(entry, folder)
         case _:

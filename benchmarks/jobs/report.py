@@ -32,9 +32,7 @@ def render(job: Job, outcome: Outcome) -> str:
         rows.append((median(rates), cells))
     rows.sort(key=lambda row: -row[0])
     lines = [header, *(cells for _, cells in rows)]
-    if not any(
-        "resume" in reading for readings in outcome.readings.values() for reading in readings
-    ):
+    if all(cells[-1] == MISSING for _, cells in rows):
         lines = [line[:-1] for line in lines]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 
@@ -65,8 +63,6 @@ def scaled(value: float, scales: tuple[tuple[float, str], ...]) -> str:
     >>> scaled(1_234_567, SCALES), scaled(0.000_25, SMALL)
     ('1.23M', '250 µ')
     """
-    for scale, letter in scales:
-        if value >= scale:
-            break
+    scale, letter = next((pair for pair in scales if value >= pair[0]), scales[-1])
     space = " " if scales is SMALL else ""
     return f"{three_digits(value / scale)}{space}{letter}"

@@ -14,13 +14,13 @@ def import_streaming() -> ModuleType:
     import torch
 
     try:
-        import streaming
+        import torchvision  # noqa: F401
     except RuntimeError:
         operators = torch.library.Library("torchvision", "DEF")
         for name in ("nms", "qnms"):
             operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _kept.append(operators)  # it takes its operators along when it goes
-        import streaming
+    import streaming
     import streaming.base.util
 
     module: ModuleType = streaming

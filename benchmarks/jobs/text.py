@@ -1,4 +1,4 @@
-"""Text: two corpora mixed and shuffled, BPE, packed to 2,048, batches of 8. From lines and Parquet."""
+"""Text: two corpora mixed and shuffled, BPE, packed to 2,048, batches of 8."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -280,7 +280,7 @@ LINES = job(
         ("streaming_text",),
         peers_text.StreamingStream,
     ),
-    Entry("Hugging Face, 2 workers", "datasets", peers_text.huggingface_lines),
+    Entry("Hugging Face, 2 workers", "datasets torch.utils.data", peers_text.huggingface_lines),
 )
 PARQUET = job(
     "text_parquet",
@@ -288,5 +288,5 @@ PARQUET = job(
     Entry("by hand, 2 processes", None, parquet_by_hand),
     *both("bushel", "bushel", bushel_parquet),
     *both("Grain", "grain", grain_parquet),
-    Entry("Hugging Face, 2 workers", "datasets", peers_text.huggingface_parquet),
+    Entry("Hugging Face, 2 workers", "datasets torch.utils.data", peers_text.huggingface_parquet),
 )

@@ -74,10 +74,9 @@ class Packer:
         self._parts.append(document)
         self._count += len(document)
         while self._count >= ROW * ROWS:
-            joined = np.concatenate(self._parts)
-            yield joined[: ROW * ROWS].reshape(ROWS, ROW)
-            self._parts = [joined[ROW * ROWS :]]
-            self._count = len(self._parts[0])
+            batch, rest = np.split(np.concatenate(self._parts), [ROW * ROWS])
+            self._parts, self._count = [rest], len(rest)
+            yield batch.reshape(ROWS, ROW)
 
     def rest(self) -> list[int]:
         return [int(token) for part in self._parts for token in part]

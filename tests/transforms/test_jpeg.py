@@ -1,5 +1,6 @@
 """Decoding JPEG files and cropping them: against decoding all of them and cropping after."""
 
+import contextlib
 import io
 import pickle
 import sys
@@ -20,10 +21,8 @@ from bushel.transforms.jpeg_header import read_header, shortened
 
 def decoders() -> list[Decoder]:
     found = [with_opencv(), with_pillow()]
-    try:
+    with contextlib.suppress(ImportError):  # it is quicker, and nobody has to have it
         found.append(jpeg_decoders.with_simplejpeg())
-    except ImportError:
-        pass  # it is quicker, and nobody has to have it
     return found
 
 
