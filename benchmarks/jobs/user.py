@@ -44,7 +44,7 @@ def decode_crop_flip(jpeg: bytes, rng: np.random.Generator) -> Image:
     height, width, _ = image.shape
     top, left, flip = rng.integers((height - SIDE + 1, width - SIDE + 1, 2))
     image = image[top : top + SIDE, left : left + SIDE]
-    return image[:, ::-1] if flip else image
+    return cv2.flip(image, 1) if flip else image
 
 
 @cache

@@ -48,7 +48,8 @@ def decode(data: Encoded, min_size: int | tuple[int, int] | None = None) -> Imag
     if min_size is not None:
         height, width = _pair("decode: `min_size`", min_size)
         reduction = _reduction(header.height / height, header.width / width)
-    return _decoded(content, header, reduction, header.height)
+    image = _decoded(content, header, reduction, header.height)
+    return image.copy() if decoder().reuses else image
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,11 @@ class DecodeAndRandomCrop(RandomMap):
         image = crop.of(_decoded(content, header, reduction, crop.top + crop.height), reduction)
         if image.shape[:2] != size:
             image = decoder().resize(image, size)
-        return image[:, ::-1] if flip else image
+            if not flip:
+                return image
+        # A copy, since a view would keep the whole picture alive until its batch is complete,
+        # and the next would be decoded into memory that is not in any cache.
+        return decoder().mirror(image) if flip else np.array(image, order="C")
 
 
 class _Crop(NamedTuple):
@@ -174,7 +179,8 @@ def _draw(
 
 def _place(whole: tuple[int, int], crop: tuple[int, int], rng: np.random.Generator) -> _Crop:
     """Puts a crop anywhere in the image."""
-    top, left = rng.integers((whole[0] - crop[0] + 1, whole[1] - crop[1] + 1)).tolist()
+    top = int(rng.integers(whole[0] - crop[0] + 1))
+    left = int(rng.integers(whole[1] - crop[1] + 1))
     return _Crop(top, left, *crop)
 
 

@@ -6,6 +6,7 @@ The first two decode alike, bit for bit, and Pillow does where nothing is scaled
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, TypeAlias
@@ -23,14 +24,39 @@ Image: TypeAlias = npt.NDArray[np.uint8]
 Decode: TypeAlias = Callable[[bytes, Header, int, int], Image]
 # Gives the image in another height and width.
 Resize: TypeAlias = Callable[[Image, tuple[int, int]], Image]
+# Gives a copy of the image with left and right exchanged.
+Mirror: TypeAlias = Callable[[Image], Image]
 
 
 class Decoder(NamedTuple):
-    """What decodes a file and what resizes the image."""
+    """What decodes a file, resizes an image and mirrors it.
+
+    With `reuses`, an image is good until the same thread decodes the next.
+    """
 
     name: str
     decode: Decode
     resize: Resize
+    mirror: Mirror
+    reuses: bool = False
+
+
+class _Memory(threading.local):
+    """Memory that a thread decodes into, picture after picture: new pages cost a quarter more."""
+
+    # What a larger picture needs is not kept: one of them would stay for ever.
+    MOST_BYTES = 1 << 24
+
+    def __init__(self) -> None:
+        self._kept: Image = np.empty(0, np.uint8)
+
+    def image(self, height: int, width: int) -> Image:
+        count = 3 * height * width
+        if count > self.MOST_BYTES:
+            return np.empty((height, width, 3), np.uint8)
+        if count > len(self._kept):
+            self._kept = np.empty(count, np.uint8)
+        return self._kept[:count].reshape(height, width, 3)
 
 
 @cache
@@ -53,6 +79,8 @@ def with_simplejpeg() -> Decoder:
     """It decodes no further down than needed, and leaves resizing to one of the others."""
     import simplejpeg
 
+    memory = _Memory()
+
     def decode(data: bytes, header: Header, reduction: int, rows: int) -> Image:
         height, width = -(-header.height // reduction), -(-header.width // reduction)
         options = {"min_factor": reduction, "min_height": height, "min_width": width}
@@ -60,10 +88,11 @@ def with_simplejpeg() -> Decoder:
         # One row of blocks more than asked for: colours are smoothed across the border.
         stop = header.height if apart is None else (-(-rows // apart) + 1) * apart
         if stop >= header.height:
-            image: Image = simplejpeg.decode_jpeg(data, "RGB", **options)
+            image = memory.image(height, width)
+            simplejpeg.decode_jpeg(data, "RGB", buffer=image, **options)
             return image
         height = options["min_height"] = -(-stop // reduction)
-        image = np.empty((height, width, 3), np.uint8)
+        image = memory.image(height, width)
         try:
             simplejpeg.decode_jpeg(shortened(data, header, stop), "RGB", buffer=image, **options)
         except ValueError as error:
@@ -73,10 +102,10 @@ def with_simplejpeg() -> Decoder:
         return image
 
     try:
-        resize = with_opencv().resize
+        other = with_opencv()
     except ImportError:
-        resize = with_pillow().resize
-    return Decoder("simplejpeg", decode, resize)
+        other = with_pillow()
+    return Decoder("simplejpeg", decode, other.resize, other.mirror, reuses=True)
 
 
 def with_opencv() -> Decoder:
@@ -104,7 +133,11 @@ def with_opencv() -> Decoder:
         resized: Image = cv2.resize(image, size[::-1], interpolation=cv2.INTER_LINEAR)
         return resized
 
-    return Decoder("OpenCV", decode, resize)
+    def mirror(image: Image) -> Image:
+        mirrored: Image = cv2.flip(image, 1)
+        return mirrored
+
+    return Decoder("OpenCV", decode, resize, mirror)
 
 
 def with_pillow() -> Decoder:
@@ -119,4 +152,10 @@ def with_pillow() -> Decoder:
         resized = pillow.fromarray(image).resize(size[::-1], pillow.Resampling.BILINEAR)
         return np.array(resized)
 
-    return Decoder("Pillow", decode, resize)
+    def mirror(image: Image) -> Image:
+        mirrored = np.empty_like(image)
+        for colour in range(3):  # seven times as quick as all of them at once
+            mirrored[:, :, colour] = image[:, ::-1, colour]
+        return mirrored
+
+    return Decoder("Pillow", decode, resize, mirror)
