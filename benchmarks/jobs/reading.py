@@ -3,10 +3,12 @@
 Answers with a line of JSON on standard output.
 """
 
+import base64
 import contextlib
 import hashlib
 import json
 import os
+import pickle
 import signal
 import sys
 from collections.abc import Iterator
@@ -104,13 +106,15 @@ def save(entry: Entry, folder: Path) -> dict[str, Any]:
     batches = iter(stream)
     for _ in range(BATCHES_BEFORE_THE_STATE):
         next(batches)
-    state = stream.state()
+    # Pickled, since not every state survives JSON (litdata's has integers for keys).
+    state = base64.b64encode(pickle.dumps(stream.state())).decode()
     return {"state": state, "next": [digest(next(batches)) for _ in range(3)]}
 
 
-def resume(entry: Entry, folder: Path, state: Any) -> dict[str, Any]:
+def resume(entry: Entry, folder: Path, saved: str) -> dict[str, Any]:
     """Measures from building the loader to the batch after the state."""
     assert entry.resume is not None
+    state = pickle.loads(base64.b64decode(saved))
     start = perf_counter()
     batches = iter(entry.resume(folder, state))
     first = next(batches)
