@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from benchmarks.jobs import data
 from benchmarks.jobs.job import Entry, Job, for_ever
@@ -21,17 +22,14 @@ def windows_in(batch: Any) -> int:
 
 def check(batch_size: int, folder: Path, batches: list[Any]) -> str | None:
     """Looks for each window in the file, by its first tokens."""
-    tokens = np.memmap(folder / "tokens.bin", np.uint16, "r")
+    tokens = np.asarray(mapped(folder))
     starts: set[int] = set()
-    # Six tokens in a row are somewhere else with a chance of one to 10^20.
-    keys = tokens[: len(tokens) // 2 * 2]
     for batch in batches:
         rows = batch["tokens"]
         if rows.shape != (batch_size, WINDOW) or rows.dtype.kind not in "iu":
             return f"a batch of {rows.dtype} {rows.shape}"
         row = rows[0].astype(np.uint16)
-        places = np.flatnonzero(keys == row[0])
-        places = places[places < len(tokens) - WINDOW + 1]
+        places = np.flatnonzero(tokens[: len(tokens) - WINDOW + 1] == row[0])
         found = [p for p in places if np.array_equal(tokens[p : p + WINDOW], row)]
         if not found:
             return f"a window that is not in the file: {row[:4].tolist()} ..."
@@ -46,13 +44,11 @@ def mapped(folder: Path) -> Any:
 
 
 def by_hand(batch_size: int, folder: Path) -> Iterator[Any]:
-    """Takes all windows of a batch by index, as numpy is meant to be used."""
-    tokens = mapped(folder)
+    """Takes the windows of a batch by index, all in one call; numpy has nothing quicker."""
+    windows = sliding_window_view(np.asarray(mapped(folder)), WINDOW)
     rng = np.random.default_rng(0)
-    within = np.arange(WINDOW)
     while True:
-        starts = rng.integers(len(tokens) - WINDOW + 1, size=batch_size)
-        yield {"tokens": tokens[starts[:, None] + within]}
+        yield {"tokens": windows[rng.integers(len(windows), size=batch_size)]}
 
 
 def like_nanogpt(batch_size: int, folder: Path) -> Iterator[Any]:

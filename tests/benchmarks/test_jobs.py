@@ -21,7 +21,7 @@ def test_entries_are_told_apart_and_have_their_data(job: Job) -> None:
 
 def test_the_packer_loses_nothing() -> None:
     rng = np.random.default_rng(0)
-    documents = [np.arange(length, dtype=np.int32) for length in rng.integers(1, 40_000, 30)]
+    documents = [np.arange(length, dtype=np.int32) for length in rng.integers(1, 40_000, 12)]
     packer = Packer()
     batches = []
     for document in documents:
