@@ -19,7 +19,7 @@ CONVERSION_TIMEOUT_S = 300.0
 def main(argv: list[str]) -> int:
     options = arguments(argv)
     rounds = options.repeats or (1 if options.quick else 3)
-    seconds = 0.5 if options.quick else 1.5
+    seconds = 0.4 if options.quick else 1.0
     chosen = [JOBS[name] for name in options.only or JOBS]
     failed = False
     report: dict[str, Any] = {}
