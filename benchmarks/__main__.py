@@ -1,10 +1,11 @@
-"""`python -m benchmarks`: runs the workloads and prints one table."""
+"""`python -m benchmarks`: runs the workloads and prints one table, or runs a command."""
 
 import argparse
 import json
 import os
 import platform
 import sys
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,11 +15,19 @@ from benchmarks.run import installed, run
 from benchmarks.workload import SYSTEMS
 from benchmarks.workloads import WORKLOADS
 
+# Modules whose `main(argv)` takes over when their name comes first on the command line.
+COMMANDS = {
+    "jobs": "benchmarks.jobs",
+    "growth": "benchmarks.growth",
+    "busy": "benchmarks.busy",
+}
+
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Compares bushel with the same work by hand, with Grain and with torch.",
+        epilog=f"Other benchmarks: python -m benchmarks {'|'.join(COMMANDS)} [--help]",
     )
     parser.add_argument(
         "--only", action="append", metavar="NAME", choices=WORKLOADS,
@@ -43,6 +52,9 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    if command := COMMANDS.get(sys.argv[1] if len(sys.argv) > 1 else ""):
+        code: int = import_module(command).main(sys.argv[2:])
+        return code
     options = arguments()
     repeats = options.repeats or (2 if options.quick else 5)
     seconds = 0.2 if options.quick else 1.0

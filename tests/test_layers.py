@@ -35,7 +35,7 @@ ROWS = (
     ("sources", "order", "transforms", "batch"),
     ("files",),
     ("node",),
-    ("block", "stack", "options", "sharding"),
+    ("block", "stack", "options", "sharding", "pillow"),
     ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants", "settings"),
     ("lazy", "room", "memory_file", "shared_memory"),
 )
@@ -45,11 +45,12 @@ ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}
 CORE = {"numpy", "cloudpickle"}
 # The one file that may import an optional dependency.
 OPTIONAL = {
-    "PIL": "sources/images.py",
+    "PIL": "pillow.py",
     "array_record": "sources/array_record.py",
     "bagz": "sources/bagz.py",
     "boto3": "files/aws.py",
     "botocore": "files/aws.py",
+    "cv2": "transforms/jpeg_decoders.py",
     "fsspec": "files/systems.py",
     "google_crc32c": "sources/tfrecord_crc.py",
     "jax": "deliver/device.py",
@@ -58,6 +59,7 @@ OPTIONAL = {
     "obstore": "files/stores.py",
     "orbax": "checkpoint/orbax.py",
     "pyarrow": "sources/arrow_package.py",
+    "simplejpeg": "transforms/jpeg_decoders.py",
     "zarr": "sources/zarr.py",
     "zstandard": "sources/indexed_unpacked.py",
 }
@@ -71,7 +73,9 @@ LAZY = {
     ("sources/arrow_package.py", "pyarrow.parquet"): "an optional dependency",
     ("sources/memory.py", "bushel.sources.huggingface"): "only for those with such datasets",
     ("sources/bagz.py", "bagz"): "an optional dependency",
-    ("sources/images.py", "PIL"): "an optional dependency",
+    ("pillow.py", "PIL"): "an optional dependency",
+    ("transforms/jpeg_decoders.py", "cv2"): "an optional dependency",
+    ("transforms/jpeg_decoders.py", "simplejpeg"): "an optional dependency",
     ("sources/lance.py", "lance"): "an optional dependency",
     ("sources/torch_datasets.py", "ml_dtypes"): "an optional dependency",
     ("sources/zarr.py", "zarr"): "an optional dependency",

@@ -7,8 +7,9 @@ from typing import Any
 from bushel.errors import FileError, MissingFileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import expand, is_remote, natural
+from bushel.pillow import pillow_images
 from bushel.positions import Keys
-from bushel.sources.images import ENDINGS, decode_image, pillow_images
+from bushel.sources.images import ENDINGS, decode_image
 from bushel.sources.keyed import KeyedSource, shown_files
 
 

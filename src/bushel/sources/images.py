@@ -1,13 +1,12 @@
-"""The way to Pillow, which decodes images."""
+"""Images, decoded by Pillow."""
 
 import io
-from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bushel.errors import MissingPackageError, RecordError
+from bushel.errors import RecordError
+from bushel.pillow import pillow_images
 
 # What the names of images end in.
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -44,13 +43,3 @@ def decode_image(data: bytes, where: str) -> npt.NDArray[np.uint8]:
     except Exception as error:
         # Of decoders for a dozen formats, each with errors of its own.
         raise RecordError(f"the image {where} cannot be decoded: {error}.") from error
-
-
-@cache
-def pillow_images() -> Any:
-    """Pillow's module of images."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingPackageError("decoding images needs the package pillow", "images") from error
-    return Image
