@@ -32,8 +32,22 @@ from bushel.workers.task import Task
 # How many steps were handed out of each of the lanes (`LanesStream`) that lie below.
 Reached: TypeAlias = tuple[int, ...]
 
-# A task should be worth its way there and back, a tenth of a millisecond or two.
+# A task takes a few tenths of a millisecond beside its work, here and there, and wakes whoever
+# waits for it, which takes longer than that on a machine that is busy. And as long as the tasks
+# that a worker has take, nobody need be there to give it more: a trainer may not have a core at
+# once, or do something else for a while.
+_TASK_SECONDS = 0.05
 _MOST_BYTES = 1 << 20
+
+
+def _task_size(under_way: int, first: int = 1, least: int = 1) -> BlockSize:
+    return BlockSize(
+        first=first,
+        most_bytes=_MOST_BYTES,
+        least=least,
+        target_seconds=_TASK_SECONDS,
+        under_way=under_way,
+    )
 
 
 class _Remote(Stream):
@@ -48,7 +62,7 @@ class _Remote(Stream):
         self._engine, self._fragment = engine, fragment
         self._twin, self._quotas = twin, quotas
         self._instead: Stream | None = None
-        self._block_size = BlockSize(most_bytes=_MOST_BYTES)
+        self._block_size = _task_size(engine.depth)
         self._place: tuple[Marks, int] = (beginning_of(twin), 0)
 
     @abstractmethod
@@ -117,9 +131,9 @@ class RemoteStream(_Remote):
         least: int = 1,
     ) -> None:
         super().__init__(engine, fragment, twin, quotas)
-        self._block_size = BlockSize(first=first_size, most_bytes=_MOST_BYTES, least=least)
         # How many tasks are under way: fewer where there are other streams beside this one.
         self._most_tasks = engine.depth if most_tasks is None else most_tasks
+        self._block_size = _task_size(self._most_tasks, first_size, least)
         # Tasks count bad records from none on; those before them are counted here.
         self._ledger = Ledger(guards)
         self._length = length
