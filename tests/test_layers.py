@@ -35,6 +35,7 @@ ROWS = (
     ("sources", "order", "transforms", "batch"),
     ("files",),
     ("node",),
+    ("ragged",),
     ("block", "stack", "options", "sharding"),
     ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants", "settings"),
     ("lazy", "room", "memory_file", "shared_memory"),

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.batch.batch import BatchNode
-from bushel.block import Block, Failure, join
+from bushel.block import Block, Columns, Failure, join
 from bushel.errors import WorkerError
 from bushel.frozen import plain
 from bushel.node import Guard, Node, Place, walk
@@ -28,7 +28,7 @@ from bushel.run.steps import single_step
 from bushel.run.stream import Chunk, FixedMarks, Marks, SeriesMarks, State, Stream, need_int
 from bushel.transport.arena import Arena
 from bushel.transport.failures import PackedFailure, pack_failure, unpack_failure
-from bushel.transport.rows import pack_values, unpack_values
+from bushel.transport.rows import pack_values
 from bushel.workers.watch import Note, Watch
 
 _ALL = 1 << 40
@@ -96,7 +96,7 @@ class Outcome:
     """What became of a task."""
 
     task: int
-    values: Any
+    values: list[Any] | Columns
     positions: npt.NDArray[Any]
     metadata: list[Any] | None
     failure: PackedFailure | None
@@ -110,7 +110,7 @@ class Outcome:
     def chunk(self) -> Chunk:
         """The elements, as the stream would have given them."""
         failure = None if self.failure is None else unpack_failure(self.failure)
-        block = Block(unpack_values(self.values), self.positions, failure, self.metadata)
+        block = Block(self.values, self.positions, failure, self.metadata)
         return Chunk(block, self.marks)
 
 
@@ -205,7 +205,7 @@ class Runner:
         failure = None if block.failure is None else pack_failure(block.failure)
         return Outcome(
             order.task,
-            pack_values(block.values),
+            pack_values(block.values, None if arena is None else arena.allocate),
             block.positions,
             block.metadata if self._fragment.keeps_metadata else None,
             failure,
@@ -283,13 +283,13 @@ def pack_block(block: Block) -> Any:
 
 def unpack_block(packed: Sequence[Any]) -> Block:
     values, positions, metadata = packed
-    return Block(unpack_values(values), positions, None, metadata)
+    return Block(values, positions, None, metadata)
 
 
 def up_to_unpicklable(outcome: Outcome, error: Exception) -> Outcome:
     """What became of a task, with a failure in the place of the element that cannot travel."""
     rows: list[Any] = []
-    values = unpack_values(outcome.values)
+    values = outcome.values
     for row in values if isinstance(values, list) else values.rows():
         try:
             cloudpickle.dumps(row, protocol=5)
