@@ -10,8 +10,8 @@ Only what comes back exactly as it was, type for type, is taken apart. The rest 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from itertools import accumulate, chain
+from collections.abc import Sequence
+from itertools import accumulate, chain, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,6 +47,10 @@ class Column(ABC):
     @abstractmethod
     def part(self, start: int, stop: int) -> "Column":
         """The values from `start` up to `stop`, perhaps among others of which nobody knows."""
+
+    def item(self, index: int) -> Any:
+        """One value."""
+        return self.part(index, index + 1).rows()[0]
 
     def alone(self) -> "Column":
         """The same values without any others."""
@@ -102,7 +106,10 @@ class Run(Column):
 
     def rows(self) -> list[Any]:
         flat, bounds = self.flat, self.bounds.tolist()
-        return [flat[begin:end] for begin, end in zip(bounds, bounds[1:], strict=False)]
+        return [flat[begin:end] for begin, end in pairwise(bounds)]
+
+    def item(self, index: int) -> Array:
+        return self.flat[self.bounds[index] : self.bounds[index + 1]]
 
     def part(self, start: int, stop: int) -> "Run":
         return Run(self.flat, self.bounds[start : stop + 1])
@@ -122,10 +129,7 @@ class Lists(Column):
         bounds = self.bounds.tolist()
         first = bounds[0]
         items = self.items.part(first, bounds[-1]).rows()
-        return [
-            items[begin - first : end - first]
-            for begin, end in zip(bounds, bounds[1:], strict=False)
-        ]
+        return [items[begin - first : end - first] for begin, end in pairwise(bounds)]
 
     def part(self, start: int, stop: int) -> "Lists":
         return Lists(self.items, self.bounds[start : stop + 1])
@@ -146,7 +150,7 @@ class Text(Column):
 
     def rows(self) -> list[Any]:
         memory, bounds, encoding = self.flat.data, self.bounds.tolist(), self.encoding
-        pairs = zip(bounds, bounds[1:], strict=False)
+        pairs = pairwise(bounds)
         if encoding is None:
             return [bytes(memory[begin:end]) for begin, end in pairs]
         return [str(memory[begin:end], encoding, "surrogatepass") for begin, end in pairs]
@@ -173,6 +177,10 @@ class Table(Column):
             return list(parts)
         names = self.names
         return [dict(zip(names, row, strict=True)) for row in parts]
+
+    def item(self, index: int) -> Any:
+        row = tuple(column.item(index) for column in self.columns)
+        return row if self.kind is tuple else dict(zip(self.names, row, strict=True))
 
     def part(self, start: int, stop: int) -> "Table":
         return Table(self.kind, self.names, [column.part(start, stop) for column in self.columns])
@@ -206,9 +214,21 @@ class RaggedRows(Columns):
         """The same rows without what else may lie beside them in memory."""
         return RaggedRows(self.tree.alone(), None, self.size)
 
-    def row(self, index: int) -> Any:
-        """One of them."""
-        return self.part(index, index + 1).rows()[0] if self._rows is None else self._rows[index]
+    def __getitem__(self, index: int) -> Any:
+        return self.tree.item(index) if self._rows is None else self._rows[index]
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What features rows have, where they are dicts."""
+        table = self.tree
+        return table.names if isinstance(table, Table) and table.kind is dict else None
+
+    def feature(self, name: str) -> Column | None:
+        """One part of all rows, where they are dicts."""
+        if self.names is None or name not in self.names:
+            return None
+        column: Column = self.tree.columns[self.names.index(name)]
+        return column
 
     def part(self, start: int, stop: int) -> "RaggedRows":
         start, stop, _ = slice(start, stop).indices(self.size)
@@ -220,10 +240,7 @@ class RaggedRows(Columns):
 
     def only(self, names: Sequence[str]) -> "RaggedRows | None":
         """The same rows with these features, of those that they have; None if they are no dicts."""
-        table = self.tree
-        if not isinstance(table, Table) or table.kind is not dict:
-            return None
-        known = dict(zip(table.names, table.columns, strict=True))
+        known = dict(zip(self.names or (), self.tree.columns, strict=True)) if self.names else {}
         kept = tuple(name for name in names if name in known)
         if not kept:
             return None
@@ -273,9 +290,8 @@ class _Taking:
             made = self._text(values, kind)
         elif kind in _NUMBERS:
             made = _numbers(values, kind)
-        elif isinstance(first, np.generic) and kind.__module__ == "numpy":
-            if first.dtype.kind in _PLAIN_KINDS and _all_of(values, kind):
-                made = Stacked(np.array(values, dtype=first.dtype))
+        elif _is_number_of_numpy(first) and _all_of(values, kind):
+            made = Stacked(np.array(values, dtype=first.dtype))
         return Kept(values) if made is None else made
 
     def _arrays(self, values: list[Any], first: Array) -> Column | None:
@@ -357,6 +373,12 @@ def _numbers(values: list[Any], kind: type) -> Column | None:
         return Numbers(np.fromiter(values, _NUMBERS[kind], len(values)))
     except OverflowError:
         return None  # An int beyond 64 bits.
+
+
+def _is_number_of_numpy(value: Any) -> bool:
+    if not isinstance(value, np.generic) or type(value).__module__ != "numpy":
+        return False
+    return value.dtype.kind in _PLAIN_KINDS
 
 
 def _all_of(values: list[Any], kind: type) -> bool:

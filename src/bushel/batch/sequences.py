@@ -26,12 +26,17 @@ class Sequences:
 
 
 def sequences_of(
-    rows: Sequence[Any], start: int, paths: Sequence[Path], others: Sequence[str] = ()
+    rows: Sequence[Any],
+    start: int,
+    paths: Sequence[Path],
+    others: Sequence[str] = (),
+    lists: bool = False,
 ) -> Sequences | None:
     """Takes the arrays of some features out of elements; None where not all are plain ones.
 
-    Elements must have the `others` too. What is not plain (a number for a sequence of one, say,
-    or a feature that is missing) is looked at element by element by whoever asked.
+    Elements must have the `others` too. With `lists`, lists of numbers are as good as arrays.
+    What is not plain (a number for a sequence of one, say, or a feature that is missing) is
+    looked at element by element by whoever asked.
     """
     arrays: list[list[Any]] = []
     if not paths:
@@ -44,6 +49,8 @@ def sequences_of(
             values = [row[path[0]] for row in rows[start:]]
             for name in path[1:]:
                 values = [value[name] for value in values]
+            if lists and type(values[0]) is list:
+                values = [np.asarray(value) for value in values]
             if set(map(type, values)) != {np.ndarray} or set(map(_dimensions, values)) != {1}:
                 return None
             arrays.append(values)
