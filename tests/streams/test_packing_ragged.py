@@ -43,12 +43,17 @@ def _packed(ds: Any, **more: Any) -> Any:
     return ds.pack({"x": 7, "y": 11}, strategy="concat_then_split", **more)
 
 
+def _with_list(element: Any) -> Any:
+    x = element["x"]
+    return {**element, "x": x.tolist()} if type(x) is np.ndarray else element
+
+
 @pytest.mark.parametrize("name", [*BUILDS, "pack"])
 @tried
 @given(documents(), st.integers(4, 40), st.booleans())
 def test_rows(name: str, elements: list[Any], size: int, lists: bool) -> None:
     if lists:
-        elements = [{k: v.tolist() if k == "x" else v for k, v in e.items()} if type(e["x"]) is np.ndarray else e for e in elements]  # fmt: skip
+        elements = [_with_list(element) for element in elements]
     build = BUILDS.get(name, _packed)
     expected = run_events(build(_stream(elements)))
     with taken_apart(size):

@@ -10,7 +10,7 @@ with the states between the elements.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
 import numpy as np
@@ -106,6 +106,8 @@ class Outcome:
     # The bad records that were passed over.
     bad: list[BadRecord]
     seconds: float
+    # How long the worker had nothing to do before.
+    idle_seconds: float
 
     def chunk(self) -> Chunk:
         """The elements, as the stream would have given them."""
@@ -179,6 +181,9 @@ class _Counted(Marks):
 class Runner:
     """Evaluates the tasks of one fragment, in the worker."""
 
+    # When the last task was done, of whatever fragment: a worker does one at a time.
+    _done_at: ClassVar[float | None] = None
+
     def __init__(self, fragment: Fragment, note: Note) -> None:
         self._fragment = fragment
         self._note = note
@@ -193,6 +198,7 @@ class Runner:
         for notes in bad:
             notes.clear()
         began = time.perf_counter()
+        idle_seconds = 0.0 if Runner._done_at is None else began - Runner._done_at
         if isinstance(root, PositionalStream):
             root.limit(order.stop)
         elif isinstance(root, GivenStream):
@@ -203,16 +209,19 @@ class Runner:
         finally:
             self._arena.clear()
         failure = None if block.failure is None else pack_failure(block.failure)
+        values = pack_values(block.values, None if arena is None else arena.allocate)
+        Runner._done_at = time.perf_counter()
         return Outcome(
             order.task,
-            pack_values(block.values, None if arena is None else arena.allocate),
+            values,
             block.positions,
             block.metadata if self._fragment.keeps_metadata else None,
             failure,
             marks,
             [tally.notes for tally in tallies],
             numbered(bad),
-            time.perf_counter() - began,
+            Runner._done_at - began,
+            idle_seconds,
         )
 
     def _make(self, carefully: bool) -> tuple[Stream, Stream, list[Tally], list[BadNotes]]:

@@ -38,6 +38,14 @@ Reached: TypeAlias = tuple[int, ...]
 # once, or do something else for a while.
 _TASK_SECONDS = 0.05
 _MOST_BYTES = 1 << 20
+# A trainer that comes for a lot at a time, and does something else in between, needs more tasks
+# under way than one that comes all the time. It is given more where it waits for a worker that
+# had nothing to do before: up to so many times as many, and so many bytes of them.
+_MOST_TIMES = 8
+_MOST_BYTES_AHEAD = 1 << 25
+# What comes sooner than that was there already.
+_NO_WAIT_SECONDS = 0.001
+_IDLE = 0.1
 
 
 def _task_size(under_way: int, first: int = 1, least: int = 1) -> BlockSize:
@@ -129,11 +137,14 @@ class RemoteStream(_Remote):
         most_tasks: int | None = None,
         first_size: int = 1,
         least: int = 1,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         super().__init__(engine, fragment, twin, quotas)
         # How many tasks are under way: fewer where there are other streams beside this one.
-        self._most_tasks = engine.depth if most_tasks is None else most_tasks
+        self._most_tasks = self._tasks_at_first = most_tasks or engine.depth
+        self._share = self._tasks_at_first / engine.depth
         self._block_size = _task_size(self._most_tasks, first_size, least)
+        self._clock = clock
         # Tasks count bad records from none on; those before them are counted here.
         self._ledger = Ledger(guards)
         self._length = length
@@ -153,8 +164,11 @@ class RemoteStream(_Remote):
             self._engine.rest()
             return None
         task = self._tasks[0]
+        began = self._clock()
         outcome = self._engine.wait(task)
         self._tasks.popleft()
+        if self._clock() - began > _NO_WAIT_SECONDS:
+            self._have_more_under_way(task, outcome)
         groups = -(-(task.order.stop - task.first) // self._group_size)
         self._learn(task, groups, outcome.seconds)
         counts = self._quota_counts()
@@ -178,6 +192,13 @@ class RemoteStream(_Remote):
         self._note_place(chunk)
         self._fill()
         return chunk
+
+    def _have_more_under_way(self, task: Task, waited_for: Outcome) -> None:
+        """More tasks, where there was somebody to do them while we waited for the last one."""
+        if waited_for.idle_seconds > _IDLE * waited_for.seconds:
+            by_bytes = int(self._share * _MOST_BYTES_AHEAD / max(1, task.bytes))
+            most = min(_MOST_TIMES * self._tasks_at_first, by_bytes)
+            self._most_tasks = max(self._tasks_at_first, min(self._most_tasks + 1, most))
 
     def _fill(self) -> None:
         while self._next < self._length and len(self._tasks) < self._most_tasks:
