@@ -198,7 +198,7 @@ class RemoteStream(_Remote):
         if waited_for.idle_seconds > _IDLE * waited_for.seconds:
             by_bytes = int(self._share * _MOST_BYTES_AHEAD / max(1, task.bytes))
             most = min(_MOST_TIMES * self._tasks_at_first, by_bytes)
-            self._most_tasks = max(self._tasks_at_first, min(self._most_tasks + 1, most))
+            self._most_tasks = max(self._tasks_at_first, min(self._most_tasks * 5 // 4 + 1, most))
 
     def _fill(self) -> None:
         while self._next < self._length and len(self._tasks) < self._most_tasks:
