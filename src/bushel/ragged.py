@@ -223,11 +223,13 @@ class RaggedRows(Columns):
         table = self.tree
         return table.names if isinstance(table, Table) and table.kind is dict else None
 
-    def feature(self, name: str) -> Column | None:
-        """One part of all rows, where they are dicts."""
-        if self.names is None or name not in self.names:
-            return None
-        column: Column = self.tree.columns[self.names.index(name)]
+    def feature(self, *path: Any) -> Column | None:
+        """One part of all rows, where they are dicts (of dicts) that have it."""
+        column: Column = self.tree
+        for name in path:
+            if not isinstance(column, Table) or name not in column.names:
+                return None
+            column = column.columns[column.names.index(name)]
         return column
 
     def part(self, start: int, stop: int) -> "RaggedRows":
