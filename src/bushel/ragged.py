@@ -9,6 +9,7 @@ array with all of them costs next to nothing, and who joins them anyway never se
 Only what comes back exactly as it was, type for type, is taken apart. The rest stays a list.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate, chain, pairwise
@@ -25,13 +26,17 @@ from bushel.stack import stack
 
 Array: TypeAlias = npt.NDArray[Any]
 
-# With fewer rows it does not pay.
+# Fewer arrays or numbers are as good as they are. So are arrays that are larger than that, which
+# are copied once, each straight to where it goes, or lie there already.
 _FEWEST = 4
+_LARGE_BYTES = 1 << 16
 # Shorter strings, on average, are better pickled: to cut them out costs more than to copy them.
 _LONG_TEXT = 1024
 # Lists in lists in lists: some contain themselves.
 _DEEPEST = 6
 _PLAIN_KINDS = frozenset("biufc")
+# What may be much, though it is one.
+_OF_SEVERAL = frozenset([dict, tuple, list, str, bytes])
 _NUMBERS: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 
 
@@ -251,7 +256,7 @@ class RaggedRows(Columns):
 
 def take_apart(rows: list[Any], make: Make | None = None) -> RaggedRows | None:
     """Takes rows apart, where that pays; flat arrays are made by `make`."""
-    if len(rows) < _FEWEST:
+    if not rows:
         return None
     taking = _Taking(make or np.empty)
     column = taking.column(rows, 0)
@@ -280,6 +285,8 @@ class _Taking:
         first = values[0]
         kind = type(first)
         made: Column | None = None
+        if kind not in _OF_SEVERAL and len(values) < _FEWEST:
+            return Kept(values)
         if kind is np.ndarray:
             made = self._arrays(values, first)
         elif kind is dict:
@@ -310,8 +317,10 @@ class _Taking:
                 or not (flags.c_contiguous and flags.writeable)
             ):
                 return None
-        self._met.append(list(map(id, values)))
         bounds = _bounds_of(values)
+        if int(bounds[-1]) * math.prod(inner) * dtype.itemsize >= _LARGE_BYTES * len(values):
+            return None
+        self._met.append(list(map(id, values)))
         flat = np.concatenate(values, out=self._make((int(bounds[-1]), *inner), dtype))
         if len(first) and (bounds[1:] - bounds[:-1] == len(first)).all():
             return Stacked(flat.reshape(len(values), *first.shape))

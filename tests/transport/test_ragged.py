@@ -153,7 +153,7 @@ def test_rows_come_back_as_they_were(rows: list[Any], data: Any) -> None:
 
 _OF_MANY = {
     "arrays": lambda i: np.arange(i % 50, dtype=np.int32),
-    "large arrays": lambda i: np.ones(40_000 + i, dtype=np.uint8),
+    "long arrays": lambda i: np.ones(40_000 + i, dtype=np.uint8),
     "dicts of arrays": lambda i: {"x": np.arange(i % 7), "y": np.ones((i % 5, 3))},
     "tuples": lambda i: (np.arange(i % 7), i, float(i), np.float32(i)),
     "lists of numbers": lambda i: {"tokens": list(range(i % 9))},
@@ -202,8 +202,17 @@ def test_what_is_in_two_places_stays_one() -> None:
     assert take_apart([ring, [ring], [ring], [ring]]) is None
 
 
-def test_few_rows_stay_as_they_are() -> None:
-    assert take_apart([np.arange(3)] * 3) is None
+def test_few_arrays_stay_as_they_are_and_so_do_large_ones() -> None:
+    assert take_apart([np.arange(i) for i in range(3)]) is None
+    assert take_apart([{"x": np.ones(20_000), "n": 2}]) is None
+    assert take_apart([np.ones(20_000 + i) for i in range(9)]) is None
+
+
+def test_one_long_list_is_enough() -> None:
+    apart = take_apart([{"tokens": list(range(1000))}])
+    assert apart is not None and apart.rows() == [{"tokens": list(range(1000))}]
+    text = take_apart(["a word " * 1000])
+    assert text is not None and isinstance(text.tree, Text)
 
 
 def test_only_what_is_odd_is_kept() -> None:
