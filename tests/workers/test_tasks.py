@@ -21,13 +21,14 @@ from bushel.workers.task import Task
 class Machine:
     """Two workers and a trainer by the clock on the wall, in place of the engine.
 
-    An element takes `each` seconds and `size` bytes; a task takes `around` more.
+    An element takes `each` seconds and `size` bytes; a task takes `around` more. Where elements
+    wait for something, `threads` of a worker wait at the same time.
     """
 
     depth = 4
 
-    def __init__(self, each: float, size: int = 100, around: float = 0.0) -> None:
-        self.each, self.size, self.around = each, size, around
+    def __init__(self, each: float, size: int = 100, around: float = 0.0, threads: int = 1) -> None:
+        self.each, self.size, self.around, self.threads = each, size, around, threads
         self.now = 0.0
         self._free = [0.0, 0.0]
         self._ready: dict[int, float] = {}
@@ -43,16 +44,25 @@ class Machine:
         count = stop - first
         worker = min((0, 1), key=self._free.__getitem__)
         began = max(self.now, self._free[worker])
-        seconds = self.around + count * self.each
+        seconds = self.around + -(-count // self.threads) * self.each
         idle = began - self._free[worker]
         self._free[worker] = self._ready[task.order.task] = began + seconds
         values = list(range(first, stop))
         positions = np.arange(first, stop)
         marks = FixedMarks({"next_index": first})
         task.bytes = count * self.size
-        kept = [[count]]
         task.outcome = Outcome(
-            task.order.task, values, positions, None, None, marks, kept, [], seconds, idle
+            task=task.order.task,
+            values=values,
+            positions=positions,
+            metadata=None,
+            failure=None,
+            marks=marks,
+            kept=[[count]],
+            bad=[],
+            seconds=seconds,
+            side_by_side=self.threads,
+            idle_seconds=idle,
         )
         self.sizes.append(count)
         self.under_way.append(task)
@@ -153,3 +163,18 @@ def test_streams_side_by_side_have_their_share() -> None:
         _taken(stream, 32)
         machine.now += 1.0
     assert machine.most_under_way <= 8
+
+
+@pytest.mark.parametrize("each", [0.002, 0.02, 0.2, 2.0])
+def test_elements_that_wait_come_side_by_side(each: float) -> None:
+    machine = Machine(each, threads=16)
+    _taken(_stream(machine), 1000)
+    # Two workers, 16 at a time, and the first few one by one.
+    assert machine.now < 1.3 * 1000 / 32 * each + 4 * each
+    assert max(machine.sizes) < 16 + 2 * 0.05 / (each / 16)
+
+
+def test_large_elements_that_wait_are_not_too_many() -> None:
+    machine = Machine(0.1, size=1 << 20, threads=16)
+    _taken(_stream(machine), 100)
+    assert max(machine.sizes) == 4

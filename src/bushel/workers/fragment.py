@@ -24,6 +24,7 @@ from bushel.node import Guard, Node, Place, walk
 from bushel.options import ReadOptions
 from bushel.run.bad_records import BadRecord
 from bushel.run.positional import PositionalStream
+from bushel.run.spent import Stopwatch
 from bushel.run.steps import single_step
 from bushel.run.stream import Chunk, FixedMarks, Marks, SeriesMarks, State, Stream, need_int
 from bushel.transport.arena import Arena
@@ -32,6 +33,8 @@ from bushel.transport.rows import pack_values
 from bushel.workers.watch import Note, Watch
 
 _ALL = 1 << 40
+# With a smaller share of their time on a core, elements wait for something.
+_WAITING = 0.5
 
 
 @plain
@@ -105,7 +108,9 @@ class Outcome:
     kept: list[list[Any]]
     # The bad records that were passed over.
     bad: list[BadRecord]
+    # How long it took, and how many elements could as well have been waited for meanwhile.
     seconds: float
+    side_by_side: int
     # How long the worker had nothing to do before.
     idle_seconds: float
 
@@ -187,6 +192,8 @@ class Runner:
     def __init__(self, fragment: Fragment, note: Note) -> None:
         self._fragment = fragment
         self._note = note
+        options = fragment.read_options
+        self._threads = max(1, min(options.num_threads, options.prefetch_buffer_size))
         self._made: dict[bool, tuple[Stream, Stream, list[Tally], list[BadNotes]]] = {}
         self._arena: list[Arena] = []
 
@@ -197,7 +204,7 @@ class Runner:
         stream, root, tallies, bad = self._made[order.carefully]
         for notes in bad:
             notes.clear()
-        began = time.perf_counter()
+        began, cpu_began, stopwatch = time.perf_counter(), time.process_time(), Stopwatch()
         idle_seconds = 0.0 if Runner._done_at is None else began - Runner._done_at
         if isinstance(root, PositionalStream):
             root.limit(order.stop)
@@ -211,6 +218,8 @@ class Runner:
         failure = None if block.failure is None else pack_failure(block.failure)
         values = pack_values(block.values, None if arena is None else arena.allocate)
         Runner._done_at = time.perf_counter()
+        # Other threads may have done it, so it is the time of all of them that counts.
+        seconds, cpu_seconds = stopwatch.read().seconds, time.process_time() - cpu_began
         return Outcome(
             order.task,
             values,
@@ -220,7 +229,8 @@ class Runner:
             marks,
             [tally.notes for tally in tallies],
             numbered(bad),
-            Runner._done_at - began,
+            seconds,
+            self._threads if cpu_seconds < _WAITING * seconds else 1,
             idle_seconds,
         )
 

@@ -46,6 +46,9 @@ _MOST_BYTES_AHEAD = 1 << 25
 # What comes sooner than that was there already.
 _NO_WAIT_SECONDS = 0.001
 _IDLE = 0.1
+# A worker waits for elements side by side, where they wait for something: as many as it has
+# threads take as long as one. A task has so many of them, up to so many bytes.
+_MOST_BYTES_SIDE_BY_SIDE = 1 << 22
 
 
 def _task_size(under_way: int, first: int = 1, least: int = 1) -> BlockSize:
@@ -145,6 +148,8 @@ class RemoteStream(_Remote):
         self._share = self._tasks_at_first / engine.depth
         self._block_size = _task_size(self._most_tasks, first_size, least)
         self._clock = clock
+        # How many elements are waited for side by side.
+        self._side_by_side = 1
         # Tasks count bad records from none on; those before them are counted here.
         self._ledger = Ledger(guards)
         self._length = length
@@ -171,6 +176,8 @@ class RemoteStream(_Remote):
             self._have_more_under_way(task, outcome)
         groups = -(-(task.order.stop - task.first) // self._group_size)
         self._learn(task, groups, outcome.seconds)
+        by_bytes = _MOST_BYTES_SIDE_BY_SIDE * groups // max(1, task.bytes)
+        self._side_by_side = min(outcome.side_by_side // self._group_size, by_bytes)
         counts = self._quota_counts()
         before = list(self._ledger.counts)
         start = with_bad_records(task.order.state, before)
@@ -202,7 +209,7 @@ class RemoteStream(_Remote):
 
     def _fill(self) -> None:
         while self._next < self._length and len(self._tasks) < self._most_tasks:
-            count = self._block_size.size * self._group_size
+            count = max(self._block_size.size, self._side_by_side) * self._group_size
             stop = min(self._next + count, self._length)
             state = _advanced(self._start_state, self._next - self._start)
             task = self._engine.submit(self._fragment, state, stop, self._next)
