@@ -64,6 +64,7 @@ LAZY = {
     ("deliver/device.py", "jax"): "an optional dependency",
     ("checkpoint/orbax.py", "orbax.checkpoint"): "an optional dependency, base of its classes",
     ("checkpoint/orbax.py", "bushel.deliver.device"): "the way to jax, as for sharding.py",
+    ("run/spent.py", "resource"): "not on every system",
     ("sources/array_record.py", "array_record.python"): "an optional dependency",
     ("sources/arrow_package.py", "pyarrow"): "an optional dependency",
     ("sources/arrow_package.py", "pyarrow.parquet"): "an optional dependency",
