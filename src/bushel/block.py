@@ -31,6 +31,8 @@ class Columns:
     """
 
     __slots__ = ("_rows", "keys", "size", "tree")
+    # Whether all entries are alike, so that there is an array of each part.
+    stackable = True
 
     def __init__(self, tree: Any, keys: Keys | None = None, size: int | None = None) -> None:
         self.tree = tree
@@ -273,7 +275,7 @@ def merge_columns(size: int, parts: Sequence[tuple[Positions, Block]]) -> Column
     """
     columns = [block.values for _, block in parts if isinstance(block.values, Columns)]
     kinds = {type(part) for part in columns}
-    if len(columns) != len(parts) or len(kinds) != 1:
+    if len(columns) != len(parts) or len(kinds) != 1 or not columns[0].stackable:
         return None
     trees = [part.gather() for part in columns]
     if any(_outline(tree) != _outline(trees[0]) for tree in trees[1:]):

@@ -251,12 +251,19 @@ class Machine(ABC):
     def add(self, element: Any) -> bool:
         """Takes an element; False where it ends the group, and is offered again to the next."""
 
+    # Whether `elements` below may be rows that were taken apart (`bushel/ragged.py`).
+    takes_ragged = False
+
     def add_many(self, elements: Sequence[Any], start: int) -> int:
         """Takes elements from `start` on, as far as each is an easy one, and says how many.
 
-        The one behind them is given to `add`, which may take it, refuse it or fail.
+        The one behind them is given to `add_at`, which may take it, refuse it or fail.
         """
         return 0
+
+    def add_at(self, elements: Sequence[Any], index: int) -> bool:
+        """The same as `add`, for one of the elements that `add_many` was shown."""
+        return self.add(elements[index])
 
     @abstractmethod
     def end(self, made_before: int) -> list[Any]:

@@ -36,6 +36,8 @@ class PackNode(Regroup):
 
 
 class _Packer(Machine):
+    takes_ragged = True
+
     def __init__(self, node: PackNode) -> None:
         self._node = node
         self._bins: Bins = node.packing.begin()

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.frozen import plain
+from bushel.ragged import RaggedRows, Run, Stacked
 from bushel.tree import Path
 
 _dimensions = attrgetter("ndim")
@@ -26,16 +27,23 @@ class Sequences:
 
 
 def sequences_of(
-    rows: Sequence[Any], start: int, paths: Sequence[Path], others: Sequence[str] = ()
+    rows: Sequence[Any] | RaggedRows,
+    start: int,
+    paths: Sequence[Path],
+    others: Sequence[str] = (),
+    lists: bool = False,
 ) -> Sequences | None:
     """Takes the arrays of some features out of elements; None where not all are plain ones.
 
-    Elements must have the `others` too. What is not plain (a number for a sequence of one, say,
-    or a feature that is missing) is looked at element by element by whoever asked.
+    Elements must have the `others` too. With `lists`, lists of numbers are as good as arrays.
+    What is not plain (a number for a sequence of one, say, or a feature that is missing) is
+    looked at element by element by whoever asked.
     """
-    arrays: list[list[Any]] = []
     if not paths:
         return None
+    if isinstance(rows, RaggedRows):
+        return _of_ragged(rows, paths, others)
+    arrays: list[list[Any]] = []
     try:
         for name in others:
             for row in rows[start:]:
@@ -44,6 +52,8 @@ def sequences_of(
             values = [row[path[0]] for row in rows[start:]]
             for name in path[1:]:
                 values = [value[name] for value in values]
+            if lists and type(values[0]) is list:
+                values = [np.asarray(value) for value in values]
             if set(map(type, values)) != {np.ndarray} or set(map(_dimensions, values)) != {1}:
                 return None
             arrays.append(values)
@@ -51,3 +61,21 @@ def sequences_of(
         return None  # Found again, and reported, at the element whose fault it is.
     sizes = [list(map(len, values)) for values in arrays]
     return Sequences(rows, start, arrays, sizes, all(each == sizes[0] for each in sizes))
+
+
+def _of_ragged(rows: RaggedRows, paths: Sequence[Path], others: Sequence[str]) -> Sequences | None:
+    """The same of rows that were taken apart: cut out of one array each, no row is made."""
+    arrays, sizes = [], []
+    for path in paths:
+        column = rows.feature(*path)
+        is_run = isinstance(column, Run) and column.flat.ndim == 1
+        is_stack = isinstance(column, Stacked) and column.array.ndim == 2
+        if column is None or not (is_run or is_stack):
+            return None
+        arrays.append(column.rows())
+        sizes.append(list(map(len, arrays[-1])))
+    if any(rows.feature(name) is None for name in others):
+        return None
+    # Whoever has no `others` asks for none of the elements.
+    elements = rows.rows() if others else []
+    return Sequences(elements, 0, arrays, sizes, all(each == sizes[0] for each in sizes))

@@ -1,8 +1,6 @@
 """The step that lays sequences end to end and cuts them into rows of one length."""
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -11,7 +9,7 @@ import numpy.typing as npt
 
 from bushel.batch.cells import joined, padding, places
 from bushel.batch.pack import fields
-from bushel.batch.sequences import sequences_of
+from bushel.batch.split_tables import Table, table_of
 from bushel.errors import BatchError, PlanError, StateError
 from bushel.frozen import frozen, plain
 from bushel.node import Machine, Node, Regroup
@@ -20,7 +18,7 @@ from bushel.node import Machine, Node, Regroup
 Slices: TypeAlias = dict[str, tuple[int, int]]
 _Array: TypeAlias = npt.NDArray[Any]
 # What a row has of each feature.
-_Pieces: TypeAlias = dict[str, list[_Array]]
+_Pieces: TypeAlias = "dict[str, _Laid]"
 
 _dimensions = attrgetter("ndim")
 # So many rows are written together at most: one that somebody keeps keeps them all.
@@ -77,8 +75,22 @@ def check_bos(
         raise PlanError(f"{both} are in `bos_features` and in `meta_features`; they can be in one.")
 
 
+@plain
+class _Laid:
+    """Sequences of one feature, one behind the other."""
+
+    # Arrays of one sequence, or of several end to end; and the sizes of the sequences in each.
+    arrays: list[_Array]
+    sizes: list[Sequence[int] | _Array]
+
+    def add(self, array: _Array) -> None:
+        self.arrays.append(array)
+        self.sizes.append((len(array),))
+
+
 class _Splitter(Machine):
     cuts_elements = True
+    takes_ragged = True
 
     def __init__(self, node: SplitNode) -> None:
         self._node = node
@@ -96,30 +108,43 @@ class _Splitter(Machine):
         self._least_bos = np.min_scalar_type(node.bos_token or 0)
         # The elements that were shown last, and what was taken out of them.
         self._shown: Sequence[Any] = ()
-        self._table: _Table | None = None
+        self._table: Table | None = None
 
     def begin(self, carried: Any) -> None:
         self._resumed, self.carried = carried, None
-        self._row, self._aside = {name: [] for name in self._names}, []
+        self._row, self._aside = {name: _Laid([], []) for name in self._names}, []
         self._used = dict.fromkeys(self._names, 0)
 
     def add_many(self, elements: Sequence[Any], start: int) -> int:
-        if self._resumed is not None:
-            return 0
         if elements is not self._shown:
             self._shown = elements
-            self._table = _table_of(self._node, elements, start)
-        if self._table is None:
+            self._table = table_of(
+                self._node.lengths, self._node.splits_whole_rows, elements, start
+            )
+        if self._table is None or self._resumed is not None:
             return 0
-        return self._table.move(start, self._row, self._used, self._node.lengths)
+        stop = self._table.stop(start, self._used, self._node.lengths)
+        for name, laid in self._row.items():
+            arrays, sizes = self._table.between(name, start, stop)
+            laid.arrays += arrays
+            laid.sizes.append(sizes)
+            self._used[name] += sum(map(len, arrays))
+        return stop - start
+
+    def add_at(self, elements: Sequence[Any], index: int) -> bool:
+        if self._table is None or elements is not self._shown:
+            return self.add(elements[index])
+        return self._add(self._table.arrays_of(index))
 
     def add(self, element: Any) -> bool:
+        return self._add(self._arrays(element))
+
+    def _add(self, arrays: dict[str, _Array]) -> bool:
         if self._only is not None:
-            laid = self._add_only(element, self._only)
+            laid = self._add_only(arrays[self._only], self._only)
             if laid is not None:
                 return laid
         lengths, metas, used = self._node.lengths, self._node.metas, self._used
-        arrays = self._arrays(element)
         slices = {name: (0, len(array)) for name, array in arrays.items()}
         resumed, self._resumed = self._resumed, None
         if resumed is not None:
@@ -149,19 +174,17 @@ class _Splitter(Machine):
             self._lay(arrays, {**slices, **head})
             self.carried = self._told(tail)
             return False
-        if not self._row[self._names[0]] and not self._aside:
+        if not self._row[self._names[0]].arrays and not self._aside:
             sizes = {name: slices[name][1] - slices[name][0] for name in lengths}
             raise BatchError(f"an element of lengths {sizes} fits into no row of {lengths}.")
         self.carried = None if resumed is None else self._told(slices)
         return False
 
-    def _add_only(self, element: Any, name: str) -> bool | None:
+    def _add_only(self, array: _Array, name: str) -> bool | None:
         """The same for an element of one sequence; None where it is not that easy."""
-        if type(element) is not dict or len(element) > 1:
-            return None
-        array, resumed, length = element.get(name), self._resumed, self._node.lengths[name]
+        resumed, length = self._resumed, self._node.lengths[name]
         room = length - self._used[name]
-        if type(array) is not np.ndarray or array.ndim != 1 or not room:
+        if array.ndim != 1 or not room:
             return None
         start, stop = 0, len(array)
         if resumed is not None:
@@ -172,7 +195,7 @@ class _Splitter(Machine):
             return None
         self._resumed = None
         end = min(stop, start + room)
-        self._row[name].append(array[start:end])
+        self._row[name].add(array[start:end])
         self._used[name] += end - start
         if end == stop:
             return True
@@ -181,7 +204,7 @@ class _Splitter(Machine):
 
     def _lay(self, arrays: dict[str, _Array], slices: Slices) -> None:
         for name, (start, stop) in slices.items():
-            self._row[name].append(arrays[name][start:stop])
+            self._row[name].add(arrays[name][start:stop])
             self._used[name] += stop - start
 
     def _told(self, slices: Slices) -> dict[str, list[int]]:
@@ -220,15 +243,17 @@ class _Splitter(Machine):
 
     def end(self, made_before: int) -> list[Any]:
         rows: list[Any] = []
-        if self._row[self._names[0]]:
+        if self._row[self._names[0]].arrays:
             rows.append(_Waiting(self._row) if self._is_even() else self._built([self._row])[0])
         for arrays in self._aside:
-            rows += self._built([{name: [array] for name, array in arrays.items()}])
+            alone = {name: _Laid([array], [(len(array),)]) for name, array in arrays.items()}
+            rows += self._built([alone])
         return rows
 
     def _is_even(self) -> bool:
         """Whether nothing can go wrong with the row, and it is of the types of the ones before."""
-        for name, arrays in self._row.items():
+        for name, laid in self._row.items():
+            arrays = laid.arrays
             dtype = self._dtypes.setdefault(name, arrays[0].dtype)
             if [array.dtype for array in arrays].count(dtype) < len(arrays):
                 return False
@@ -251,32 +276,30 @@ class _Splitter(Machine):
         """Makes rows of what they have of each feature; several only if they are even."""
         columns: dict[str, Any] = {}
         for name, length in self._node.lengths.items():
-            like = rows[0][name][0]
+            like = rows[0][name].arrays[0]
             pieces: list[_Array] = []
-            sizes: list[int] = []
-            numbers: list[int] = []
+            sizes: list[Sequence[int] | _Array] = []
+            numbers: list[Sequence[int] | _Array] = []
             for row in rows:
-                arrays = row[name]
-                lengths = list(map(len, arrays))
-                pieces += arrays
-                sizes += lengths
-                numbers += range(1, len(arrays) + 1)
-                rest = length - sum(lengths)
+                laid = row[name]
+                pieces += laid.arrays
+                sizes += laid.sizes
+                numbers.append(np.arange(1, sum(map(len, laid.sizes)) + 1))
+                rest = length - sum(map(len, laid.arrays))
                 if rest:
                     pieces.append(padding(rest, like))
-                    sizes.append(rest)
-                    numbers.append(0)
+                    sizes.append((rest,))
+                    numbers.append((0,))
             shape = (len(rows), length)
-            data = _joined(pieces, sizes, len(rows) * length)
+            data = _joined(pieces, len(rows) * length)
             columns[name] = data.reshape(*shape, *like.shape[1:])
             if name in self._node.metas:
                 continue
+            each, number_of_each = _concatenated(sizes), _concatenated(numbers)
             if name in self._node.bos_features:
-                begins = zip(accumulate(sizes, initial=0), sizes, numbers, strict=False)
-                data[[begin for begin, size, number in begins if size and number]] = (
-                    self._node.bos_token
-                )
-            ids, positions = places(sizes, numbers)
+                begins = each.cumsum() - each
+                data[begins[(each > 0) & (number_of_each > 0)]] = self._node.bos_token
+            ids, positions = places(each, number_of_each)
             columns[f"{name}_segment_ids"] = ids.reshape(shape)
             columns[f"{name}_positions"] = positions.reshape(shape)
         cells = zip(*columns.values(), strict=True)
@@ -317,67 +340,22 @@ class _Waiting:
     pieces: _Pieces
 
 
-@plain
-class _Table:
-    """Many elements whose features are plain sequences."""
-
-    start: int
-    arrays: dict[str, list[_Array]]
-    # For each feature, how many cells there are up to each element.
-    ends: dict[str, list[int]]
-    # Elements that are not simply laid behind the others.
-    special: list[int]
-
-    def move(
-        self,
-        start: int,
-        row: _Pieces,
-        used: dict[str, int],
-        lengths: Mapping[str, int],
-    ) -> int:
-        """Lays elements from `start` on into a row, as many as there is room for."""
-        first = start - self.start
-        place = bisect_left(self.special, first)
-        stop = self.special[place]
-        for name, ends in self.ends.items():
-            stop = min(stop, bisect_right(ends, ends[first] + lengths[name] - used[name]) - 1)
-        for name, ends in self.ends.items():
-            row[name] += self.arrays[name][first:stop]
-            used[name] += ends[stop] - ends[first]
-        return stop - first
+def _concatenated(numbers: Sequence[Sequence[int] | _Array]) -> npt.NDArray[np.int64]:
+    parts = [np.asarray(some, np.int64) for some in numbers]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _table_of(node: SplitNode, elements: Sequence[Any], start: int) -> _Table | None:
-    names = node.lengths.keys()
-    shown = elements[start:]
-    # So many names, among which are those looked for: no others.
-    if set(map(type, shown)) != {dict} or set(map(len, shown)) != {len(names)}:
-        return None
-    table = sequences_of(elements, start, [(name,) for name in names])
-    if table is None:
-        return None
-    special = {len(elements) - start}
-    if not node.splits_whole_rows:
-        for length, sizes in zip(node.lengths.values(), table.sizes, strict=True):
-            special.update(index for index, size in enumerate(sizes) if size == length)
-    ends = [list(accumulate(sizes, initial=0)) for sizes in table.sizes]
-    return _Table(
-        start,
-        dict(zip(names, table.arrays, strict=True)),
-        dict(zip(names, ends, strict=True)),
-        sorted(special),
-    )
-
-
-def _joined(arrays: list[_Array], sizes: list[int], length: int) -> _Array:
+def _joined(arrays: list[_Array], length: int) -> _Array:
     like = arrays[0]
     try:
         return joined(arrays, length, like)
     except ValueError:
         # Not of one shape behind their first axis: as far as numpy lays one into the other.
         data = padding(length, like)
-        for array, size, end in zip(arrays, sizes, accumulate(sizes), strict=True):
-            data[end - size : end] = array
+        end = 0
+        for array in arrays:
+            data[end : end + len(array)] = array
+            end += len(array)
         return data
 
 

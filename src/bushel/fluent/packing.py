@@ -14,11 +14,12 @@ from bushel.batch.packing import Packing
 from bushel.batch.pad import padding_of
 from bushel.batch.split import SplitNode, check_bos, check_lengths
 from bushel.batch.tokens import TokenBatchNode
-from bushel.batch.too_long import Fits, Only, Pieces, Truncated
+from bushel.batch.too_long import Fits, Pieces, Truncated
 from bushel.errors import PlanError
 from bushel.fluent.chain import Chain
 from bushel.node import Node
 from bushel.plan.chain import filter_step, flat_map_step, map_step
+from bushel.plan.only import only_step
 
 T = TypeVar("T")
 
@@ -261,7 +262,7 @@ def _split_node(
     bos = frozenset(checked) - metas if bos_token_id is not None else frozenset()
     check_bos(bos_token_id is not None, bos, bos_token_id, metas)
     token = None if bos_token_id is None else operator.index(bos_token_id)
-    chosen = map_step(parent, Only(tuple(checked)))
+    chosen = only_step(parent, tuple(checked))
     return SplitNode(chosen, checked, metas, True, bos, token)
 
 

@@ -179,8 +179,9 @@ class RegroupStream(Stream):
         taken, made = self._seen
         likely = min(want * taken // made, _AT_MOST) if made else 0
         while True:
-            rows, start, failure = cursor.look_ahead(max(want, likely, _AT_LEAST))
-            if failure is None and not rows:
+            wanted = max(want, likely, _AT_LEAST)
+            rows, start, failure = cursor.look_ahead(wanted, machine.takes_ragged)
+            if failure is None and not len(rows):
                 self._ended = True
                 return None
             taken, count = 0, len(rows) - start
@@ -190,7 +191,7 @@ class RegroupStream(Stream):
                     if machine.complete:
                         return None
                     if taken < count:
-                        if not machine.add(rows[start + taken]):
+                        if not machine.add_at(rows, start + taken):
                             self._refused = True
                             return None
                         taken += 1

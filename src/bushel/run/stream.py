@@ -18,6 +18,7 @@ import numpy as np
 from bushel.block import Block, Failure, join
 from bushel.errors import StateError, StateRangeError
 from bushel.frozen import plain
+from bushel.ragged import RaggedRows
 
 State: TypeAlias = dict[str, Any]
 
@@ -280,16 +281,21 @@ class Cursor:
         self._size = len(self._chunk.block)
         self._waiting.extendleft(reversed(chunks))
 
-    def look_ahead(self, want: int) -> tuple[Sequence[Any], int, Failure | None]:
+    def look_ahead(
+        self, want: int, ragged: bool = False
+    ) -> tuple[Sequence[Any], int, Failure | None]:
         """Elements of which some, from the index that comes with them on, are still to come.
 
         None are taken. At the end there are none, and where one failed there is that failure,
-        which is taken.
+        which is taken. `ragged` rows that were taken apart stay so.
         """
         if not self.available(want):
             return (), 0, self._take_failure()
         assert self._chunk is not None
-        return self._chunk.block.rows(), self._used, None
+        block = self._chunk.block
+        if ragged and isinstance(block.values, RaggedRows):
+            return block.values, self._used, None  # type: ignore[return-value]
+        return block.rows(), self._used, None
 
     def available(self, want: int) -> int:
         """How many elements can be shown at once; none at the end, or where one failed."""

@@ -34,9 +34,18 @@ class BlockSize:
         most_bytes: int = MOST_BYTES,
         least: int = 1,
         side_by_side: int = 1,
+        target_seconds: float = TARGET_SECONDS,
+        under_way: int = 0,
     ) -> None:
-        """`side_by_side` blocks share the cores, and each takes longer for that."""
+        """`side_by_side` blocks share the cores, and each takes longer for that.
+
+        Of blocks that are asked for ahead, so many `under_way`, none is larger than its share of
+        all that came before: however large they become, the first elements come soon.
+        """
         self._most = max(1, most)
+        self._target_seconds, self._under_way = target_seconds, under_way
+        self._first = first
+        self._learned = 0
         # What a source wants to be asked for at a time, for the sake of speed.
         self._least = least
         self._least_seconds = _LEAST_SECONDS * side_by_side
@@ -51,12 +60,16 @@ class BlockSize:
         if not count:
             return
         each = seconds / count
+        self._learned += count
         # What came last counts most, so a stream whose records change is followed quickly.
         self._seconds_each = each if not self._seconds_each else (self._seconds_each + each) / 2
-        ideal = min(TARGET_SECONDS / max(self._seconds_each, 1e-9), self._most)
+        ideal = min(self._target_seconds / max(self._seconds_each, 1e-9), self._most)
         if self._seconds_each * self._least < self._least_seconds:
             ideal = max(ideal, self._least)
-        self.size = int(max(1, min(ideal, self.size * 4, self._by_bytes())))
+        growth = self.size * 4
+        if self._under_way:
+            growth = max(self._first, self._learned // self._under_way)
+        self.size = int(max(1, min(ideal, growth, self._by_bytes())))
 
     def wants_sample(self) -> bool:
         """Whether to look at an element's size: at the first ones', then now and then."""

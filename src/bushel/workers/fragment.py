@@ -10,28 +10,31 @@ with the states between the elements.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
 from bushel.batch.batch import BatchNode
-from bushel.block import Block, Failure, join
+from bushel.block import Block, Columns, Failure, join
 from bushel.errors import WorkerError
 from bushel.frozen import plain
 from bushel.node import Guard, Node, Place, walk
 from bushel.options import ReadOptions
 from bushel.run.bad_records import BadRecord
 from bushel.run.positional import PositionalStream
+from bushel.run.spent import Stopwatch
 from bushel.run.steps import single_step
 from bushel.run.stream import Chunk, FixedMarks, Marks, SeriesMarks, State, Stream, need_int
 from bushel.transport.arena import Arena
 from bushel.transport.failures import PackedFailure, pack_failure, unpack_failure
-from bushel.transport.rows import pack_values, unpack_values
+from bushel.transport.rows import pack_values
 from bushel.workers.watch import Note, Watch
 
 _ALL = 1 << 40
+# With a smaller share of their time on a core, elements wait for something.
+_WAITING = 0.5
 
 
 @plain
@@ -98,7 +101,7 @@ class Outcome:
     """What became of a task."""
 
     task: int
-    values: Any
+    values: list[Any] | Columns
     positions: npt.NDArray[Any]
     metadata: list[Any] | None
     failure: PackedFailure | None
@@ -107,12 +110,16 @@ class Outcome:
     kept: list[list[Any]]
     # The bad records that were passed over.
     bad: list[BadRecord]
+    # How long it took, and how many elements could as well have been waited for meanwhile.
     seconds: float
+    side_by_side: int
+    # How long the worker had nothing to do before.
+    idle_seconds: float
 
     def chunk(self) -> Chunk:
         """The elements, as the stream would have given them."""
         failure = None if self.failure is None else unpack_failure(self.failure)
-        block = Block(unpack_values(self.values), self.positions, failure, self.metadata)
+        block = Block(self.values, self.positions, failure, self.metadata)
         return Chunk(block, self.marks)
 
 
@@ -181,9 +188,14 @@ class _Counted(Marks):
 class Runner:
     """Evaluates the tasks of one fragment, in the worker."""
 
+    # When the last task was done, of whatever fragment: a worker does one at a time.
+    _done_at: ClassVar[float | None] = None
+
     def __init__(self, fragment: Fragment, note: Note) -> None:
         self._fragment = fragment
         self._note = note
+        options = fragment.read_options
+        self._threads = max(1, min(options.num_threads, options.prefetch_buffer_size))
         self._made: dict[bool, tuple[Stream, Stream, list[Tally], list[BadNotes]]] = {}
         self._arena: list[Arena] = []
 
@@ -194,7 +206,8 @@ class Runner:
         stream, root, tallies, bad = self._made[order.carefully]
         for notes in bad:
             notes.clear()
-        began = time.perf_counter()
+        began, cpu_began, stopwatch = time.perf_counter(), time.process_time(), Stopwatch()
+        idle_seconds = 0.0 if Runner._done_at is None else began - Runner._done_at
         if isinstance(root, PositionalStream):
             root.limit(order.stop)
         elif isinstance(root, GivenStream):
@@ -205,16 +218,22 @@ class Runner:
         finally:
             self._arena.clear()
         failure = None if block.failure is None else pack_failure(block.failure)
+        values = pack_values(block.values, None if arena is None else arena.allocate)
+        Runner._done_at = time.perf_counter()
+        # Other threads may have done it, so it is the time of all of them that counts.
+        seconds, cpu_seconds = stopwatch.read().seconds, time.process_time() - cpu_began
         return Outcome(
             order.task,
-            pack_values(block.values),
+            values,
             block.positions,
             block.metadata if self._fragment.keeps_metadata else None,
             failure,
             marks,
             [tally.notes for tally in tallies],
             numbered(bad),
-            time.perf_counter() - began,
+            seconds,
+            self._threads if cpu_seconds < _WAITING * seconds else 1,
+            idle_seconds,
         )
 
     def _make(self, carefully: bool) -> tuple[Stream, Stream, list[Tally], list[BadNotes]]:
@@ -286,13 +305,13 @@ def pack_block(block: Block) -> Any:
 
 def unpack_block(packed: Sequence[Any]) -> Block:
     values, positions, metadata = packed
-    return Block(unpack_values(values), positions, None, metadata)
+    return Block(values, positions, None, metadata)
 
 
 def up_to_unpicklable(outcome: Outcome, error: Exception) -> Outcome:
     """What became of a task, with a failure in the place of the element that cannot travel."""
     rows: list[Any] = []
-    values = unpack_values(outcome.values)
+    values = outcome.values
     for row in values if isinstance(values, list) else values.rows():
         try:
             cloudpickle.dumps(row, protocol=5)

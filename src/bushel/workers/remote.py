@@ -32,8 +32,33 @@ from bushel.workers.task import Task
 # How many steps were handed out of each of the lanes (`LanesStream`) that lie below.
 Reached: TypeAlias = tuple[int, ...]
 
-# A task should be worth its way there and back, a tenth of a millisecond or two.
+# A task takes a few tenths of a millisecond beside its work, here and there, and wakes whoever
+# waits for it, which takes longer than that on a machine that is busy. And as long as the tasks
+# that a worker has take, nobody need be there to give it more: a trainer may not have a core at
+# once, or do something else for a while.
+_TASK_SECONDS = 0.05
 _MOST_BYTES = 1 << 20
+# A trainer that comes for a lot at a time, and does something else in between, needs more tasks
+# under way than one that comes all the time. It is given more where it waits for a worker that
+# had nothing to do before: up to so many times as many, and so many bytes of them.
+_MOST_TIMES = 8
+_MOST_BYTES_AHEAD = 1 << 24
+# What comes sooner than that was there already.
+_NO_WAIT_SECONDS = 0.001
+_IDLE = 0.1
+# A worker waits for elements side by side, where they wait for something: as many as it has
+# threads take as long as one. A task has so many of them, up to so many bytes.
+_MOST_BYTES_SIDE_BY_SIDE = 1 << 22
+
+
+def _task_size(under_way: int, first: int = 1, least: int = 1) -> BlockSize:
+    return BlockSize(
+        first=first,
+        most_bytes=_MOST_BYTES,
+        least=least,
+        target_seconds=_TASK_SECONDS,
+        under_way=under_way,
+    )
 
 
 class _Remote(Stream):
@@ -48,7 +73,7 @@ class _Remote(Stream):
         self._engine, self._fragment = engine, fragment
         self._twin, self._quotas = twin, quotas
         self._instead: Stream | None = None
-        self._block_size = BlockSize(most_bytes=_MOST_BYTES)
+        self._block_size = _task_size(engine.depth)
         self._place: tuple[Marks, int] = (beginning_of(twin), 0)
 
     @abstractmethod
@@ -115,11 +140,16 @@ class RemoteStream(_Remote):
         most_tasks: int | None = None,
         first_size: int = 1,
         least: int = 1,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         super().__init__(engine, fragment, twin, quotas)
-        self._block_size = BlockSize(first=first_size, most_bytes=_MOST_BYTES, least=least)
         # How many tasks are under way: fewer where there are other streams beside this one.
-        self._most_tasks = engine.depth if most_tasks is None else most_tasks
+        self._most_tasks = self._tasks_at_first = most_tasks or engine.depth
+        self._share = self._tasks_at_first / engine.depth
+        self._block_size = _task_size(self._most_tasks, first_size, least)
+        self._clock = clock
+        # How many elements are waited for side by side.
+        self._side_by_side = 1
         # Tasks count bad records from none on; those before them are counted here.
         self._ledger = Ledger(guards)
         self._length = length
@@ -139,10 +169,15 @@ class RemoteStream(_Remote):
             self._engine.rest()
             return None
         task = self._tasks[0]
+        began = self._clock()
         outcome = self._engine.wait(task)
         self._tasks.popleft()
+        if self._clock() - began > _NO_WAIT_SECONDS:
+            self._have_more_under_way(task, outcome)
         groups = -(-(task.order.stop - task.first) // self._group_size)
         self._learn(task, groups, outcome.seconds)
+        by_bytes = _MOST_BYTES_SIDE_BY_SIDE * groups // max(1, task.bytes)
+        self._side_by_side = min(outcome.side_by_side // self._group_size, by_bytes)
         counts = self._quota_counts()
         before = list(self._ledger.counts)
         start = with_bad_records(task.order.state, before)
@@ -165,9 +200,16 @@ class RemoteStream(_Remote):
         self._fill()
         return chunk
 
+    def _have_more_under_way(self, task: Task, waited_for: Outcome) -> None:
+        """More tasks, where there was somebody to do them while we waited for the last one."""
+        if waited_for.idle_seconds > _IDLE * waited_for.seconds:
+            by_bytes = int(self._share * _MOST_BYTES_AHEAD / max(1, task.bytes))
+            most = min(_MOST_TIMES * self._tasks_at_first, by_bytes)
+            self._most_tasks = max(self._tasks_at_first, min(self._most_tasks * 5 // 4 + 1, most))
+
     def _fill(self) -> None:
         while self._next < self._length and len(self._tasks) < self._most_tasks:
-            count = self._block_size.size * self._group_size
+            count = max(self._block_size.size, self._side_by_side) * self._group_size
             stop = min(self._next + count, self._length)
             state = _advanced(self._start_state, self._next - self._start)
             task = self._engine.submit(self._fragment, state, stop, self._next)

@@ -1,0 +1,26 @@
+"""The step that leaves out what is not packed."""
+
+from bushel.batch.too_long import Only
+from bushel.block import Block
+from bushel.frozen import frozen
+from bushel.node import Node
+from bushel.ragged import RaggedRows
+from bushel.transforms.map import MapNode
+
+
+@frozen
+class OnlyNode(MapNode):
+    """A map with `Only`, which makes no rows of those that were taken apart."""
+
+    def apply(self, block: Block) -> Block:
+        values = block.values
+        kept = values.only(self.transform.names) if isinstance(values, RaggedRows) else None
+        if kept is None:
+            return MapNode.apply(self, block)
+        return Block(kept, block.positions, block.failure, block.metadata)
+
+
+def only_step(parent: Node, names: tuple[str, ...]) -> Node:
+    """Keeps these features of each element, in this order."""
+    only = Only(names)
+    return OnlyNode(parent, only, only)

@@ -1,0 +1,180 @@
+"""How large tasks are, and how many are under way: from times that are handed in."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bushel.block import Block
+from bushel.options import DatasetOptions, ReadOptions
+from bushel.plan.places import ToStreamNode
+from bushel.run.positional import PositionalStream
+from bushel.run.quota import DropQuota
+from bushel.run.stream import FixedMarks
+from bushel.sources.memory import RangeNode
+from bushel.workers.fragment import Order, Outcome
+from bushel.workers.remote import RemoteStream
+from bushel.workers.task import Task
+
+
+class Machine:
+    """Two workers and a trainer by the clock on the wall, in place of the engine.
+
+    An element takes `each` seconds and `size` bytes; a task takes `around` more. Where elements
+    wait for something, `threads` of a worker wait at the same time.
+    """
+
+    depth = 4
+
+    def __init__(self, each: float, size: int = 100, around: float = 0.0, threads: int = 1) -> None:
+        self.each, self.size, self.around, self.threads = each, size, around, threads
+        self.now = 0.0
+        self._free = [0.0, 0.0]
+        self._ready: dict[int, float] = {}
+        self.sizes: list[int] = []
+        self.under_way: deque[Task] = deque()
+        self.most_under_way = 0
+
+    def clock(self) -> float:
+        return self.now
+
+    def submit(self, fragment: int, state: Any, stop: int, first: int) -> Task:
+        task = Task(Order(len(self.sizes), fragment, state, stop, False), first)
+        count = stop - first
+        worker = min((0, 1), key=self._free.__getitem__)
+        began = max(self.now, self._free[worker])
+        seconds = self.around + -(-count // self.threads) * self.each
+        idle = began - self._free[worker]
+        self._free[worker] = self._ready[task.order.task] = began + seconds
+        values = list(range(first, stop))
+        positions = np.arange(first, stop)
+        marks = FixedMarks({"next_index": first})
+        task.bytes = count * self.size
+        task.outcome = Outcome(
+            task=task.order.task,
+            values=values,
+            positions=positions,
+            metadata=None,
+            failure=None,
+            marks=marks,
+            kept=[[count]],
+            bad=[],
+            seconds=seconds,
+            side_by_side=self.threads,
+            idle_seconds=idle,
+        )
+        self.sizes.append(count)
+        self.under_way.append(task)
+        self.most_under_way = max(self.most_under_way, len(self.under_way))
+        return task
+
+    def wait(self, task: Task) -> Outcome:
+        assert task is self.under_way.popleft() and task.outcome is not None
+        self.now = max(self.now, self._ready[task.order.task])
+        return task.outcome
+
+    def rest(self) -> None:
+        """Nothing to let go of."""
+
+
+def _stream(machine: Machine, length: int = 1 << 40, **more: Any) -> RemoteStream:
+    root = ToStreamNode(RangeNode(range(length)), ReadOptions(0, 0), True)
+    quota = DropQuota("map", DatasetOptions())
+    twin = PositionalStream(root.input, ReadOptions(0, 0), True, quota)
+    return RemoteStream(
+        machine,  # type: ignore[arg-type]
+        0,
+        twin,
+        length,
+        [quota],
+        clock=machine.clock,
+        **more,
+    )
+
+
+def _taken(stream: RemoteStream, count: int) -> None:
+    while count > 0:
+        chunk = stream.pull(1)
+        assert chunk is not None and isinstance(chunk.block, Block)
+        count -= len(chunk.block)
+
+
+@pytest.mark.parametrize("each", [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1])
+def test_the_way_there_and_back_does_not_matter(each: float) -> None:
+    around = 0.0005
+    machine = Machine(each, around=around)
+    stream = _stream(machine)
+    _taken(stream, max(40, int(2 / each)))
+    tail = machine.sizes[len(machine.sizes) // 2 :]
+    assert around < 0.07 * np.mean(tail) * each or np.mean(tail) >= 8192
+
+
+@pytest.mark.parametrize("each", [1e-5, 1e-4, 1e-3, 1e-2])
+@pytest.mark.parametrize("count", [1, 10, 100, 1000])
+def test_the_first_elements_come_soon(each: float, count: int) -> None:
+    machine = Machine(each)
+    stream = _stream(machine)
+    _taken(stream, count)
+    # On two cores it could be half of that, were it known how many are wanted.
+    assert machine.now <= 1.5 * (count + 4) * each
+
+
+def test_large_elements_come_one_by_one() -> None:
+    machine = Machine(1e-4, size=1 << 21)
+    _taken(_stream(machine), 200)
+    assert set(machine.sizes) == {1}
+
+
+def test_no_more_is_under_way_than_keeps_workers_busy() -> None:
+    machine = Machine(0.004)
+    _taken(_stream(machine), 2000)
+    assert machine.most_under_way == machine.depth
+
+
+def test_more_is_under_way_for_who_comes_now_and_then() -> None:
+    """Half a megabyte each, five milliseconds: two make a task, and 32 are taken at a time."""
+    machine = Machine(0.005, size=1 << 19)
+    stream = _stream(machine)
+    waits = []
+    for _ in range(40):
+        began = machine.now
+        _taken(stream, 32)
+        waits.append(machine.now - began)
+        machine.now += 0.1
+    assert waits[0] > 0.05
+    assert max(waits[10:]) < 0.01
+    assert machine.depth < machine.most_under_way <= 32
+
+
+def test_what_is_under_way_has_a_limit_in_bytes() -> None:
+    machine = Machine(0.005, size=1 << 23)
+    stream = _stream(machine)
+    for _ in range(40):
+        _taken(stream, 32)
+        machine.now += 1.0
+    assert machine.most_under_way == machine.depth
+
+
+def test_streams_side_by_side_have_their_share() -> None:
+    machine = Machine(0.005, size=1 << 19)
+    stream = _stream(machine, most_tasks=1)
+    for _ in range(60):
+        _taken(stream, 32)
+        machine.now += 1.0
+    assert machine.most_under_way <= 8
+
+
+@pytest.mark.parametrize("each", [0.002, 0.02, 0.2, 2.0])
+def test_elements_that_wait_come_side_by_side(each: float) -> None:
+    machine = Machine(each, threads=16)
+    _taken(_stream(machine), 1000)
+    # Two workers, 16 at a time, and the first few one by one.
+    assert machine.now < 1.3 * 1000 / 32 * each + 4 * each
+    assert max(machine.sizes) < 16 + 2 * 0.05 / (each / 16)
+
+
+def test_large_elements_that_wait_are_not_too_many() -> None:
+    machine = Machine(0.1, size=1 << 20, threads=16)
+    _taken(_stream(machine), 100)
+    assert max(machine.sizes) == 4
