@@ -22,12 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.frozen import plain
-from bushel.order.mix import located, places_before
+from bushel.order.mix import places_before
+from bushel.order.pattern import pattern_of
 from bushel.order.schedule import Proportions, Table
 from bushel.positions import Keys
 
 # How far each part is ahead of its share, in units of 2**-60 elements. Shares are rounded
-# down to that. So fixed weights give the order of `located`, for as many elements as their
+# down to that. So fixed weights give the order of a `Pattern`, for as many elements as their
 # sum goes into 2**60: a weight that never falls due too early falls due in time.
 Ahead: TypeAlias = tuple[int, ...]
 _BITS = np.uint64(60)
@@ -78,6 +79,7 @@ class FixedTurns(Turns):
     def __init__(self, proportions: Sequence[int], lane: int) -> None:
         self._proportions = tuple(proportions)
         self._lane = lane
+        self._pattern = pattern_of(self._proportions)
 
     def beginning(self) -> Ahead:
         return ()
@@ -85,12 +87,12 @@ class FixedTurns(Turns):
     def choose(self, index: int, count: int, ahead: Ahead, stays: Sequence[bool]) -> Choices:
         positions = np.arange(index, index + count, dtype=np.int64) + self._lane
         if all(stays):
-            return Choices(located(positions, self._proportions)[0], ())
+            return Choices(self._pattern.locate(positions)[0], ())
         left = np.flatnonzero(stays)
         if not len(left):
             return Choices(left, ())
-        which, _ = located(positions, tuple(self._proportions[part] for part in left))
-        return Choices(left.take(which), ())
+        some = tuple(self._proportions[part] for part in left)
+        return Choices(left.take(pattern_of(some).locate(positions)[0]), ())
 
     def taken_before(self, index: int) -> list[int]:
         before = places_before(self._lane, self._proportions)

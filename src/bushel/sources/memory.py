@@ -1,6 +1,6 @@
 """Sources in memory: ranges, sequences of records, and columns."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any, SupportsIndex
 
@@ -80,6 +80,10 @@ class RangeNode(Source):
         # An array of its own, whatever the range: elements belong to the user.
         return Block(IntegerColumn(keys * numbers.step + numbers.start), positions)
 
+    @property
+    def likeness(self) -> Hashable:
+        return RangeNode, self.numbers.start, self.numbers.stop, self.numbers.step
+
     def describe(self) -> str:
         numbers = self.numbers
         return f"range({numbers.start}, {numbers.stop}, {numbers.step})"
@@ -113,6 +117,10 @@ class SequenceNode(Source):
     def at_a_time(self) -> int:
         return int(getattr(self.source, "records_at_a_time", 1))
 
+    @property
+    def likeness(self) -> Hashable:
+        return SequenceNode, id(self.source), self.reads_columns
+
     def describe(self) -> str:
         return f"source({source_name(self.source)}, length={len(self.source)})"
 
@@ -140,6 +148,10 @@ class ColumnsNode(Source):
     @property
     def reads_later(self) -> bool:
         return self.stay_columns
+
+    @property
+    def likeness(self) -> Hashable:
+        return ColumnsNode, id(self.tree), self.size, self.stay_columns
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
         columns = Columns(self.tree, keys)
