@@ -82,6 +82,14 @@ class Source(Node):
         """Whether `fetch` only notes the keys, and values are read when somebody needs them."""
         return False
 
+    # Whether keys are positions modulo the length.
+    wraps = False
+
+    @property
+    def records(self) -> Any | None:
+        """What gives a record for a key, where `fetch` does nothing but ask that for each."""
+        return None
+
     @property
     def at_a_time(self) -> int:
         """How many keys `fetch` wants at the least, for the sake of speed."""

@@ -181,19 +181,28 @@ class Pattern:
         return which, where
 
 
-def grouped(which: Keys) -> Iterator[tuple[int, Keys]]:
+def sorted_runs(numbers: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:
+    """The places of numbers in their order, and where in these each number begins and ends.
+
+    >>> order, runs = sorted_runs(np.array([7, 3, 7]))
+    >>> order.tolist(), runs
+    ([1, 0, 2], [(3, 0, 1), (7, 1, 3)])
+    """
+    order = numbers.argsort(kind="stable")
+    ordered = numbers.take(order)
+    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()]
+    stops = [*starts[1:], len(numbers)]
+    return order, list(zip(ordered.take(starts).tolist(), starts, stops, strict=True))
+
+
+def grouped(numbers: Keys) -> Iterator[tuple[int, Keys]]:
     """The numbers in an array, each with the places where it is, in order.
 
     >>> [(number, places.tolist()) for number, places in grouped(np.array([7, 3, 7]))]
     [(3, [1]), (7, [0, 2])]
     """
-    order = which.argsort(kind="stable")
-    ordered = which.take(order)
-    starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    bounds = [0, *starts.tolist(), len(which)]
-    for number, start, stop in zip(
-        ordered.take(bounds[:-1]).tolist(), bounds[:-1], bounds[1:], strict=True
-    ):
+    order, runs = sorted_runs(numbers)
+    for number, start, stop in runs:
         yield number, order[start:stop]
 
 

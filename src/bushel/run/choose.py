@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bushel.block import Block, join
 from bushel.node import Choice, Guard, failed, walk
-from bushel.order.pattern import grouped
+from bushel.order.pattern import sorted_runs
 from bushel.positions import Positions
 from bushel.run.evaluator import Evaluator, labelled
 from bushel.run.many import Compile, Many, at_each, compile_many
@@ -17,7 +17,7 @@ _ENOUGH_EACH = 32
 class Choose(Evaluator):
     """An order over several inputs."""
 
-    __slots__ = ("_compile", "_inputs", "_locate", "_many", "_may_join", "_node")
+    __slots__ = ("_compile", "_inputs", "_many", "_may_join", "_node")
 
     def __init__(self, node: Choice, inputs: Sequence[Evaluator], compile: Compile) -> None:
         self._node, self._inputs, self._compile = node, inputs, compile
@@ -35,8 +35,8 @@ class Choose(Evaluator):
             return self._one_by_one(positions)
         if not len(positions):
             return Block([], positions)
-        groups = list(grouped(which))
-        if not self._may_join or len(positions) >= _ENOUGH_EACH * len(groups):
+        groups = sorted_runs(which)
+        if not self._may_join or len(positions) >= _ENOUGH_EACH * len(groups[1]):
             return labelled(at_each(self._inputs, groups, located), positions)
         if self._many is None:
             self._many = compile_many(self._node.inputs, self._compile)

@@ -37,8 +37,11 @@ from bushel.stack import stack
 from bushel.transforms.function import collect
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
-# one after the other, more and more of them are therefore located at a time.
-_FIRST_LOOK_AHEAD = 8192
+# one after the other, more and more of them are therefore located at a time: at first so many
+# times as many as are asked for. There may be a thousand such orders, of which each is asked
+# for a few at a time, so what is kept of one stays in proportion to that.
+_FIRST_LOOK_AHEAD = 4
+_FURTHEST_LOOK_AHEAD = 16
 _LAST_LOOK_AHEAD = 1 << 15
 
 
@@ -162,7 +165,11 @@ class _Locate(Evaluator):
         # they save.
         first, end, located = self._kept
         goes_on = first < start <= end
-        reach = min(max(_FIRST_LOOK_AHEAD, 2 * (end - first)), _LAST_LOOK_AHEAD) if goes_on else 0
+        reach = 0
+        if goes_on:
+            size = stop - start
+            reach = max(_FIRST_LOOK_AHEAD * size, 2 * (end - first))
+            reach = min(reach, _FURTHEST_LOOK_AHEAD * size, _LAST_LOOK_AHEAD)
         begin = end if goes_on else start
         length = max(1, self._node.length())
         epoch_end = min(((stop - 1) // length + 1) * length, sys.maxsize)

@@ -13,15 +13,17 @@ are not alike, or have other steps than these, each is asked by itself.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from itertools import chain
+from operator import getitem
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from bushel.block import Block, Columns, merge_columns
 from bushel.node import Drop, Each, Node, Order, Place, Source
-from bushel.order.pattern import grouped
+from bushel.order.pattern import grouped, sorted_runs
 from bushel.positions import Keys, Positions
 from bushel.run.evaluator import Evaluator, dropped, labelled
 
@@ -93,33 +95,59 @@ class _Kinds:
         numbers: dict[Hashable, int] = {}
         kind_of = [numbers.setdefault(step.likeness, len(numbers)) for step in steps]
         self._kind_of = np.array(kind_of, dtype=np.int64)
-        self._steps: list[Any] = []
-        for step, kind in zip(steps, kind_of, strict=True):
-            if kind == len(self._steps):
-                self._steps.append(step)
+        # One of each kind.
+        self.steps: list[Any] = [steps[kind_of.index(kind)] for kind in range(len(numbers))]
 
-    def done(
-        self, which: Keys, positions: Positions, do: Callable[[Any, Keys | None], Block]
-    ) -> Block:
-        """Has each kind of step do what is to be done by it: all, where no places are given."""
-        if len(self._steps) == 1:
-            return do(self._steps[0], None)
-        pieces = [
-            (mine, do(self._steps[kind], mine)) for kind, mine in grouped(self._kind_of.take(which))
-        ]
-        return put_together(pieces, positions)
+    def of(self, which: Keys) -> Keys:
+        """The kinds of the steps with these numbers."""
+        return self._kind_of.take(which)
 
 
 class _ReadMany(Many):
     def __init__(self, sources: Sequence[Any]) -> None:
         self._kinds = _Kinds(sources)
+        self._sources: list[Source] = self._kinds.steps
+        self._lengths: Keys | None = None
+        lengths = [source.length() for source in self._sources if source.wraps]
+        if len(lengths) == len(self._sources) and all(lengths):
+            self._lengths = np.array(lengths, dtype=np.int64)
+        # What gives the records of each, where they come one by one anyway.
+        records = [source.records for source in self._sources]
+        self._records = records if all(has is not None for has in records) else None
 
     def at(self, which: Keys, positions: Positions) -> Block:
-        def read(source: Source, mine: Keys | None) -> Block:
-            wanted = positions if mine is None else positions.take(mine)
-            return source.fetch(source.keys(wanted), wanted)
+        if len(self._sources) == 1:
+            source = self._sources[0]
+            return source.fetch(source.keys(positions), positions)
+        kinds = self._kinds.of(which)
+        if self._lengths is None or positions.dtype == object:
+            pieces = [
+                (mine, self._fetched(self._sources[kind], positions.take(mine)))
+                for kind, mine in grouped(kinds)
+            ]
+            return put_together(pieces, positions)
+        keys = positions % self._lengths.take(kinds)
+        if self._records is not None:
+            rows = self._read_each(self._records, kinds, keys)
+            if rows is not None:
+                return Block(rows, positions)
+        order, runs = sorted_runs(kinds)
+        keys, wanted = keys.take(order), positions.take(order)
+        pieces = []
+        for kind, start, stop in runs:
+            block = self._sources[kind].fetch(keys[start:stop], wanted[start:stop])
+            pieces.append((order[start:stop], block))
+        return put_together(pieces, positions)
 
-        return self._kinds.done(which, positions, read)
+    def _fetched(self, source: Source, positions: Positions) -> Block:
+        return source.fetch(source.keys(positions), positions)
+
+    def _read_each(self, records: Sequence[Any], kinds: Keys, keys: Keys) -> list[Any] | None:
+        """Records of many sources, one by one; None where one fails."""
+        rows: list[Any] = []
+        with suppress(Exception):  # Whose it is, is found when each is asked for its own.
+            rows.extend(map(getitem, map(records.__getitem__, kinds.tolist()), keys.tolist()))
+        return rows if len(rows) == len(keys) else None
 
 
 class _LocateMany(Many):
@@ -154,18 +182,23 @@ class _ApplyMany(Many):
 
     def at(self, which: Keys, positions: Positions) -> Block:
         block = self._input.at(which, positions)
-
-        def apply(step: Each | Drop, mine: Keys | None) -> Block:
-            theirs = block
-            if mine is not None:
-                theirs = block.select(mine)
-                theirs.failure = None
-            return dropped(step, theirs) if isinstance(step, Drop) else step.apply(theirs)
-
-        done = self._kinds.done(which[: len(block)], block.positions, apply)
-        if done.failure is None and len(done) == len(block):
+        steps = self._kinds.steps
+        if len(steps) == 1:
+            return _applied(steps[0], block)
+        order, runs = sorted_runs(self._kinds.of(which[: len(block)]))
+        ordered = block.select(order)
+        pieces = [
+            (order[start:stop], _applied(steps[kind], ordered.part(start, stop)))
+            for kind, start, stop in runs
+        ]
+        done = put_together(pieces, block.positions)
+        if done.failure is None:
             done.failure = block.failure
         return done
+
+
+def _applied(step: Each | Drop, block: Block) -> Block:
+    return dropped(step, block) if isinstance(step, Drop) else step.apply(block)
 
 
 class _ByThemselves(Many):
@@ -175,7 +208,7 @@ class _ByThemselves(Many):
         self._inputs = [compile(node) for node in nodes]
 
     def at(self, which: Keys, positions: Positions) -> Block:
-        return at_each(self._inputs, grouped(which), positions)
+        return at_each(self._inputs, sorted_runs(which), positions)
 
 
 class _Various(Many):
@@ -199,10 +232,17 @@ class _Various(Many):
 
 
 def at_each(
-    inputs: Sequence[Evaluator], groups: Iterable[tuple[int, Keys]], positions: Positions
+    inputs: Sequence[Evaluator],
+    groups: tuple[Keys, Sequence[tuple[int, int, int]]],
+    positions: Positions,
 ) -> Block:
-    """The elements of several inputs, each asked for those at the places with its number."""
-    pieces = [(mine, _at_or_run(inputs[number], positions.take(mine))) for number, mine in groups]
+    """The elements of several inputs, each asked for those that are in its run."""
+    order, runs = groups
+    ordered = positions.take(order)
+    pieces = [
+        (order[start:stop], _at_or_run(inputs[number], ordered[start:stop]))
+        for number, start, stop in runs
+    ]
     return put_together(pieces, positions)
 
 
@@ -223,6 +263,8 @@ def put_together(pieces: Sequence[Piece], positions: Positions) -> Block:
 
     Up to the first that failed.
     """
+    if not pieces:
+        return Block([], positions)
     end, failure = len(positions), None
     for places, block in pieces:
         if block.failure is not None and places[len(block)] < end:

@@ -66,6 +66,7 @@ class RangeNode(Source):
     """The integers of a range."""
 
     numbers: range
+    wraps = True
 
     def length(self) -> int:
         return len(self.numbers)
@@ -96,6 +97,12 @@ class SequenceNode(Source):
     source: Any
     # Whether it is a `ColumnReader`.
     reads_columns: bool = False
+    wraps = True
+
+    @property
+    def records(self) -> Any | None:
+        together = self.reads_columns or hasattr(self.source, "__getitems__")
+        return None if together else self.source
 
     def length(self) -> int:
         return len(self.source)
@@ -138,6 +145,7 @@ class ColumnsNode(Source):
     # Whether batches are cut from the columns. With strings or objects among them records
     # are read one by one, so that a batch does not depend on what was read along with it.
     stay_columns: bool = True
+    wraps = True
 
     def length(self) -> int:
         return self.size
