@@ -305,6 +305,70 @@ class Cursor:
         """Takes so many of the elements that `look_ahead` showed."""
         self._used += count
 
+    @property
+    def ready(self) -> int:
+        """How many elements can be shown without looking further."""
+        return self._size - self._used
+
+    def prepare(self, count: int, ahead: int = 0) -> int:
+        """Sees to it that so many elements can be shown, and says how many can be.
+
+        Fewer where the stream ends or an element fails. None are taken. `ahead` is how many
+        more had better be read, if any must be.
+        """
+        ready = self._size - self._used
+        if ready >= count:
+            return ready
+        if self._chunk is None:
+            self._chunk = Chunk(_join_or_empty([]), beginning_of(self.stream))
+        last: Chunk | None = self._chunk if not self._failed else None
+        for chunk in self._waiting:
+            if last is not None and last.block.failure is not None:
+                return ready
+            ready, last = ready + len(chunk.block), chunk
+        while ready < count and (last is None or last.block.failure is None):
+            wanted = count - ready + ahead if self.stream.eager else count - ready
+            last = self.stream.pull(wanted)
+            if last is None:
+                break
+            if len(last.block) or last.block.failure is not None:
+                self._waiting.append(last)
+                ready += len(last.block)
+        return ready
+
+    def show(self, count: int) -> tuple[list[Any], "TakenMarks"]:
+        """So many elements that were prepared, and the states between them. None are taken."""
+        segments = [self.mark()]
+        assert self._chunk is not None
+        start, stop = self._used, min(self._used + count, self._size)
+        rows = self._chunk.block.rows()[start:stop]
+        segments.append((self._chunk.marks, start, stop - start))
+        if len(rows) < count:
+            for chunk in self._waiting:
+                taken = min(count - len(rows), len(chunk.block))
+                rows = rows + chunk.block.rows()[:taken]
+                segments.append((chunk.marks, 0, taken))
+                if len(rows) == count:
+                    break
+        return rows, TakenMarks(tuple(segments))
+
+    def advance(self, count: int) -> None:
+        """Takes so many of the elements that were prepared."""
+        while count > self._size - self._used:
+            count -= self._size - self._used
+            self._chunk, self._used, self._failed = self._waiting.popleft(), 0, False
+            self._size = len(self._chunk.block)
+        self._used += count
+
+    @property
+    def fails(self) -> bool:
+        """Whether, of what was prepared, an element that failed comes next."""
+        if self._used < self._size or self._chunk is None:
+            return False
+        if not self._failed and self._chunk.block.failure is not None:
+            return True
+        return bool(self._waiting) and not len(self._waiting[0].block)
+
     def mark(self) -> tuple[Marks, int, int]:
         """Remembers the place, to be asked for its state later (see `Taken`)."""
         if self._chunk is None:
