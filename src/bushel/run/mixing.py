@@ -1,7 +1,7 @@
 """Streams mixed in proportion, and parts of a mixture that begin again."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,6 @@ from bushel.run.stream import (
     Marks,
     State,
     Stream,
-    TakenMarks,
     beginning_of,
     need,
     need_int,
@@ -72,16 +71,16 @@ class _Log:
     def is_long(self) -> bool:
         return len(self._moves) > 4 * len(self._cursors)
 
-    def add(self, part: int, marks: TakenMarks, count: int) -> None:
+    def add(self, part: int, marks: Marks, count: int) -> None:
         """Notes that a part gives so many of the elements between these states."""
         self._first.setdefault(part, (marks, 0))
         self._moves.append((part, marks, count))
 
-    def settle(self) -> None:
-        """Notes where all parts are, before they go somewhere else altogether."""
-        for part, cursor in enumerate(self._cursors):
+    def settle(self, parts: Iterable[int]) -> None:
+        """Notes where parts are, before they go somewhere else."""
+        for part in parts:
             if part not in self._first:
-                self._first[part] = cursor.mark()[:2]
+                self._first[part] = self._cursors[part].mark()[:2]
 
     def at(self, length: int) -> list[tuple[Marks, int]]:
         """Where the parts were after the first so many moves."""
@@ -89,9 +88,14 @@ class _Log:
         for part, marks, count in self._moves[:length]:
             places[part] = marks, count
         return [
-            places[part] if part in places else cursor.mark()[:2]
-            for part, cursor in enumerate(self._cursors)
+            places[part] if part in places else self._untouched(part)
+            for part in range(len(self._cursors))
         ]
+
+    def _untouched(self, part: int) -> tuple[Marks, int]:
+        # Somebody else may pull meanwhile. Who moves a part says so before.
+        place = self._cursors[part].mark()[:2]
+        return self._first.get(part, place)
 
 
 @plain
@@ -103,7 +107,7 @@ class _MixMarks(Marks):
     log: _Log
     # How many moves were before these elements, and the states of those that give them.
     moves: int
-    parts: dict[int, TakenMarks]
+    parts: dict[int, Marks]
     failed_part: int | None = None
 
     def at(self, used: int) -> State:
@@ -143,7 +147,7 @@ class MixStream(Merged):
         self._stopped = False
         self._starts = self._states() if self._names is not None else []
         self._log = _Log(self._cursors)
-        self._foresight = Foresight(count, clock)
+        self._foresight = Foresight(self._cursors, clock)
 
     def _beginning(self, ahead: Ahead, stays: Sequence[bool]) -> _Place:
         nothing = Choices(np.empty(0, dtype=np.int64), ahead)
@@ -186,32 +190,41 @@ class MixStream(Merged):
         choices = piece.turns.choose(place.index, count, ahead, place.stays)
         return _Place(place.index, place.taken, choices, 0, place.stays)
 
-    def _prepare(self, which: Keys) -> tuple[list[Any], dict[int, TakenMarks]]:
+    def _prepare(self, which: Keys) -> tuple[list[Any], dict[int, Marks]]:
         """The elements of parts in turn, up to where one has none, and the states of the parts."""
         order, runs = sorted_runs(which) if len(which) else (which, [])
         places = order.tolist()
         end = len(which)
         rows: list[Any] = [None] * end
-        parts: dict[int, TakenMarks] = {}
+        parts: dict[int, Marks] = {}
+        cursors = self._cursors
+        wanted = [(part, stop - start) for part, start, stop in runs]
+        missing = [(part, count) for part, count in wanted if cursors[part].ready < count]
+        if missing:
+            self._foresight.prepare(missing)
         for part, start, stop in runs:
-            cursor, count = self._cursors[part], stop - start
-            if cursor.ready < count:
-                count = min(count, self._foresight.prepare(part, cursor, count))
-                if count < stop - start:
-                    end = min(end, places[start + count])
+            cursor = cursors[part]
+            count = stop - start
+            if cursor.ready < count and cursor.prepared < count:
+                count = cursor.prepared
+                end = min(end, places[start + count])
             mine, parts[part] = cursor.show(count)
+            if count == 1:
+                rows[places[start]] = mine[0]
+                continue
             for place, row in zip(places[start : start + count], mine, strict=True):
                 rows[place] = row
         return rows[:end], parts
 
-    def _chunk(self, which: Keys, rows: list[Any], parts: dict[int, TakenMarks]) -> Chunk:
+    def _chunk(self, which: Keys, rows: list[Any], parts: dict[int, Marks]) -> Chunk:
         start, size = self._place, len(rows)
         self._foresight.look_at(rows[0])
         log = self._log = _Log(self._cursors) if self._log.is_long else self._log
         marks = _MixMarks(self, self._course, start, which, log, len(log), parts)
         counts = np.bincount(which, minlength=len(self._cursors))
-        for part, states in parts.items():
-            count = int(counts[part])
+        numbers = list(parts)
+        for part, count in zip(numbers, counts.take(numbers).tolist(), strict=True):
+            states = parts[part]
             if count:
                 log.add(part, states, count)
                 self._cursors[part].advance(count)
@@ -224,8 +237,9 @@ class MixStream(Merged):
     def _failed(self, failure: Failure | None, part: int | None = None) -> Chunk:
         """What comes in the place of an element whose part failed, or for which there is none."""
         start, log, moves = self._place, self._log, len(self._log)
-        parts: dict[int, TakenMarks] = {}
+        parts: dict[int, Marks] = {}
         if part is not None:
+            log.settle([part])
             taken = self._cursors[part].take(1)
             failure, parts[part] = taken.failure, taken.marks
             log.add(part, taken.marks, 1)
@@ -272,7 +286,7 @@ class MixStream(Merged):
         if ahead:
             ahead = tuple(self._whole_parts_of(state, "ahead", ahead))
         left = self._whole_parts_of(state, "left", none)
-        self._log.settle()
+        self._log.settle(range(len(self._cursors)))
         self._go_back(parents)
         self._log = _Log(self._cursors)
         stays = [not (gone and self._drops) for gone in left]

@@ -135,6 +135,11 @@ class Stream(ABC):
     # which may wait for the world outside: it is only asked for what is needed.
     eager = True
 
+    @property
+    def base(self) -> "Stream":
+        """The stream whose elements these are, changed one by one or left out."""
+        return self
+
     @abstractmethod
     def pull(self, want: int) -> Chunk | None:
         """Returns the next elements, about `want` of them, or None at the end."""
@@ -310,6 +315,18 @@ class Cursor:
         """How many elements can be shown without looking further."""
         return self._size - self._used
 
+    @property
+    def prepared(self) -> int:
+        """How many elements can be shown, up to one that failed."""
+        ready = self._size - self._used
+        if self._waiting and self._chunk is not None:
+            last = None if self._failed else self._chunk.block.failure
+            for chunk in self._waiting:
+                if last is not None:
+                    break
+                ready, last = ready + len(chunk.block), chunk.block.failure
+        return ready
+
     def prepare(self, count: int, ahead: int = 0) -> int:
         """Sees to it that so many elements can be shown, and says how many can be.
 
@@ -321,26 +338,29 @@ class Cursor:
             return ready
         if self._chunk is None:
             self._chunk = Chunk(_join_or_empty([]), beginning_of(self.stream))
-        last: Chunk | None = self._chunk if not self._failed else None
-        for chunk in self._waiting:
-            if last is not None and last.block.failure is not None:
-                return ready
-            ready, last = ready + len(chunk.block), chunk
-        while ready < count and (last is None or last.block.failure is None):
+        ready = self.prepared
+        pending = [*(() if self._failed else (self._chunk,)), *self._waiting]
+        failing = any(chunk.block.failure is not None for chunk in pending)
+        while ready < count and not failing:
             wanted = count - ready + ahead if self.stream.eager else count - ready
-            last = self.stream.pull(wanted)
-            if last is None:
+            chunk = self.stream.pull(wanted)
+            if chunk is None:
                 break
-            if len(last.block) or last.block.failure is not None:
-                self._waiting.append(last)
-                ready += len(last.block)
+            failing = chunk.block.failure is not None
+            if len(chunk.block) or failing:  # (One of which a filter left nothing, tells nothing.)
+                self._waiting.append(_as_rows(chunk))
+                ready += len(chunk.block)
         return ready
 
-    def show(self, count: int) -> tuple[list[Any], "TakenMarks"]:
+    def show(self, count: int) -> tuple[list[Any], Marks]:
         """So many elements that were prepared, and the states between them. None are taken."""
-        segments = [self.mark()]
         assert self._chunk is not None
-        start, stop = self._used, min(self._used + count, self._size)
+        start, stop = self._used, self._used + count
+        if start > 0 and stop <= self._size:
+            rows = self._chunk.block.rows()[start:stop]
+            return rows, ShiftedMarks(self._chunk.marks, start)
+        segments = [self.mark()]
+        stop = min(stop, self._size)
         rows = self._chunk.block.rows()[start:stop]
         segments.append((self._chunk.marks, start, stop - start))
         if len(rows) < count:
@@ -401,6 +421,15 @@ class Cursor:
                 self._chunk, self._used, self._failed = chunk, 0, False
                 self._size = len(chunk.block)
                 return True
+
+
+def _as_rows(chunk: Chunk) -> Chunk:
+    """The same with its elements as a list, which is made once however often it is looked at."""
+    block = chunk.block
+    if type(block.values) is list:
+        return chunk
+    rows = Block(block.rows(), block.positions, block.failure, block.metadata)
+    return Chunk(rows, chunk.marks)
 
 
 def _join_or_empty(parts: list[Block]) -> Block:
