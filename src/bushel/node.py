@@ -19,12 +19,15 @@ operations.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 from bushel.block import Block, Columns, Failure, failure_of
 from bushel.errors import PlanError, note_where
 from bushel.positions import Keys, Positions
+
+# Maps positions of many orders: each has the number of its order beside it.
+LocateMany: TypeAlias = Callable[[Keys, Positions], Positions]
 
 # The lane that a stream is in which is not dealt to several, and how many there are.
 ONE_LANE = (0, 1)
@@ -53,6 +56,14 @@ class Node(ABC):
         """Shows the node in messages; may add what a state need not depend on."""
         return self.describe()
 
+    @property
+    def likeness(self) -> Hashable:
+        """What steps have in common that do the same with an element at the same position.
+
+        Of steps that are alike, one may do the work of all (see `run/many.py`).
+        """
+        return self
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label})"
 
@@ -70,6 +81,14 @@ class Source(Node):
     def reads_later(self) -> bool:
         """Whether `fetch` only notes the keys, and values are read when somebody needs them."""
         return False
+
+    # Whether keys are positions modulo the length.
+    wraps = False
+
+    @property
+    def records(self) -> Any | None:
+        """What gives a record for a key, where `fetch` does nothing but ask that for each."""
+        return None
 
     @property
     def at_a_time(self) -> int:
@@ -115,6 +134,14 @@ class Order(_Single):
 
     def locate_run(self, start: int, stop: int) -> tuple[int, int] | None:
         """Maps a run of positions to a run of the input, where it is one."""
+        return None
+
+    @classmethod
+    def side_by_side(cls, nodes: "Sequence[Order]") -> LocateMany | None:
+        """What locates positions of many orders of this kind in one call, where there is that.
+
+        Positions are 64-bit integers.
+        """
         return None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from bushel.errors import PlanError
 from bushel.frozen import frozen
 from bushel.node import Choice, Node
+from bushel.order.pattern import pattern_of
 from bushel.positions import Keys, Positions, split_epochs
 
 
@@ -73,39 +74,10 @@ class MixNode(Choice):
         return min(int(longest), sys.maxsize)
 
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
-        return located(positions, self.proportions)
+        return pattern_of(self.proportions).locate(positions)
 
     def describe(self) -> str:
         return f"mix({len(self.parts)} parts, proportions={list(self.proportions)})"
-
-
-def located(positions: Positions, proportions: Sequence[int]) -> tuple[Keys, Positions]:
-    """Whose element is at each position of a mixture, and which of its elements it is."""
-    rest = sum(proportions)
-    count = len(positions)
-    which = np.zeros(count, dtype=np.int64)
-    where = np.zeros(count, dtype=positions.dtype)
-    # How many of the first k, and of the first k + 1, elements are left for the parts
-    # from here on. A part takes position k when its share grows by one there.
-    before: Any = positions
-    if count and rest * (int(abs(positions).max()) + 1) > np.iinfo(np.int64).max:
-        before = positions.astype(object)
-    after = before + 1
-    open_places = np.arange(count)
-    for part, weight in enumerate(proportions):
-        left_before = before * (rest - weight) // rest
-        left_after = after * (rest - weight) // rest
-        mine = np.asarray(before - left_before != after - left_after, dtype=bool)
-        taken = open_places[mine]
-        which[taken] = part
-        where[taken] = (after - left_after - 1)[mine]
-        others = ~mine
-        open_places = open_places[others]
-        before, after = left_before[others], left_after[others]
-        rest -= weight
-        if not len(open_places):
-            break
-    return which, where
 
 
 def places_before(position: int, proportions: Sequence[int]) -> list[int]:

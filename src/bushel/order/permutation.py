@@ -401,3 +401,69 @@ def _seed_words(seeds: Any, count: int) -> list[Any]:
         out[further] = out[further] ^ (total & low)
         out[here] = total & low
     return out
+
+
+def permute_each(
+    positions: Positions, max_indices: Positions, seeds: Positions, rounds: int = 4
+) -> Positions:
+    """Returns the images of positions each of which has a range of its own.
+
+    `seeds` has one for each position, too.
+
+    >>> permute_each(np.array([3, 3]), np.array([10, 10**6]), np.array([1, 1])).tolist()
+    [0, 393266]
+    """
+    halves = half_widths(max_indices)
+    out = np.empty(len(positions), dtype=np.int64)
+    for half in np.unique(halves).tolist():
+        mine = (halves == half).nonzero()[0]
+        values, most = positions.take(mine), max_indices.take(mine)
+        keys = _round_keys_for_each(seeds.take(mine), rounds, half)
+        if half <= _WIDEST_TABLE:
+            out[mine] = _walk_each(_encrypt_by_table, values, most, half, keys)
+        else:
+            unsigned = values.view(np.uint64), most.view(np.uint64)
+            walked = _walk_each(_encrypt_by_arithmetic, *unsigned, half, keys)
+            out[mine] = walked.view(np.int64)
+    return out
+
+
+def half_widths(max_indices: Positions) -> Positions:
+    """How many bits half a value of the cipher has, for each of many ranges."""
+    distinct, which = np.unique(max_indices, return_inverse=True)
+    widths = np.array([_half_width(most) for most in distinct.tolist()], dtype=np.int64)
+    return widths.take(which)
+
+
+def _walk_each(
+    encrypt: Callable[[Words, int, "RoundKeys"], Words],
+    values: Words,
+    max_indices: Words,
+    half: int,
+    keys: "RoundKeys",
+) -> Words:
+    out = encrypt(values, half, keys)
+    if 2 * half < 63:  # 4**k + 1 positions: the last has no place in the cipher.
+        last = (values == max_indices) & (values == 1 << 2 * half)
+        out[last] = max_indices[last]
+    outside = (out > max_indices).nonzero()[0]
+    walking, most, keys = out.take(outside), max_indices.take(outside), _take_keys(keys, outside)
+    while len(outside):
+        walking = encrypt(walking, half, keys)
+        out[outside] = walking
+        still_out = (walking > most).nonzero()[0]
+        outside, walking = outside.take(still_out), walking.take(still_out)
+        most, keys = most.take(still_out), _take_keys(keys, still_out)
+    return out
+
+
+def whole_permutation(max_index: int, seed: int, rounds: int = 4) -> Positions:
+    """Returns the images of all of a short range, in one array.
+
+    >>> whole_permutation(4, seed=7).tolist() == permute(np.arange(5), 4, 7).tolist()
+    True
+    """
+    if not max_index:
+        return np.zeros(1, dtype=np.int64)
+    made: Positions = _whole_permutation.__wrapped__(max_index, seed, rounds)
+    return made

@@ -1,9 +1,12 @@
 """Repetition: several epochs in a row."""
 
 import sys
+from collections.abc import Sequence
+
+import numpy as np
 
 from bushel.frozen import frozen
-from bushel.node import Node, Order
+from bushel.node import LocateMany, Node, Order
 from bushel.positions import Positions, split_epochs
 
 INFINITE = sys.maxsize
@@ -44,6 +47,16 @@ class RepeatNode(Order):
         epoch = start // length
         within = stop - epoch * length <= length
         return (start - epoch * length, stop - epoch * length) if within else None
+
+    @classmethod
+    def side_by_side(cls, nodes: Sequence["RepeatNode"]) -> LocateMany | None:  # type: ignore[override]
+        if all(node.reseed_each_epoch for node in nodes):
+            return lambda which, positions: positions
+        lengths = np.array([node.input.length() for node in nodes], dtype=np.int64)
+        if not lengths.all():
+            return None
+        lengths[[node.reseed_each_epoch for node in nodes]] = INFINITE
+        return lambda which, positions: positions % lengths.take(which)
 
     def describe(self) -> str:
         epochs = "" if self.num_epochs is None else str(self.num_epochs)

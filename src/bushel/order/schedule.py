@@ -60,7 +60,7 @@ class WeightSchedule:
         """The weights for element number `step` of the mixture."""
         first = self.points[0][1]
         names = list(first) if isinstance(first, Mapping) else None
-        column = _Points(self, names, len(first)).weights(np.array([step]))[:, 0].tolist()
+        column = Points(self, names, len(first)).weights(np.array([step]))[:, 0].tolist()
         return column if names is None else dict(zip(names, column, strict=True))
 
     def __repr__(self) -> str:
@@ -156,7 +156,7 @@ def _to_proportions(weights: _Floats) -> Proportions:
     return cast(Proportions, scaled.astype(np.int64))
 
 
-class _Points:
+class Points:
     """The proportions of a schedule, for the parts of one mixture."""
 
     def __init__(self, schedule: WeightSchedule, names: Sequence[str] | None, count: int) -> None:
@@ -241,5 +241,5 @@ def table_of(weights: Any, names: Sequence[str] | None, count: int) -> Table:
            [  0, 100, 200]])
     """
     if isinstance(weights, WeightSchedule):
-        return _Points(weights, names, count)
+        return Points(weights, names, count)
     return _Called(weights, names, count)

@@ -1,8 +1,11 @@
 """Shuffles by position: the whole dataset, or windows of it."""
 
+from collections.abc import Sequence
+
 from bushel.frozen import frozen
-from bushel.node import Node, Order
+from bushel.node import LocateMany, Node, Order
 from bushel.order.permutation import permute
+from bushel.order.permutations import Permutations
 from bushel.positions import Positions, join_epochs, split_epochs
 
 
@@ -26,6 +29,11 @@ class ShuffleNode(Order):
         epochs, offsets = split_epochs(positions, length)
         images = permute(offsets, length - 1, (self.seed + epochs) & 0xFFFFFFFF)
         return join_epochs(images, epochs, length)
+
+    @classmethod
+    def side_by_side(cls, nodes: Sequence["ShuffleNode"]) -> LocateMany | None:  # type: ignore[override]
+        lengths = [node.input.length() for node in nodes]
+        return Permutations(lengths, [node.seed for node in nodes]).locate if all(lengths) else None
 
     def describe(self) -> str:
         return f"shuffle(seed={self.seed})"
@@ -52,6 +60,11 @@ class WindowShuffleNode(Order):
         windows, offsets = split_epochs(positions, self.window_size)
         images = permute(offsets, self.window_size - 1, (self.seed + windows) & 0xFFFFFFFF)
         return join_epochs(images, windows, self.window_size)
+
+    @classmethod
+    def side_by_side(cls, nodes: Sequence["WindowShuffleNode"]) -> LocateMany | None:  # type: ignore[override]
+        windows = [node.window_size for node in nodes]
+        return Permutations(windows, [node.seed for node in nodes]).locate
 
     def describe(self) -> str:
         return f"window_shuffle(window_size={self.window_size}, seed={self.seed})"

@@ -1,8 +1,12 @@
 """Slices: every step-th element from a start up to a stop."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from bushel.frozen import frozen
-from bushel.node import Node, Order
-from bushel.positions import Positions, join_epochs, split_epochs
+from bushel.node import LocateMany, Node, Order
+from bushel.positions import Keys, Positions, join_epochs, split_epochs
 
 
 @frozen
@@ -37,6 +41,24 @@ class SliceNode(Order):
             return None
         shift = self.start + epoch * (self.input.length() - length)
         return start + shift, stop + shift
+
+    @classmethod
+    def side_by_side(cls, nodes: Sequence["SliceNode"]) -> LocateMany | None:  # type: ignore[override]
+        numbers = [(n.length(), n.start, n.step, n.input.length()) for n in nodes]
+        lengths, starts, steps, below = np.array(numbers, dtype=np.int64).T
+        if not lengths.all():
+            return None
+
+        def locate(which: Keys, positions: Positions) -> Positions:
+            epochs, offsets = np.divmod(positions, lengths.take(which))
+            located: Positions = offsets * steps.take(which) + starts.take(which)
+            if not epochs.any():
+                return located
+            # An endless dataset has no room for its next epoch.
+            far: Positions = located + epochs.astype(object) * below.take(which)
+            return far if max(far) > np.iinfo(np.int64).max else far.astype(np.int64)
+
+        return locate
 
     def describe(self) -> str:
         return f"slice({self.start}, {self.stop}, {self.step})"

@@ -15,21 +15,26 @@ weights too: from there on it follows those, and makes up for nothing that was b
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from bushel.frozen import plain
-from bushel.order.mix import located, places_before
-from bushel.order.schedule import Proportions, Table
+from bushel.order.mix import places_before
+from bushel.order.pattern import pattern_of
+from bushel.order.schedule import Points, Proportions, Table
 from bushel.positions import Keys
 
 # How far each part is ahead of its share, in units of 2**-60 elements. Shares are rounded
-# down to that. So fixed weights give the order of `located`, for as many elements as their
+# down to that. So fixed weights give the order of a `Pattern`, for as many elements as their
 # sum goes into 2**60: a weight that never falls due too early falls due in time.
 Ahead: TypeAlias = tuple[int, ...]
+# With fewer elements at a time, what a step of numpy costs for each part is more than what it
+# does. But a table of all their weights is in memory.
+_AT_ONCE = 2048
+_MOST_WEIGHTS = 1 << 23
 _BITS = np.uint64(60)
 _ONE = 1 << 60
 _FRACTION = np.uint64(_ONE - 1)
@@ -43,13 +48,12 @@ class Choices:
 
     which: Keys
     start: Ahead
-    behind: Sequence[_Counts] = ()
+    # Tells the latter, where there is anything to tell. It is rarely asked.
+    behind: Callable[[int], Ahead] | None = None
 
     def ahead(self, used: int) -> Ahead:
         """How far the parts are ahead after `used` elements."""
-        if not used or not self.behind:
-            return self.start
-        return tuple(int(part[used - 1]) for part in self.behind)
+        return self.start if not used or self.behind is None else self.behind(used)
 
 
 class Turns(ABC):
@@ -67,6 +71,10 @@ class Turns(ABC):
         stays has a weight. Raises what a user's function raises for the first of them.
         """
 
+    def at_once(self, count: int) -> int:
+        """How many had better be chosen, where so many are needed and more may be."""
+        return count
+
     def taken_before(self, index: int) -> list[int] | None:
         """How many of the first elements are of each part, where that is arithmetic."""
         return None
@@ -78,6 +86,7 @@ class FixedTurns(Turns):
     def __init__(self, proportions: Sequence[int], lane: int) -> None:
         self._proportions = tuple(proportions)
         self._lane = lane
+        self._pattern = pattern_of(self._proportions)
 
     def beginning(self) -> Ahead:
         return ()
@@ -85,12 +94,12 @@ class FixedTurns(Turns):
     def choose(self, index: int, count: int, ahead: Ahead, stays: Sequence[bool]) -> Choices:
         positions = np.arange(index, index + count, dtype=np.int64) + self._lane
         if all(stays):
-            return Choices(located(positions, self._proportions)[0], ())
+            return Choices(self._pattern.locate(positions)[0], ())
         left = np.flatnonzero(stays)
         if not len(left):
             return Choices(left, ())
-        which, _ = located(positions, tuple(self._proportions[part] for part in left))
-        return Choices(left.take(which), ())
+        some = tuple(self._proportions[part] for part in left)
+        return Choices(left.take(pattern_of(some).locate(positions)[0]), ())
 
     def taken_before(self, index: int) -> list[int]:
         before = places_before(self._lane, self._proportions)
@@ -126,6 +135,12 @@ class ScheduledTurns(Turns):
                 table = table[:, : without[0]]
         return _choose(table, ahead)
 
+    def at_once(self, count: int) -> int:
+        # A user's function is only asked for what is needed.
+        if not isinstance(self._table, Points):
+            return count
+        return max(count, min(_AT_ONCE, _MOST_WEIGHTS // self._parts))
+
     def _proportions(self, index: int, count: int) -> Proportions:
         """The proportions at the next elements; of lanes, element n of all is one of each."""
         start = index - self._known_from
@@ -145,26 +160,40 @@ class ScheduledTurns(Turns):
 
 
 def _choose(table: Proportions, ahead: Ahead) -> Choices:
+    which, end = _chosen(table, ahead)
+    size = len(which)
+
+    def behind(used: int) -> Ahead:
+        return end if used == size else _chosen(table[:, :used], ahead)[1]
+
+    return Choices(which, ahead, behind)
+
+
+def _chosen(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
+    """Whose turn it is, by columns of proportions, and how far the parts are ahead in the end."""
     size = table.shape[1]
     which = np.zeros(size, dtype=np.int64)
-    waits = np.ones(size, dtype=bool)
     rest = table.sum(axis=0)
-    behind = []
-    for part, weight in enumerate(table):
+    # The elements that no part before this one gets.
+    places = np.arange(size)
+    end = list(ahead)
+    for part, weights in enumerate(table):
+        if not len(places):
+            break
+        weight = weights if len(places) == size else weights.take(places)
         if not weight.any():  # It has ended, or has no weight for now: it stays where it is.
-            behind.append(np.full(size, ahead[part], dtype=np.uint64))
             continue
-        # Of the elements that no part before this one gets.
-        share = np.where(waits, _shares(weight, rest), np.uint64(0))
+        share = _shares(weight, rest)
         # Sums wrap around, and so does the difference: what is left are fractions.
         after = (np.uint64(ahead[part]) - share.cumsum(dtype=np.uint64)) & _FRACTION
-        before = (after + share) & _FRACTION
-        gets = share > before
-        which[gets] = part
-        waits &= ~gets
-        rest = rest - weight
-        behind.append(after)
-    return Choices(which, ahead, behind)
+        end[part] = int(after[-1])
+        after += share
+        after &= _FRACTION
+        gets = share > after
+        which[places[gets]] = part
+        others = ~gets
+        places, rest = places[others], (rest - weight)[others]
+    return which, tuple(end)
 
 
 def _shares(weight: Proportions, rest: Proportions) -> _Counts:

@@ -71,6 +71,29 @@ class LaneReadOptions(ReadOptions):
         return LaneReadOptions, (options, self.lanes, self.rows)
 
 
+# Fewer streams than that, which are read side by side, each decide for themselves whether they
+# have threads; of more, one decision is made for all, and they have as many as these would.
+_FEW_STREAMS = 4
+
+
+class SharedThreads:
+    """The threads that many streams share which are read side by side, as parts of a mixture."""
+
+    def __init__(self, streams: int) -> None:
+        self._streams = streams
+        self._shared: dict[tuple[int, int], LaneReadOptions] = {}
+
+    def of(self, options: ReadOptions) -> ReadOptions:
+        """What one of the streams has in the place of threads of its own."""
+        if self._streams <= _FEW_STREAMS or isinstance(options, LaneReadOptions):
+            return options
+        key = options.num_threads, options.prefetch_buffer_size
+        if key not in self._shared:
+            theirs = ReadOptions(*(_FEW_STREAMS * number for number in key))
+            self._shared[key] = LaneReadOptions(theirs, self._streams, 1)
+        return self._shared[key]
+
+
 @frozen
 class DealNode(Place):
     """Deals the positions of a random-access dataset to lanes."""

@@ -9,7 +9,7 @@ from bushel.order.mix import ConcatenateNode
 from bushel.order.spread import StreamShuffleNode
 from bushel.order.windows import StreamWindowsNode
 from bushel.plan.files import FileStreamNode
-from bushel.plan.lanes import OwnLanesNode
+from bushel.plan.lanes import OwnLanesNode, SharedThreads
 from bushel.plan.mixing import EpochsNode, StreamMixNode
 from bushel.plan.parts import SkipNode, is_by_position
 from bushel.plan.passes import CacheNode, InterleaveNode, LimitNode, StreamRepeatNode
@@ -60,30 +60,43 @@ def options_of(node: Node) -> DatasetOptions:
     return options
 
 
-def build_with(node: Node, options: DatasetOptions, spread: Spread | None = None) -> Stream:
-    """Makes the stream of a node under the options of the pipeline that it is part of."""
+def build_with(
+    node: Node,
+    options: DatasetOptions,
+    spread: Spread | None = None,
+    threads: SharedThreads | None = None,
+) -> Stream:
+    """Makes the stream of a node under the options of the pipeline that it is part of.
+
+    `threads` are those that it shares with others.
+    """
     if isinstance(node, (SeedNode, OptionsNode)):
-        return build_with(node.input, options, spread)
+        return build_with(node.input, options, spread, threads)
     if isinstance(node, WorkersNode):
         if spread is not None and node.options.num_workers:
             return spread(node, options)
-        return build_with(node.input, options, spread)
+        return build_with(node.input, options, spread, threads)
 
     def quota(label: str) -> DropQuota:
         return DropQuota(label, options)
 
     if isinstance(node, ToStreamNode):
-        return positional(node, quota)
+        return positional(node, quota, threads)
     if isinstance(node, CustomStreamNode):
         return CustomStream(iter(node.dataset))
-    inputs = [build_with(parent, options, spread) for parent in node.inputs]
+    if threads is None and isinstance(node, (StreamMixNode, Zip)):
+        threads = SharedThreads(len(node.inputs))
+    inputs = [build_with(parent, options, spread, threads) for parent in node.inputs]
     return step_of(node, inputs, quota)
 
 
-def positional(node: ToStreamNode, quota: MakeQuota) -> PositionalStream:
+def positional(
+    node: ToStreamNode, quota: MakeQuota, threads: SharedThreads | None = None
+) -> PositionalStream:
     """The stream of a random-access dataset."""
     watch = quota(dropping_step(node.input).label)
-    return PositionalStream(node.input, node.read_options, node.allow_nones, watch)
+    read_options = node.read_options if threads is None else threads.of(node.read_options)
+    return PositionalStream(node.input, read_options, node.allow_nones, watch)
 
 
 def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:

@@ -5,14 +5,13 @@ other engine is right when it gives what this gives.
 """
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import Block, Columns, Failure, join, merge_columns
+from bushel.block import Block, Columns, Failure
 from bushel.errors import PlanError
 from bushel.node import (
     Choice,
@@ -32,53 +31,18 @@ from bushel.node import (
 )
 from bushel.positions import Positions, run_of
 from bushel.run.bad_records import note, pass_on, taking_notes
+from bushel.run.choose import Choose
+from bushel.run.evaluator import Evaluator, dropped, labelled
 from bushel.stack import stack
-from bushel.transforms.function import any_none, collect
+from bushel.transforms.function import collect
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
-# one after the other, more and more of them are therefore located at a time.
-_FIRST_LOOK_AHEAD = 8192
+# one after the other, more and more of them are therefore located at a time: at first so many
+# times as many as are asked for. There may be a thousand such orders, of which each is asked
+# for a few at a time, so what is kept of one stays in proportion to that.
+_FIRST_LOOK_AHEAD = 4
+_FURTHEST_LOOK_AHEAD = 16
 _LAST_LOOK_AHEAD = 1 << 15
-
-
-class Evaluator(ABC):
-    """Gives the elements of a node: at any positions, or for a run of neighbours.
-
-    A run is what streams ask for. It means the same as `at` for the positions of the run and
-    is spared the checks that arbitrary positions need. Any number of threads may share one.
-    """
-
-    __slots__ = ()
-
-    @abstractmethod
-    def at(self, positions: Positions) -> Block:
-        """The elements at these positions, up to the first that fails."""
-
-    def run(self, start: int, stop: int) -> Block:
-        """The elements from position `start` up to `stop`, up to the first that fails."""
-        return self.at(run_of(start, stop))
-
-    @property
-    def trickles(self) -> bool:
-        """Whether elements had better be made one by one, by `trickle`.
-
-        What `run` makes at a time lies in memory at a time. Where elements are batches, that
-        is worth avoiding: the memory of one that the user is done with serves the next, still
-        in the cache.
-        """
-        return False
-
-    def trickle(self, start: int, stop: int) -> Iterator[Any] | None:
-        """The elements from `start` up to `stop` or before, each made when it is taken.
-
-        None where there is not one of them that could be made like that.
-        """
-        return None
-
-    @property
-    def reads_later(self) -> bool:
-        """Whether `run` only notes keys, and values are read when somebody needs them."""
-        return False
 
 
 def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
@@ -99,7 +63,7 @@ def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
     if isinstance(node, Drop):
         return _Filter(node, inputs[0])
     if isinstance(node, Choice):
-        return _Choose(node, inputs)
+        return Choose(node, inputs, compile_node)
     if isinstance(node, Zip):
         return _Zip(inputs)
     if isinstance(node, Expand):
@@ -173,7 +137,7 @@ class _Locate(Evaluator):
         self._kept: tuple[int, int, Positions] = (0, 0, np.empty(0, dtype=np.int64))
 
     def at(self, positions: Positions) -> Block:
-        return _labelled(self._input.at(self._node.locate(positions)), positions)
+        return labelled(self._input.at(self._node.locate(positions)), positions)
 
     def run(self, start: int, stop: int) -> Block:
         if not self._node.costly:
@@ -181,7 +145,7 @@ class _Locate(Evaluator):
             positions = run_of(start, stop)
             if run is None:
                 return self.at(positions)
-            return _labelled(self._input.run(*run), positions)
+            return labelled(self._input.run(*run), positions)
         first, end, located = self._kept
         if start < first or stop > end:
             first, end, located = self._kept = self._look_ahead(start, stop)
@@ -189,7 +153,7 @@ class _Locate(Evaluator):
         positions = run_of(start, stop)
         if self._source is not None:
             return self._source.fetch(located, positions)
-        return _labelled(self._input.at(located), positions)
+        return labelled(self._input.at(located), positions)
 
     @property
     def reads_later(self) -> bool:
@@ -201,7 +165,11 @@ class _Locate(Evaluator):
         # than they save.
         first, end, located = self._kept
         goes_on = first < start <= end
-        reach = min(max(_FIRST_LOOK_AHEAD, 2 * (end - first)), _LAST_LOOK_AHEAD) if goes_on else 0
+        reach = 0
+        if goes_on:
+            size = stop - start
+            reach = max(_FIRST_LOOK_AHEAD * size, 2 * (end - first))
+            reach = min(reach, _FURTHEST_LOOK_AHEAD * size, _LAST_LOOK_AHEAD)
         begin = end if goes_on else start
         stretch = max(1, self._node.stretch)
         stretch_end = min(((stop - 1) // stretch + 1) * stretch, sys.maxsize)
@@ -212,11 +180,6 @@ class _Locate(Evaluator):
         if begin > start:
             further = np.concatenate([located[start - first :], further])
         return start, end, further
-
-
-def _labelled(block: Block, positions: Positions) -> Block:
-    """Gives a block the positions of the output; fewer where it ended early."""
-    return block.at(positions if len(block) == len(positions) else positions[: len(block)])
 
 
 class _Group(Evaluator):
@@ -342,68 +305,6 @@ def group_span(number: int, size: int, length: int, groups: int) -> tuple[int, i
     return epoch * length + start, epoch * length + min(start + size, length)
 
 
-class _Choose(Evaluator):
-    """An order over several inputs."""
-
-    __slots__ = ("_inputs", "_node")
-
-    def __init__(self, node: Choice, inputs: list[Evaluator]) -> None:
-        self._node, self._inputs = node, inputs
-
-    def at(self, positions: Positions) -> Block:
-        try:
-            which, located = self._node.locate(positions)
-        except Exception as error:
-            # A selection map of the user's own. One by one, to fail where it failed.
-            if len(positions) == 1:
-                return Block([], positions[:0], failed(error, self._node, int(positions[0])))
-            return self._one_by_one(positions)
-        end = len(positions)
-        failure: Failure | None = None
-        parts: list[tuple[Positions, Block]] = []
-        for number in np.unique(which).tolist():
-            mine = (which == number).nonzero()[0]
-            block = _at_or_run(self._inputs[number], located.take(mine))
-            if block.failure is not None and mine[len(block)] < end:
-                end, failure = int(mine[len(block)]), block.failure
-            parts.append((mine, block))
-        return Block(_scatter(parts, len(positions), end), positions[:end], failure)
-
-    def _one_by_one(self, positions: Positions) -> Block:
-        blocks: list[Block] = []
-        for index in range(len(positions)):
-            blocks.append(self.at(positions[index : index + 1]))
-            if blocks[-1].failure is not None:
-                break
-        return join(blocks)
-
-
-def _at_or_run(input: Evaluator, positions: Positions) -> Block:
-    """Asks for a run where positions are one: the parts of a mixture nearly always are."""
-    first, last = int(positions[0]), int(positions[-1])
-    if (
-        len(positions) > 1
-        and last - first == len(positions) - 1
-        and (np.diff(positions) == 1).all()
-    ):
-        return input.run(first, last + 1)
-    return input.at(positions)
-
-
-def _scatter(parts: list[tuple[Positions, Block]], size: int, end: int) -> list[Any] | Columns:
-    """Puts the elements of several blocks in the places that belong to them."""
-    if len(parts) == 1:
-        values = parts[0][1].values
-        return values[:end] if isinstance(values, list) else values.part(0, end)
-    if end == size and (merged := merge_columns(size, parts)) is not None:
-        return merged
-    rows: list[Any] = [None] * size
-    for places, block in parts:
-        for place, row in zip(places.tolist(), block.rows(), strict=False):
-            rows[place] = row
-    return rows[:end]
-
-
 class _Filter(Evaluator):
     """Puts None in the place of each element that is left out."""
 
@@ -413,24 +314,10 @@ class _Filter(Evaluator):
         self._node, self._input = node, input
 
     def at(self, positions: Positions) -> Block:
-        return self._dropped(self._input.at(positions))
+        return dropped(self._node, self._input.at(positions))
 
     def run(self, start: int, stop: int) -> Block:
-        return self._dropped(self._input.run(start, stop))
-
-    def _dropped(self, block: Block) -> Block:
-        rows = block.rows()
-        if isinstance(block.values, list) and any_none(rows):
-            present = [index for index, row in enumerate(rows) if row is not None]
-            kept, failure = self._node.keep([rows[i] for i in present], block.positions[present])
-            out: list[Any] = [None] * (len(rows) if failure is None else present[len(kept)])
-            for index, keep in zip(present, kept, strict=False):
-                if keep:
-                    out[index] = rows[index]
-        else:
-            kept, failure = self._node.keep(rows, block.positions)
-            out = [row if keep else None for row, keep in zip(rows, kept, strict=False)]
-        return Block(out, block.positions[: len(out)], failure or block.failure)
+        return dropped(self._node, self._input.run(start, stop))
 
 
 class _Stand(Evaluator):

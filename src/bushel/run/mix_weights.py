@@ -281,9 +281,14 @@ class _SomeParts(Turns):
         left = [stays[number] for number in self._numbers]
         made = self._turns.choose(index, count, theirs, left)
         which = np.array(self._numbers, dtype=np.int64).take(made.which)
-        if not made.behind:
+        if made.behind is None:
             return Choices(which, ahead)
-        behind = [np.full(len(which), part, dtype=np.uint64) for part in ahead]
-        for number, part in zip(self._numbers, made.behind, strict=True):
-            behind[number] = part
+        numbers, theirs_behind = self._numbers, made.behind
+
+        def behind(used: int) -> Ahead:
+            parts = list(ahead)
+            for number, value in zip(numbers, theirs_behind(used), strict=True):
+                parts[number] = value
+            return tuple(parts)
+
         return Choices(which, ahead, behind)

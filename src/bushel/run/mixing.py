@@ -1,29 +1,35 @@
 """Streams mixed in proportion, and parts of a mixture that begin again."""
 
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from bushel.block import Block, Failure
 from bushel.errors import PlanError, StateError
 from bushel.frozen import plain
 from bushel.node import failed
+from bushel.order.pattern import sorted_runs
 from bushel.order.turns import Ahead, Choices
 from bushel.plan.mixing import EpochsNode, StreamMixNode
 from bushel.positions import Keys
-from bushel.run.merge import Merged, marks_of
+from bushel.run.foresight import Foresight
+from bushel.run.merge import Merged
 from bushel.run.mix_weights import Course, going_on, own_piece
 from bushel.run.stream import (
     Chunk,
+    Cursor,
     Marks,
     State,
     Stream,
-    Taken,
     beginning_of,
     need,
     need_int,
 )
+
+_Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 @plain
@@ -31,11 +37,65 @@ class _Place:
     """Where a mixture is, apart from where its parts are."""
 
     index: int
-    # How many elements each part has given, how far it is ahead of its share, and whether it
-    # is still there.
-    taken: Sequence[int]
-    ahead: Ahead
+    # How many elements each part has given.
+    taken: _Counts
+    # Whose turn it is, and how many of these turns are over.
+    choices: Choices
+    used: int
+    # Whether each part is still there.
     stays: Sequence[bool]
+
+    @property
+    def ahead(self) -> Ahead:
+        """How far each part is ahead of its share."""
+        return self.choices.ahead(self.used)
+
+
+class _Log:
+    """Where the parts of a mixture were at each time, as far as somebody may ask.
+
+    Most of a thousand parts stay where they are while a few give their elements. So what is
+    written down is who moved.
+    """
+
+    def __init__(self, cursors: Sequence[Cursor]) -> None:
+        self._cursors = cursors
+        # Where parts were in the beginning. Of those that are not in it: where they are now.
+        self._first: dict[int, tuple[Marks, int]] = {}
+        self._moves: list[tuple[int, Marks, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    @property
+    def is_long(self) -> bool:
+        return len(self._moves) > 4 * len(self._cursors)
+
+    def add(self, part: int, marks: Marks, count: int) -> None:
+        """Notes that a part gives so many of the elements between these states."""
+        self._first.setdefault(part, (marks, 0))
+        self._moves.append((part, marks, count))
+
+    def settle(self, parts: Iterable[int]) -> None:
+        """Notes where parts are, before they go somewhere else."""
+        for part in parts:
+            if part not in self._first:
+                self._first[part] = self._cursors[part].mark()[:2]
+
+    def at(self, length: int) -> list[tuple[Marks, int]]:
+        """Where the parts were after the first so many moves."""
+        places = dict(self._first)
+        for part, marks, count in self._moves[:length]:
+            places[part] = marks, count
+        return [
+            places[part] if part in places else self._untouched(part)
+            for part in range(len(self._cursors))
+        ]
+
+    def _untouched(self, part: int) -> tuple[Marks, int]:
+        # Somebody else may pull meanwhile. Who moves a part says so before.
+        place = self._cursors[part].mark()[:2]
+        return self._first.get(part, place)
 
 
 @plain
@@ -43,19 +103,24 @@ class _MixMarks(Marks):
     stream: "MixStream"
     course: Course
     start: _Place
-    choices: Choices
     which: Keys
-    parts: Sequence[Marks]
-    failed_part: int | None
+    log: _Log
+    # How many moves were before these elements, and the states of those that give them.
+    moves: int
+    parts: dict[int, Marks]
+    failed_part: int | None = None
 
     def at(self, used: int) -> State:
-        counts = np.bincount(self.which[:used], minlength=len(self.parts)).tolist()
         start = self.start
-        taken = [before + count for before, count in zip(start.taken, counts, strict=True)]
+        counts = np.bincount(self.which[:used], minlength=len(start.taken))
+        taken = start.taken + counts
         if used > len(self.which) and self.failed_part is not None:
             counts[self.failed_part] += 1  # It had its turn, and gave nothing.
-        states = [part.at(count) for part, count in zip(self.parts, counts, strict=True)]
-        place = _Place(start.index + used, taken, self.choices.ahead(used), start.stays)
+        places = self.log.at(self.moves)
+        for part, marks in self.parts.items():
+            places[part] = marks, int(counts[part])
+        place = _Place(start.index + used, taken, start.choices, start.used + used, start.stays)
+        states = [marks.at(count) for marks, count in places]
         return self.stream.state_of(states, self.course, place, False)
 
 
@@ -65,7 +130,12 @@ class MixStream(Merged):
     When a part has no element for its turn, the mixture ends, or goes on without that part.
     """
 
-    def __init__(self, inputs: Sequence[Stream], node: StreamMixNode) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Stream],
+        node: StreamMixNode,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         super().__init__(inputs)
         self._node = node
         self._names = node.names
@@ -73,88 +143,112 @@ class MixStream(Merged):
         self._own = own_piece(node)
         self._course = Course([self._own])
         count = len(inputs)
-        self._place = _Place(0, [0] * count, self._own.first, [True] * count)
+        self._place = self._beginning(self._own.first, [True] * count)
         self._stopped = False
         self._starts = self._states() if self._names is not None else []
+        self._log = _Log(self._cursors)
+        self._foresight = Foresight(self._cursors, clock)
+
+    def _beginning(self, ahead: Ahead, stays: Sequence[bool]) -> _Place:
+        nothing = Choices(np.empty(0, dtype=np.int64), ahead)
+        return _Place(0, np.zeros(len(stays), dtype=np.int64), nothing, 0, stays)
 
     def pull(self, want: int) -> Chunk | None:
         ask = want if self.eager else 1
         while not self._stopped:
             place = self._place
-            piece, most = self._course.at(place.index), self._course.most(place.index, ask)
+            most = self._course.most(place.index, ask)
             if not most:
                 self._stopped = True
                 return None
-            ahead = piece.ahead(place.ahead)
-            try:
-                choices = piece.turns.choose(place.index, most, ahead, place.stays)
-            except Exception as error:  # In a user's function that tells the weights.
-                return self._failed(failed(error, self._node, place.index))
-            which = choices.which
-            taken, end = self._take(which)
-            if end < len(which) and len(which) > 1:
-                # An input ended, or failed, at element `end`: only what comes before is taken.
-                which = which[:end]
-                counts = np.bincount(which, minlength=len(taken)).tolist()
-                for cursor, from_it, count in zip(self._cursors, taken, counts, strict=True):
-                    cursor.put_back(from_it, count)
-                if not end:
-                    ask = 1
-                    continue
-            if end:
-                return self._chunk(choices, which[:end], taken)
+            if place.used >= len(place.choices.which):
+                try:
+                    place = self._place = self._choose(place, most)
+                except Exception as error:  # In a user's function that tells the weights.
+                    return self._failed(failed(error, self._node, place.index))
+            which = place.choices.which[place.used : place.used + most]
+            rows, parts = self._prepare(which)
+            if len(rows):
+                return self._chunk(which[: len(rows)], rows, parts)
             part = int(which[0]) if len(which) else None
-            if part is not None and taken[part].failure is not None:
-                return self._failed(taken[part].failure, choices, taken, part)
+            if part is not None and self._cursors[part].fails:
+                return self._failed(None, part)
             if part is None or not self._drops:
                 self._stopped = True
                 return None
             stays = [there and number != part for number, there in enumerate(place.stays)]
-            self._place = _Place(place.index, place.taken, place.ahead, stays)
-            ask = want if self.eager else 1
+            # Whose turn it is, is to be found out anew.
+            nothing = Choices(which[:0], place.ahead)
+            self._place = _Place(place.index, place.taken, nothing, 0, stays)
         return None
 
-    def _failed(
-        self,
-        failure: Failure | None,
-        choices: Choices | None = None,
-        taken: Sequence[Taken] | None = None,
-        part: int | None = None,
-    ) -> Chunk:
-        """What comes in the place of an element whose part failed, or for which there is none."""
-        start = self._place
-        nothing = np.empty(0, dtype=np.int64)
-        choices = choices or Choices(nothing, start.ahead)
-        taken = taken or [cursor.take(0) for cursor in self._cursors]
-        marks = _MixMarks(self, self._course, start, choices, nothing, marks_of(taken), part)
-        self._place = _Place(start.index + 1, start.taken, choices.ahead(1), start.stays)
-        return Chunk(Block([], nothing, failure), marks)
+    def _choose(self, place: _Place, most: int) -> _Place:
+        """The same place, with what comes from there on."""
+        piece = self._course.at(place.index)
+        count = self._course.most(place.index, piece.turns.at_once(most))
+        ahead = piece.ahead(place.ahead)
+        choices = piece.turns.choose(place.index, count, ahead, place.stays)
+        return _Place(place.index, place.taken, choices, 0, place.stays)
 
-    def _take(self, which: Keys) -> tuple[list[Taken], int]:
-        """Takes what each part is to give, and tells how many elements that makes."""
-        counts = np.bincount(which, minlength=len(self._cursors)).tolist()
-        taken = []
+    def _prepare(self, which: Keys) -> tuple[list[Any], dict[int, Marks]]:
+        """The elements of parts in turn, up to where one has none, and the states of the parts."""
+        order, runs = sorted_runs(which) if len(which) else (which, [])
+        places = order.tolist()
         end = len(which)
-        for number, cursor in enumerate(self._cursors):
-            part = cursor.take(counts[number])
-            if len(part.block) < counts[number]:
-                end = min(end, int((which == number).nonzero()[0][len(part.block)]))
-            taken.append(part)
-        return taken, end
-
-    def _chunk(self, choices: Choices, which: Keys, taken: Sequence[Taken]) -> Chunk:
-        start, size = self._place, len(which)
-        rows: list[Any] = [None] * size
-        counts = list(start.taken)
-        for number, part in enumerate(taken):
-            places = (which == number).nonzero()[0].tolist()
-            counts[number] += len(places)
-            for place, row in zip(places, part.block.rows(), strict=False):
+        rows: list[Any] = [None] * end
+        parts: dict[int, Marks] = {}
+        cursors = self._cursors
+        wanted = [(part, stop - start) for part, start, stop in runs]
+        missing = [(part, count) for part, count in wanted if cursors[part].ready < count]
+        if missing:
+            self._foresight.prepare(missing)
+        for part, start, stop in runs:
+            cursor = cursors[part]
+            count = stop - start
+            if cursor.ready < count and cursor.prepared < count:
+                count = cursor.prepared
+                end = min(end, places[start + count])
+            mine, parts[part] = cursor.show(count)
+            if count == 1:
+                rows[places[start]] = mine[0]
+                continue
+            for place, row in zip(places[start : start + count], mine, strict=True):
                 rows[place] = row
-        self._place = _Place(start.index + size, counts, choices.ahead(size), start.stays)
+        return rows[:end], parts
+
+    def _chunk(self, which: Keys, rows: list[Any], parts: dict[int, Marks]) -> Chunk:
+        start, size = self._place, len(rows)
+        self._foresight.look_at(rows[0])
+        log = self._log = _Log(self._cursors) if self._log.is_long else self._log
+        marks = _MixMarks(self, self._course, start, which, log, len(log), parts)
+        counts = np.bincount(which, minlength=len(self._cursors))
+        numbers = list(parts)
+        for part, count in zip(numbers, counts.take(numbers).tolist(), strict=True):
+            states = parts[part]
+            if count:
+                log.add(part, states, count)
+                self._cursors[part].advance(count)
+        self._place = _Place(
+            start.index + size, start.taken + counts, start.choices, start.used + size, start.stays
+        )
         positions = np.arange(start.index, start.index + size, dtype=np.int64)
-        marks = _MixMarks(self, self._course, start, choices, which, marks_of(taken), None)
         return Chunk(Block(rows, positions), marks)
+
+    def _failed(self, failure: Failure | None, part: int | None = None) -> Chunk:
+        """What comes in the place of an element whose part failed, or for which there is none."""
+        start, log, moves = self._place, self._log, len(self._log)
+        parts: dict[int, Marks] = {}
+        if part is not None:
+            log.settle([part])
+            taken = self._cursors[part].take(1)
+            failure, parts[part] = taken.failure, taken.marks
+            log.add(part, taken.marks, 1)
+        nothing = np.empty(0, dtype=np.int64)
+        marks = _MixMarks(self, self._course, start, nothing, log, moves, parts, part)
+        self._place = _Place(
+            start.index + 1, start.taken, start.choices, start.used + 1, start.stays
+        )
+        return Chunk(Block([], nothing, failure), marks)
 
     def state_of(
         self, states: Sequence[State], course: Course, place: _Place, stopped: bool
@@ -163,7 +257,7 @@ class MixStream(Merged):
             "parents": self._by_name(states),
             "index": place.index,
             "stop": stopped,
-            "taken": self._by_name(place.taken),
+            "taken": self._by_name(place.taken.tolist()),
         }
         ahead = course.at(place.index).ahead(place.ahead)
         if ahead:
@@ -192,9 +286,13 @@ class MixStream(Merged):
         if ahead:
             ahead = tuple(self._whole_parts_of(state, "ahead", ahead))
         left = self._whole_parts_of(state, "left", none)
+        self._log.settle(range(len(self._cursors)))
         self._go_back(parents)
+        self._log = _Log(self._cursors)
         stays = [not (gone and self._drops) for gone in left]
-        self._place, self._stopped = _Place(index, taken, ahead, stays), bool(stopped)
+        nothing = Choices(np.empty(0, dtype=np.int64), ahead)
+        counts = np.array(taken, dtype=np.int64)
+        self._place, self._stopped = _Place(index, counts, nothing, 0, stays), bool(stopped)
         self._course = course
 
     def _parts_of(self, state: State, field: str, otherwise: Sequence[Any]) -> list[Any]:

@@ -110,6 +110,7 @@ class PositionalStream(Stream):
     ) -> None:
         """`sharing` processes have the cores together."""
         keep_freed_memory()
+        self.node = node
         self._length = node.length()
         self._allow_nones = allow_nones
         self._quota = quota
@@ -304,6 +305,19 @@ class PositionalStream(Stream):
                 self._ledger.restore(marks.at(end)["bad"])
         kept = np.flatnonzero(keep)
         return Chunk(block.select(kept), KeptMarks(marks, kept, end))
+
+    def upcoming(self, count: int) -> tuple[int, int] | None:
+        """The next positions, so many at the most, where somebody else may evaluate them."""
+        busy = self._rest is not None or self._ahead is not None or self._choice.threaded
+        if busy or self._trickles or self._least > 1 or self._work.guards:
+            return None
+        stop = min(self._next + count, self._length)
+        return (self._next, stop) if stop > self._next else None
+
+    def give(self, block: Block, spent: Spent) -> None:
+        """Takes the elements at the positions that are `upcoming`, and what they took."""
+        self._rest = _Rest(block)
+        self._choice.learn_work(len(block), spent)
 
     def limit(self, stop: int) -> None:
         """Ends the stream before position `stop`: for who takes all up to there at once.

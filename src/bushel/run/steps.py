@@ -35,6 +35,10 @@ class _Elementwise(Stream):
         self._rest: Chunk | None = None
         self.eager = input.eager
 
+    @property
+    def base(self) -> Stream:
+        return self._input.base
+
     def _next_chunk(self, want: int) -> Chunk | None:
         rest, self._rest = self._rest, None
         return rest if rest is not None else self._input.pull(want)

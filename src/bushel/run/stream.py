@@ -136,6 +136,11 @@ class Stream(ABC):
     # which may wait for the world outside: it is only asked for what is needed.
     eager = True
 
+    @property
+    def base(self) -> "Stream":
+        """The stream whose elements these are, changed one by one or left out."""
+        return self
+
     @abstractmethod
     def pull(self, want: int) -> Chunk | None:
         """Returns the next elements, about `want` of them, or None at the end."""
@@ -311,6 +316,85 @@ class Cursor:
         """Takes so many of the elements that `look_ahead` showed."""
         self._used += count
 
+    @property
+    def ready(self) -> int:
+        """How many elements can be shown without looking further."""
+        return self._size - self._used
+
+    @property
+    def prepared(self) -> int:
+        """How many elements can be shown, up to one that failed."""
+        ready = self._size - self._used
+        if self._waiting and self._chunk is not None:
+            last = None if self._failed else self._chunk.block.failure
+            for chunk in self._waiting:
+                if last is not None:
+                    break
+                ready, last = ready + len(chunk.block), chunk.block.failure
+        return ready
+
+    def prepare(self, count: int, ahead: int = 0) -> int:
+        """Sees to it that so many elements can be shown, and says how many can be.
+
+        Fewer where the stream ends or an element fails. None are taken. `ahead` is how many
+        more had better be read, if any must be.
+        """
+        ready = self._size - self._used
+        if ready >= count:
+            return ready
+        if self._chunk is None:
+            self._chunk = Chunk(_join_or_empty([]), beginning_of(self.stream))
+        ready = self.prepared
+        pending = [*(() if self._failed else (self._chunk,)), *self._waiting]
+        failing = any(chunk.block.failure is not None for chunk in pending)
+        while ready < count and not failing:
+            wanted = count - ready + ahead if self.stream.eager else count - ready
+            chunk = self.stream.pull(wanted)
+            if chunk is None:
+                break
+            failing = chunk.block.failure is not None
+            if len(chunk.block) or failing:  # (One of which a filter left nothing, tells nothing.)
+                self._waiting.append(_as_rows(chunk))
+                ready += len(chunk.block)
+        return ready
+
+    def show(self, count: int) -> tuple[list[Any], Marks]:
+        """So many elements that were prepared, and the states between them. None are taken."""
+        assert self._chunk is not None
+        start, stop = self._used, self._used + count
+        if start > 0 and stop <= self._size:
+            rows = self._chunk.block.rows()[start:stop]
+            return rows, ShiftedMarks(self._chunk.marks, start)
+        segments = [self.mark()]
+        stop = min(stop, self._size)
+        rows = self._chunk.block.rows()[start:stop]
+        segments.append((self._chunk.marks, start, stop - start))
+        if len(rows) < count:
+            for chunk in self._waiting:
+                taken = min(count - len(rows), len(chunk.block))
+                rows = rows + chunk.block.rows()[:taken]
+                segments.append((chunk.marks, 0, taken))
+                if len(rows) == count:
+                    break
+        return rows, TakenMarks(tuple(segments))
+
+    def advance(self, count: int) -> None:
+        """Takes so many of the elements that were prepared."""
+        while count > self._size - self._used:
+            count -= self._size - self._used
+            self._chunk, self._used, self._failed = self._waiting.popleft(), 0, False
+            self._size = len(self._chunk.block)
+        self._used += count
+
+    @property
+    def fails(self) -> bool:
+        """Whether, of what was prepared, an element that failed comes next."""
+        if self._used < self._size or self._chunk is None:
+            return False
+        if not self._failed and self._chunk.block.failure is not None:
+            return True
+        return bool(self._waiting) and not len(self._waiting[0].block)
+
     def mark(self) -> tuple[Marks, int, int]:
         """Remembers the place, to be asked for its state later (see `Taken`)."""
         if self._chunk is None:
@@ -343,6 +427,15 @@ class Cursor:
                 self._chunk, self._used, self._failed = chunk, 0, False
                 self._size = len(chunk.block)
                 return True
+
+
+def _as_rows(chunk: Chunk) -> Chunk:
+    """The same with its elements as a list, which is made once however often it is looked at."""
+    block = chunk.block
+    if type(block.values) is list:
+        return chunk
+    rows = Block(block.rows(), block.positions, block.failure, block.metadata)
+    return Chunk(rows, chunk.marks)
 
 
 def _join_or_empty(parts: list[Block]) -> Block:

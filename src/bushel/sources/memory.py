@@ -1,6 +1,6 @@
 """Sources in memory: ranges, sequences of records, and columns."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any, SupportsIndex
 
@@ -66,6 +66,7 @@ class RangeNode(Source):
     """The integers of a range."""
 
     numbers: range
+    wraps = True
 
     def length(self) -> int:
         return len(self.numbers)
@@ -80,6 +81,10 @@ class RangeNode(Source):
         # An array of its own, whatever the range: elements belong to the user.
         return Block(IntegerColumn(keys * numbers.step + numbers.start), positions)
 
+    @property
+    def likeness(self) -> Hashable:
+        return RangeNode, self.numbers.start, self.numbers.stop, self.numbers.step
+
     def describe(self) -> str:
         numbers = self.numbers
         return f"range({numbers.start}, {numbers.stop}, {numbers.step})"
@@ -92,6 +97,12 @@ class SequenceNode(Source):
     source: Any
     # Whether it is a `ColumnReader`.
     reads_columns: bool = False
+    wraps = True
+
+    @property
+    def records(self) -> Any | None:
+        together = self.reads_columns or hasattr(self.source, "__getitems__")
+        return None if together else self.source
 
     def length(self) -> int:
         return len(self.source)
@@ -113,6 +124,10 @@ class SequenceNode(Source):
     def at_a_time(self) -> int:
         return int(getattr(self.source, "records_at_a_time", 1))
 
+    @property
+    def likeness(self) -> Hashable:
+        return SequenceNode, id(self.source), self.reads_columns
+
     def describe(self) -> str:
         return f"source({source_name(self.source)}, length={len(self.source)})"
 
@@ -130,6 +145,7 @@ class ColumnsNode(Source):
     # Whether batches are cut from the columns. With strings or objects among them records
     # are read one by one, so that a batch does not depend on what was read along with it.
     stay_columns: bool = True
+    wraps = True
 
     def length(self) -> int:
         return self.size
@@ -140,6 +156,10 @@ class ColumnsNode(Source):
     @property
     def reads_later(self) -> bool:
         return self.stay_columns
+
+    @property
+    def likeness(self) -> Hashable:
+        return ColumnsNode, id(self.tree), self.size, self.stay_columns
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
         columns = Columns(self.tree, keys)

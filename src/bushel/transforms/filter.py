@@ -1,6 +1,6 @@
 """Filters: elements that are left out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from bushel.block import Failure
@@ -8,7 +8,7 @@ from bushel.frozen import frozen
 from bushel.naming import name_of
 from bushel.node import Drop, Node
 from bushel.positions import Positions
-from bushel.transforms.function import collect
+from bushel.transforms.function import collect, identity_of
 
 
 @frozen
@@ -31,6 +31,10 @@ class FilterNode(Drop):
         # Whatever else it answered counts by its truth, which may fail in its turn.
         truths, not_true = collect(self, lambda rows, _: map(bool, rows), answers, positions)
         return truths, not_true or failure
+
+    @property
+    def likeness(self) -> Hashable:
+        return FilterNode, identity_of(self.function)
 
     def describe(self) -> str:
         return "filter"

@@ -1,8 +1,9 @@
 """How a user's function is found, shown and called on a block."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import repeat
 from operator import is_
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from bushel.block import Block, Failure
@@ -26,6 +27,20 @@ def function_of(transform: Any, base: type, method: str, operation: str) -> Call
     if not callable(transform):
         raise TypeError(f"`{operation}` cannot call {transform!r}.")
     return transform  # type: ignore[no-any-return]
+
+
+def identity_of(function: Callable[..., Any]) -> Hashable:
+    """What functions have in common that are one and the same; whoever asks keeps them alive.
+
+    >>> text = "a-b"
+    >>> identity_of(text.split) == identity_of(text.split), identity_of(len) == identity_of(abs)
+    (True, False)
+    """
+    # Each time that a method is looked up, there is a new object for it.
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", None)
+    if type(function) in (MethodType, BuiltinMethodType) and owner is not None:
+        return id(owner), name, id(getattr(function, "__func__", None))
+    return id(function)
 
 
 def any_none(rows: Sequence[Any]) -> bool:

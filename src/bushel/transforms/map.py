@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from bushel.naming import name_of
 from bushel.node import ONE_LANE, Columnwise, Node, OneByOne, failed
 from bushel.positions import Positions
 from bushel.stack import stack
-from bushel.transforms.function import any_none, apply_to_rows
+from bushel.transforms.function import any_none, apply_to_rows, identity_of
 from bushel.tree import leaves_with_paths, map_leaves, show_path
 
 
@@ -32,6 +32,10 @@ class MapNode(OneByOne):
 
     def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
         return map(self.function, rows)
+
+    @property
+    def likeness(self) -> Hashable:
+        return MapNode, identity_of(self.function), self.skips_none
 
     def describe(self) -> str:
         return "map"
@@ -57,6 +61,10 @@ class MapWithIndexNode(OneByOne):
 
     def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
         return map(self.function, positions.tolist(), rows)
+
+    @property
+    def likeness(self) -> Hashable:
+        return MapWithIndexNode, identity_of(self.function), self.skips_none
 
     def describe(self) -> str:
         return "map_with_index"

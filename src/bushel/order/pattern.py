@@ -1,0 +1,212 @@
+"""The pattern of a mixture in fixed proportions: whose element comes at each position.
+
+Parts are asked one after the other. The first takes its share of all positions, spread as
+evenly as can be; what it leaves is numbered anew, and the next part takes its share of that:
+
+    all positions     0  1  2  3  4  5  6  7
+    part 0 of 1:1:2   x           x
+    left              .  0  1  2  .  3  4  5
+    part 1 of 1:2        x           x
+    left                 .  0  1     .  2  3       all of them part 2's
+
+So a position is located by as many divisions as there are parts before its own: too many for
+each element where there are a thousand parts. But a stretch of neighbours is a stretch of
+neighbours for every part, in which the places that a part takes are arithmetic; and the
+pattern is periodic. So stretches of it are made as a whole, and kept.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from bushel.positions import Keys, Positions, split_epochs
+
+# What is made at a time. A stretch costs a few numpy calls for each part, however short it is.
+_STRETCH = 8192
+# As many stretches as are kept: a million positions, which is all of a period nearly always.
+_MOST_KEPT = 128
+# To locate so many positions one by one costs about as much as to make the stretch they are in.
+_AS_MANY = 64
+# From so many on it is cheaper to ask each part for all of them, than one by one.
+_TOGETHER = 160
+# Up to this period all products fit into 64 bits.
+_LONGEST = 1 << 48
+
+
+class Pattern:
+    """Locates positions of a mixture. Any number of threads may share one."""
+
+    def __init__(self, proportions: Sequence[int]) -> None:
+        shared = math.gcd(*proportions)
+        self._weights = [weight // shared for weight in proportions]
+        self._period = rest = sum(self._weights)
+        # What is left for each part and those behind it, and for those behind it alone.
+        self._rests: list[tuple[int, int]] = []
+        for weight in self._weights:
+            self._rests.append((rest, rest - weight))
+            rest -= weight
+        # Stretches of the period by their numbers, those made last at the end; and how many
+        # positions were asked for of those that are not there.
+        self._kept: dict[int, tuple[Keys, Positions]] = {}
+        self._missed: dict[int, int] = {}
+        # How many stretches were made: what tests count.
+        self.made = 0
+
+    def locate(self, positions: Positions) -> tuple[Keys, Positions]:
+        """Whose element is at each position, and which of its elements it is."""
+        if not len(positions):
+            return np.empty(0, dtype=np.int64), positions[:0]
+        if self._period > _LONGEST:
+            return self._by_parts(positions)
+        epochs, places = split_epochs(positions, self._period)
+        which, where = self._in_period(places)
+        if isinstance(epochs, int) and not epochs:
+            return which, where
+        # Each period has as many elements of a part as its weight says.
+        dtype = object if positions.dtype == object else np.int64
+        each = np.array(self._weights, dtype=dtype).take(which)
+        return which, where + epochs * each
+
+    def _in_period(self, places: Positions) -> tuple[Keys, Positions]:
+        number = int(places[0]) // _STRETCH
+        start = number * _STRETCH
+        if int(places.min()) >= start and int(places.max()) < start + _STRETCH:
+            stretch = self._stretch(number, len(places))
+            if stretch is None:
+                return self._directly(places)
+            which, where = stretch
+            return which.take(places - start), where.take(places - start)
+        which, where = np.empty((2, len(places)), dtype=np.int64)
+        absent: list[Keys] = []
+        for number, mine in grouped(places // _STRETCH):
+            stretch = self._stretch(number, len(mine))
+            if stretch is None:
+                absent.append(mine)
+                continue
+            offsets = places.take(mine) - number * _STRETCH
+            which[mine], where[mine] = stretch[0].take(offsets), stretch[1].take(offsets)
+        if absent:
+            mine = np.concatenate(absent)
+            which[mine], where[mine] = self._directly(places.take(mine))
+        return which, where
+
+    def _stretch(self, number: int, count: int) -> tuple[Keys, Positions] | None:
+        """A stretch of which so many positions are asked for; None where that is not worth it."""
+        stretch = self._kept.get(number)
+        if stretch is not None:
+            return stretch
+        missed = self._missed.pop(number, 0) + count
+        if missed < _AS_MANY:
+            if len(self._missed) > 8 * _MOST_KEPT:
+                self._missed = {}
+            self._missed[number] = missed
+            return None
+        start = number * _STRETCH
+        stretch = self._make(start, min(start + _STRETCH, self._period))
+        kept = {**self._kept, number: stretch}
+        while len(kept) > _MOST_KEPT:
+            del kept[next(iter(kept))]
+        self._kept = kept
+        return stretch
+
+    def _make(self, start: int, stop: int) -> tuple[Keys, Positions]:
+        """A stretch of the pattern: which part each position belongs to, and which element."""
+        self.made += 1
+        which, where = np.empty((2, stop - start), dtype=np.int64)
+        # The places that no part has taken yet: for every part, neighbours from `start` on.
+        left = np.arange(stop - start)
+        for part, (weight, (rest, further)) in enumerate(
+            zip(self._weights, self._rests, strict=True)
+        ):
+            start_left, stop_left = start * further // rest, stop * further // rest
+            first, count = start - start_left, stop - stop_left - (start - start_left)
+            if count:
+                # Its element j comes at number j * rest // weight of what is left for it and
+                # those behind it.
+                before, fraction = divmod(first * rest, weight)
+                steps = np.arange(count)
+                taken = (steps * rest + fraction) // weight + (before - start)
+                places = left.take(taken)
+                which[places] = part
+                where[places] = steps + first
+                stays = np.ones(len(left), dtype=bool)
+                stays[taken] = False
+                left = left[stays]
+            if start_left == stop_left:
+                break
+            start, stop = start_left, stop_left
+        return which, where
+
+    def _directly(self, places: Positions) -> tuple[Keys, Positions]:
+        if len(places) >= _TOGETHER:
+            return self._by_parts(places)
+        located = np.array([self._locate_one(place) for place in places.tolist()], dtype=np.int64)
+        return located[:, 0], located[:, 1]
+
+    def _locate_one(self, place: int) -> tuple[int, int]:
+        for part, (rest, further) in enumerate(self._rests):
+            left = place * further // rest
+            if left == (place + 1) * further // rest:
+                return part, place - left
+            place = left
+        raise AssertionError("the last part takes what the others leave")
+
+    def _by_parts(self, positions: Positions) -> tuple[Keys, Positions]:
+        """Locates any positions, by asking each part for all of those that are left."""
+        count = len(positions)
+        which = np.zeros(count, dtype=np.int64)
+        where = np.zeros(count, dtype=positions.dtype)
+        # How many of the first k, and of the first k + 1, elements are left for the parts
+        # from here on. A part takes position k when its share grows by one there.
+        before: Any = positions
+        if self._period * (int(abs(positions).max()) + 1) > np.iinfo(np.int64).max:
+            before = positions.astype(object)
+        after = before + 1
+        open_places = np.arange(count)
+        for part, (rest, further) in enumerate(self._rests):
+            left_before = before * further // rest
+            left_after = after * further // rest
+            mine = np.asarray(left_before == left_after, dtype=bool)
+            taken = open_places[mine]
+            which[taken] = part
+            where[taken] = (before - left_before)[mine]
+            others = ~mine
+            open_places = open_places[others]
+            before, after = left_before[others], left_after[others]
+            if not len(open_places):
+                break
+        return which, where
+
+
+def sorted_runs(numbers: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:
+    """The places of numbers in their order, and where in these each number begins and ends.
+
+    >>> order, runs = sorted_runs(np.array([7, 3, 7]))
+    >>> order.tolist(), runs
+    ([1, 0, 2], [(3, 0, 1), (7, 1, 3)])
+    """
+    order = numbers.argsort(kind="stable")
+    ordered = numbers.take(order)
+    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()]
+    stops = [*starts[1:], len(numbers)]
+    return order, list(zip(ordered.take(starts).tolist(), starts, stops, strict=True))
+
+
+def grouped(numbers: Keys) -> Iterator[tuple[int, Keys]]:
+    """The numbers in an array, each with the places where it is, in order.
+
+    >>> [(number, places.tolist()) for number, places in grouped(np.array([7, 3, 7]))]
+    [(3, [1]), (7, [0, 2])]
+    """
+    order, runs = sorted_runs(numbers)
+    for number, start, stop in runs:
+        yield number, order[start:stop]
+
+
+@lru_cache(maxsize=16)
+def pattern_of(proportions: tuple[int, ...]) -> Pattern:
+    """The pattern of a mixture; one for all mixtures of the same proportions."""
+    return Pattern(proportions)

@@ -1,0 +1,83 @@
+"""Many permutations at once: one for each part of a mixture.
+
+Of a mixture of a thousand shuffled parts a block has a few positions of each. To permute a few
+positions costs as much as to permute hundreds, so those of all parts are permuted together.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.order.pattern import grouped
+from bushel.order.permutation import permute_each, whole_permutation
+from bushel.positions import Keys, Positions
+
+# In a shorter range the walk back from outside of it is long (see `order/permutation.py`): then
+# whole permutations are made, and kept as long as they are in use.
+_SHORT = 4096
+
+
+class Permutations:
+    """Shuffles of ranges, each with a length and a seed of its own."""
+
+    def __init__(self, lengths: Sequence[int], seeds: Sequence[int]) -> None:
+        self._lengths = np.array(lengths, dtype=np.int64)
+        self._seeds = np.array(seeds, dtype=np.int64)
+        self._any_short = int(self._lengths.min()) <= _SHORT
+        self._all_short = int(self._lengths.max()) <= _SHORT
+        # By range and seed, those used last at the end. Replaced as a whole.
+        self._whole: dict[tuple[int, int], npt.NDArray[np.uint16]] = {}
+
+    def locate(self, which: Keys, positions: Positions) -> Positions:
+        """Maps positions, beside each of which stands the number of its shuffle."""
+        lengths = self._lengths.take(which)
+        epochs = positions // lengths
+        seeds = self._seeds.take(which)
+        if not epochs.any():
+            return self._permuted(which, positions, lengths, seeds)
+        seeds = (seeds + epochs) & 0xFFFFFFFF
+        images = self._permuted(which, positions - epochs * lengths, lengths, seeds)
+        # Where there is a later epoch at all, it is within what 64 bits hold; but maybe not
+        # all of it.
+        furthest = int((lengths.astype(np.float64) * (epochs + 1)).max())
+        if furthest < 1 << 62:
+            return images + epochs * lengths
+        far: Positions = images.astype(object) + epochs.astype(object) * lengths
+        return far
+
+    def _permuted(
+        self, which: Keys, offsets: Positions, lengths: Positions, seeds: Positions
+    ) -> Positions:
+        if not self._any_short:
+            return permute_each(offsets, lengths - 1, seeds)
+        images = np.empty(len(offsets), dtype=np.int64)
+        short = lengths <= _SHORT
+        if not self._all_short:
+            long = (~short).nonzero()[0]
+            images[long] = permute_each(
+                offsets.take(long), lengths.take(long) - 1, seeds.take(long)
+            )
+        mine = short.nonzero()[0]
+        images[mine] = self._by_whole(which.take(mine), offsets.take(mine), seeds.take(mine))
+        return images
+
+    def _by_whole(self, which: Keys, offsets: Positions, seeds: Positions) -> Positions:
+        images = np.empty(len(offsets), dtype=np.int64)
+        known, used = self._whole, {}
+        for code, mine in grouped(which << 32 | seeds):
+            part, seed = code >> 32, code & 0xFFFFFFFF
+            whole = known.get((part, seed))
+            if whole is None:
+                length = int(self._lengths[part])
+                whole = whole_permutation(length - 1, seed).astype(np.uint16)
+            used[part, seed] = whole
+            images[mine] = whole.take(offsets.take(mine))
+        if any(key not in known for key in used):
+            # One for each range, and what this block needed: ranges are read epoch by epoch.
+            latest = {part: (part, seed) for part, seed in (*known, *used)}
+            self._whole = {
+                **{key: known[key] for key in latest.values() if key in known},
+                **used,
+            }
+        return images

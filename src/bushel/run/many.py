@@ -1,0 +1,310 @@
+"""Many datasets evaluated together: the parts of a mixture, of which a block has a few each.
+
+Each part has steps of its own, and to ask each for two or three elements would cost as much as
+to ask it for a hundred. But the parts of one mixture are mostly alike: so their steps are taken
+together, step by step, for the elements of all of them.
+
+    part 0   source 0 ─ shuffle 0 ─ map f          sources      shuffles     maps
+    part 1   source 1 ─ shuffle 1 ─ map f    →     read by  ─   computed  ─  f, for
+    part 2   source 2 ─ shuffle 2 ─ map f          source       at once      all rows
+
+Elements are named by two arrays: the number of the part, and the position in it. Where parts
+are not alike, or have other steps than these, each is asked by itself.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from itertools import chain
+from operator import getitem
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bushel.block import Block, Columns, merge_columns
+from bushel.node import Drop, Each, Node, Order, Place, Source
+from bushel.order.pattern import grouped, sorted_runs
+from bushel.positions import Keys, Positions
+from bushel.run.evaluator import Evaluator, dropped, labelled
+
+Compile: TypeAlias = Callable[[Node], Evaluator]
+# Some elements of a block: their places in it, and what came of them.
+Piece: TypeAlias = tuple[Keys, Block]
+
+
+class Many(ABC):
+    """Gives elements of several inputs."""
+
+    @abstractmethod
+    def at(self, which: Keys, positions: Positions) -> Block:
+        """The elements at these positions of these inputs, up to the first that fails.
+
+        Each has the position that it has in its own input.
+        """
+
+
+def compile_many(nodes: Sequence[Node], compile: Compile) -> Many:
+    """What evaluates many nodes, those that are alike together."""
+    by_shape: dict[tuple[type, ...], list[int]] = {}
+    for number, node in enumerate(nodes):
+        by_shape.setdefault(_shape_of(node), []).append(number)
+    if len(by_shape) == 1:
+        return _compile_alike(nodes, compile)
+    groups = list(by_shape.values())
+    return _Various(
+        [_compile_alike([nodes[n] for n in group], compile) for group in groups], groups
+    )
+
+
+def _shape_of(node: Node) -> tuple[type, ...]:
+    """The kinds of the steps that can be taken together."""
+    shape: list[type] = []
+    while not isinstance(node, Source):
+        if isinstance(node, (Order, Each, Drop)):
+            shape.append(type(node))
+        elif not isinstance(node, Place):
+            return tuple(shape)
+        node = node.inputs[0]
+    return (*shape, Source)
+
+
+def _compile_alike(nodes: Sequence[Node], compile: Compile) -> Many:
+    # A step to pass over may stand in one of them only.
+    heads = [_without_places(node) for node in nodes]
+    first = heads[0]
+    if isinstance(first, Source):
+        return _ReadMany(heads)
+    if not isinstance(first, (Order, Each, Drop)) or len(heads) == 1:
+        return _ByThemselves(heads, compile)
+    input = _compile_alike([node.inputs[0] for node in heads], compile)
+    if isinstance(first, Order):
+        return _LocateMany(heads, input)
+    return _ApplyMany(heads, input)
+
+
+def _without_places(node: Node) -> Node:
+    while isinstance(node, Place):
+        node = node.inputs[0]
+    return node
+
+
+class _Kinds:
+    """Which of many steps are alike, and can do each other's work."""
+
+    def __init__(self, steps: Sequence[Any]) -> None:
+        numbers: dict[Hashable, int] = {}
+        kind_of = [numbers.setdefault(step.likeness, len(numbers)) for step in steps]
+        self._kind_of = np.array(kind_of, dtype=np.int64)
+        # One of each kind.
+        self.steps: list[Any] = [steps[kind_of.index(kind)] for kind in range(len(numbers))]
+
+    def of(self, which: Keys) -> Keys:
+        """The kinds of the steps with these numbers."""
+        return self._kind_of.take(which)
+
+
+class _ReadMany(Many):
+    def __init__(self, sources: Sequence[Any]) -> None:
+        self._kinds = _Kinds(sources)
+        self._sources: list[Source] = self._kinds.steps
+        self._lengths: Keys | None = None
+        lengths = [source.length() for source in self._sources if source.wraps]
+        if len(lengths) == len(self._sources) and all(lengths):
+            self._lengths = np.array(lengths, dtype=np.int64)
+        # What gives the records of each, where they come one by one anyway.
+        records = [source.records for source in self._sources]
+        self._records = records if all(has is not None for has in records) else None
+
+    def at(self, which: Keys, positions: Positions) -> Block:
+        if len(self._sources) == 1:
+            source = self._sources[0]
+            return source.fetch(source.keys(positions), positions)
+        kinds = self._kinds.of(which)
+        if self._lengths is None or positions.dtype == object:
+            pieces = [
+                (mine, self._fetched(self._sources[kind], positions.take(mine)))
+                for kind, mine in grouped(kinds)
+            ]
+            return put_together(pieces, positions)
+        keys = positions % self._lengths.take(kinds)
+        if self._records is not None:
+            rows = self._read_each(self._records, kinds, keys)
+            if rows is not None:
+                return Block(rows, positions)
+        order, runs = sorted_runs(kinds)
+        keys, wanted = keys.take(order), positions.take(order)
+        pieces = []
+        for kind, start, stop in runs:
+            block = self._sources[kind].fetch(keys[start:stop], wanted[start:stop])
+            pieces.append((order[start:stop], block))
+        return put_together(pieces, positions)
+
+    def _fetched(self, source: Source, positions: Positions) -> Block:
+        return source.fetch(source.keys(positions), positions)
+
+    def _read_each(self, records: Sequence[Any], kinds: Keys, keys: Keys) -> list[Any] | None:
+        """Records of many sources, one by one; None where one fails."""
+        rows: list[Any] = []
+        with suppress(Exception):  # Whose it is, is found when each is asked for its own.
+            rows.extend(map(getitem, map(records.__getitem__, kinds.tolist()), keys.tolist()))
+        return rows if len(rows) == len(keys) else None
+
+
+class _LocateMany(Many):
+    def __init__(self, orders: Sequence[Any], input: Many) -> None:
+        self._orders, self._input = orders, input
+        self._together = type(orders[0]).side_by_side(orders)
+
+    def at(self, which: Keys, positions: Positions) -> Block:
+        if self._together is not None and positions.dtype != object:
+            located = self._together(which, positions)
+        else:
+            located = self._one_after_the_other(which, positions)
+        return labelled(self._input.at(which, located), positions)
+
+    def _one_after_the_other(self, which: Keys, positions: Positions) -> Positions:
+        parts = [
+            (mine, self._orders[number].locate(positions.take(mine)))
+            for number, mine in grouped(which)
+        ]
+        is_far = any(located.dtype == object for _, located in parts)
+        out = np.empty(len(positions), dtype=object if is_far else np.int64)
+        for mine, located in parts:
+            out[mine] = located
+        return out
+
+
+class _ApplyMany(Many):
+    """Steps that change elements, or leave them out."""
+
+    def __init__(self, steps: Sequence[Any], input: Many) -> None:
+        self._kinds, self._input = _Kinds(steps), input
+
+    def at(self, which: Keys, positions: Positions) -> Block:
+        block = self._input.at(which, positions)
+        steps = self._kinds.steps
+        if len(steps) == 1:
+            return _applied(steps[0], block)
+        order, runs = sorted_runs(self._kinds.of(which[: len(block)]))
+        ordered = block.select(order)
+        pieces = [
+            (order[start:stop], _applied(steps[kind], ordered.part(start, stop)))
+            for kind, start, stop in runs
+        ]
+        done = put_together(pieces, block.positions)
+        if done.failure is None:
+            done.failure = block.failure
+        return done
+
+
+def _applied(step: Each | Drop, block: Block) -> Block:
+    return dropped(step, block) if isinstance(step, Drop) else step.apply(block)
+
+
+class _ByThemselves(Many):
+    """Steps of which each needs to be asked by itself."""
+
+    def __init__(self, nodes: Sequence[Node], compile: Compile) -> None:
+        self._inputs = [compile(node) for node in nodes]
+
+    def at(self, which: Keys, positions: Positions) -> Block:
+        return at_each(self._inputs, sorted_runs(which), positions)
+
+
+class _Various(Many):
+    """Inputs that are not alike: some of this kind, some of that."""
+
+    def __init__(self, many: Sequence[Many], members: Sequence[Sequence[int]]) -> None:
+        self._many = many
+        count = sum(map(len, members))
+        self._group_of, self._number_of = np.empty((2, count), dtype=np.int64)
+        for group, numbers in enumerate(members):
+            self._group_of[numbers] = group
+            self._number_of[numbers] = np.arange(len(numbers))
+
+    def at(self, which: Keys, positions: Positions) -> Block:
+        numbers = self._number_of.take(which)
+        pieces = [
+            (mine, self._many[group].at(numbers.take(mine), positions.take(mine)))
+            for group, mine in grouped(self._group_of.take(which))
+        ]
+        return put_together(pieces, positions)
+
+
+def at_each(
+    inputs: Sequence[Evaluator],
+    groups: tuple[Keys, Sequence[tuple[int, int, int]]],
+    positions: Positions,
+) -> Block:
+    """The elements of several inputs, each asked for those that are in its run."""
+    order, runs = groups
+    ordered = positions.take(order)
+    pieces = [
+        (order[start:stop], _at_or_run(inputs[number], ordered[start:stop]))
+        for number, start, stop in runs
+    ]
+    return put_together(pieces, positions)
+
+
+def _at_or_run(input: Evaluator, positions: Positions) -> Block:
+    """Asks for a run where positions are one: the parts of a mixture nearly always are."""
+    first, last = int(positions[0]), int(positions[-1])
+    if (
+        len(positions) > 1
+        and last - first == len(positions) - 1
+        and (np.diff(positions) == 1).all()
+    ):
+        return input.run(first, last + 1)
+    return input.at(positions)
+
+
+def put_together(pieces: Sequence[Piece], positions: Positions) -> Block:
+    """Puts the elements of several blocks in the places that belong to them.
+
+    Up to the first that failed.
+    """
+    if not pieces:
+        return Block([], positions)
+    end, failure = len(positions), None
+    for places, block in pieces:
+        if block.failure is not None and places[len(block)] < end:
+            end, failure = int(places[len(block)]), block.failure
+    values = _values_of(pieces, len(positions), end)
+    return Block(values, positions if failure is None else positions[:end], failure)
+
+
+def _values_of(pieces: Sequence[Piece], size: int, end: int) -> list[Any] | Columns:
+    if len(pieces) == 1:
+        values = pieces[0][1].values
+        return values[:end] if isinstance(values, list) else values.part(0, end)
+    if end == size:
+        columns = _joined_arrays(pieces) or merge_columns(size, pieces)
+        if columns is not None:
+            return columns
+    rows: list[Any] = [None] * size
+    places = chain.from_iterable(places[: len(block)].tolist() for places, block in pieces)
+    for place, row in zip(
+        places, chain.from_iterable(block.rows() for _, block in pieces), strict=True
+    ):
+        rows[place] = row
+    return rows[:end]
+
+
+def _joined_arrays(pieces: Sequence[Piece]) -> Columns | None:
+    """The same as `merge_columns`, in a few calls, where each block is one array."""
+    arrays: list[Any] = []
+    for _, block in pieces:
+        values = block.values
+        if not isinstance(values, Columns) or type(values.tree) is not np.ndarray:
+            return None
+        arrays.append(values.gather())
+    first = arrays[0]
+    kinds: set[Any] = {type(block.values) for _, block in pieces}
+    if len(kinds) > 1 or any(
+        array.dtype != first.dtype or array.shape[1:] != first.shape[1:] for array in arrays
+    ):
+        return None
+    made = np.empty((sum(map(len, arrays)), *first.shape[1:]), dtype=first.dtype)
+    made[np.concatenate([places for places, _ in pieces])] = np.concatenate(arrays)
+    joined: Columns = kinds.pop()(made, None, len(made))
+    return joined
