@@ -4,13 +4,13 @@ Generating methods takes most of the time that it takes to make a dataclass, and
 dozens and should import quickly. So only `__init__` is generated.
 """
 
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 C = TypeVar("C", bound=type)
 
 
-@dataclass_transform(frozen_default=True, eq_default=False)
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def frozen(cls: C) -> C:
     """Makes a dataclass that is immutable and compared by identity."""
     made: Any = dataclass(slots=True, eq=False, repr=False)(cls)
