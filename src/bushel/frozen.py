@@ -6,14 +6,14 @@ generated, and that when the first object is made.
 """
 
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, field
 from inspect import get_annotations
 from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform, get_origin
 
 C = TypeVar("C", bound=type)
 
 
-@dataclass_transform(frozen_default=True, eq_default=False)
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def frozen(cls: C) -> C:
     """Makes a dataclass that is immutable and compared by identity."""
     made: Any = _with_slots(cls)

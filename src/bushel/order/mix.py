@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, cast
 
 import numpy as np
@@ -24,18 +25,26 @@ class ConcatenateNode(Choice):
     """
 
     parts: tuple[Node, ...]
+    # Their lengths, when these were needed: to ask a thousand parts takes a while.
+    lengths: list[tuple[Keys, int]] = field(default_factory=list, init=False)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.parts
 
     def length(self) -> int:
-        return sum(part.length() for part in self.parts)
+        return self._lengths()[1]
+
+    def _lengths(self) -> tuple[Keys, int]:
+        if not self.lengths:
+            each = [part.length() for part in self.parts]
+            self.lengths.append((np.array(each, dtype=np.int64), sum(each)))
+        return self.lengths[0]
 
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
-        lengths = np.array([part.length() for part in self.parts], dtype=np.int64)
+        lengths, total = self._lengths()
         ends = lengths.cumsum()
-        epochs, offsets = split_epochs(positions, self.length())
+        epochs, offsets = split_epochs(positions, total)
         which: Keys = ends.searchsorted(offsets, side="right")
         if positions.dtype == object:
             lengths = lengths.astype(object)
@@ -60,18 +69,22 @@ class MixNode(Choice):
 
     parts: tuple[Node, ...]
     proportions: tuple[int, ...]
+    # How long it is, when that was needed: to ask a thousand parts takes a while.
+    known: list[int] = field(default_factory=list, init=False)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.parts
 
     def length(self) -> int:
-        total = sum(self.proportions)
-        longest = min(
-            part.length() / (weight / total)
-            for part, weight in zip(self.parts, self.proportions, strict=True)
-        )
-        return min(int(longest), sys.maxsize)
+        if not self.known:
+            total = sum(self.proportions)
+            longest = min(
+                part.length() / (weight / total)
+                for part, weight in zip(self.parts, self.proportions, strict=True)
+            )
+            self.known.append(min(int(longest), sys.maxsize))
+        return self.known[0]
 
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
         return pattern_of(self.proportions).locate(positions)

@@ -436,20 +436,21 @@ def half_widths(max_indices: Positions) -> Positions:
 
 
 def _walk_each(
-    encrypt: Callable[[Words, int, "RoundKeys"], Words],
+    encrypt: Callable[[Words, int, "RoundKeys", Words], None],
     values: Words,
     max_indices: Words,
     half: int,
     keys: "RoundKeys",
 ) -> Words:
-    out = encrypt(values, half, keys)
+    out = np.empty_like(values)
+    encrypt(values, half, keys, out)
     if 2 * half < 63:  # 4**k + 1 positions: the last has no place in the cipher.
         last = (values == max_indices) & (values == 1 << 2 * half)
         out[last] = max_indices[last]
     outside = (out > max_indices).nonzero()[0]
     walking, most, keys = out.take(outside), max_indices.take(outside), _take_keys(keys, outside)
     while len(outside):
-        walking = encrypt(walking, half, keys)
+        encrypt(walking, half, keys, walking)
         out[outside] = walking
         still_out = (walking > most).nonzero()[0]
         outside, walking = outside.take(still_out), walking.take(still_out)

@@ -364,7 +364,7 @@ class Cursor:
         start, stop = self._used, self._used + count
         if start > 0 and stop <= self._size:
             rows = self._chunk.block.rows()[start:stop]
-            return rows, ShiftedMarks(self._chunk.marks, start)
+            return rows, ShiftedMarks(self._chunk.marks, start + self._failed)
         segments = [self.mark()]
         stop = min(stop, self._size)
         rows = self._chunk.block.rows()[start:stop]

@@ -1,0 +1,128 @@
+"""What an element of a mixture costs does not grow with the number of its parts: by counting."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bushel import IterDataset, MapDataset, ReadOptions, WeightSchedule
+from bushel.node import Node
+from bushel.order import pattern, permutations, shuffle, turns
+from bushel.order.pattern import Pattern
+from bushel.run.inline import compile_node
+from bushel.run.positional import PositionalStream
+from bushel.run.stream import Cursor
+from bushel.sources.memory import RangeNode
+
+INLINE = ReadOptions(0, 0)
+PARTS = pytest.mark.parametrize("parts", [4, 1000])
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts calls, and positions that are located, while a test runs."""
+    counted: Counter[str] = Counter()
+
+    def count(owner: Any, name: str, kind: str, size: Callable[..., int] = lambda *_: 1) -> None:
+        original = getattr(owner, name)
+
+        def counting(*args: Any, **more: Any) -> Any:
+            counted[kind] += size(*args)
+            return original(*args, **more)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(shuffle, "permute", "located", lambda positions, *_: len(positions))
+    count(permutations, "permute_each", "located", lambda positions, *_: len(positions))
+    count(RangeNode, "fetch", "fetches")
+    count(Pattern, "_make", "stretches")
+    count(Pattern, "_locate_one", "located one by one")
+    count(turns, "_shares", "shares")
+    count(PositionalStream, "pull", "pulls")
+    for name in ("take", "show", "put_back"):
+        count(Cursor, name, "touched")
+    return counted
+
+
+def shuffled(parts: int) -> list[MapDataset[int]]:
+    return [MapDataset.range(10_000).shuffle(seed=seed) for seed in range(parts)]
+
+
+def node_of(dataset: Any) -> Node:
+    node: Node = dataset._own_node()
+    return node
+
+
+@PARTS
+@pytest.mark.parametrize("size", [1, 16, 256])
+def test_mixed_by_position(parts: int, size: int, counts: Counter[str]) -> None:
+    blocks = max(1, 2048 // size)
+    evaluator = compile_node(node_of(MapDataset.mix(shuffled(parts))))
+    for block in range(blocks):
+        evaluator.run(block * size, (block + 1) * size)
+    # Each position once, unless its part was read on and on; and all parts of a block at once.
+    assert counts["located"] <= 20 * blocks * size
+    assert counts["fetches"] <= 4 * blocks
+    assert counts["stretches"] <= 2
+    assert counts["located one by one"] <= pattern._AS_MANY
+
+
+def test_weights_that_hardly_repeat(counts: Counter[str]) -> None:
+    weights = [100 + 7 * part % 991 for part in range(1000)]
+    evaluator = compile_node(node_of(MapDataset.mix(shuffled(1000), weights)))
+    for block in range(512):
+        evaluator.run(block * 64, (block + 1) * 64)
+    assert counts["stretches"] == 512 * 64 // pattern._STRETCH
+
+
+@PARTS
+def test_concatenated_and_shuffled(parts: int, counts: Counter[str]) -> None:
+    evaluator = compile_node(node_of(MapDataset.concatenate(shuffled(parts)).shuffle(seed=1)))
+    for block in range(16):
+        evaluator.run(block * 256, (block + 1) * 256)
+    assert counts["located"] <= 20 * 16 * 256
+    assert counts["fetches"] <= 4 * 16
+
+
+@PARTS
+@pytest.mark.parametrize("weights", ["equal", "one large"])
+def test_streams(parts: int, weights: str, counts: Counter[str]) -> None:
+    streams = [part.to_iter_dataset(INLINE) for part in shuffled(parts)]
+    unlike = [1000, *[1] * (parts - 1)]
+    mixed = IterDataset.mix(streams, None if weights == "equal" else unlike)
+    for count in (640, 5000):
+        counts.clear()
+        assert len(list(islice(mixed, count))) == count
+        # However small the chunks are: only parts that give something are touched, and what
+        # is read of each is at most twice what was needed.
+        assert counts["touched"] <= count + 10
+        assert counts["pulls"] <= count + 10
+        assert counts["located"] <= 20 * count
+
+
+@pytest.mark.parametrize("parts", [4, 150])
+def test_scheduled(parts: int, counts: Counter[str]) -> None:
+    streams = [part.to_iter_dataset(INLINE) for part in shuffled(parts)]
+    ramp = WeightSchedule.linear([(0, [1.0] * parts), (10_000, list(range(1, parts + 1)))])
+    iterator = iter(IterDataset.mix(streams, ramp))
+    for _ in range(2000):
+        next(iterator)
+    assert counts["shares"] <= 2 * parts
+
+
+def test_patterns_are_what_each_part_would_say() -> None:
+    rng = np.random.default_rng(0)
+    for most in (1, 3, 1000, 10**6, 10**12):
+        made = Pattern(rng.integers(1, most + 1, 40).tolist())
+        for start in (0, 1000, 2**40):
+            run = np.arange(start, start + 500)
+            expected = [part.tolist() for part in made._by_parts(run)]
+            for cut in (1, 20, 500):  # One by one at first, then by stretches.
+                pieces = [made.locate(run[at : at + cut]) for at in range(0, 500, cut)]
+                which, where = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+                assert [which.tolist(), where.tolist()] == expected
+            scattered = rng.permutation(run)
+            assert np.array_equal(made.locate(scattered), made._by_parts(scattered))

@@ -1,0 +1,132 @@
+"""Parts of a mixture that are evaluated together give what each gives by itself."""
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bushel import MapDataset
+from bushel.block import Block
+from bushel.errors import PlanError
+from bushel.run import choose
+from bushel.run.inline import compile_node
+from tests.property.profile import tried
+
+
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def fail_on_sevens(x: Any) -> Any:
+    if int(x) % 7 == 3:
+        raise ValueError(f"{x} is bad")
+    return x
+
+
+def is_odd(x: Any) -> bool:
+    return int(x) % 2 == 1
+
+
+class Own:
+    """A source without anything special."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, key: int) -> int:
+        if key % 11 == 10:
+            raise KeyError(key)
+        return 1000 + key
+
+
+class Together(Own):
+    """One that reads many at once."""
+
+    def __getitems__(self, keys: list[int]) -> list[int]:
+        return [self[key] for key in keys]
+
+
+SOURCES: list[Any] = [
+    lambda n: MapDataset.range(n),
+    lambda n: MapDataset.range(5, 5 + 3 * n, 3),
+    lambda n: MapDataset.source(list(range(n))),
+    lambda n: MapDataset.source(np.arange(n, dtype=np.int32)),
+    lambda n: MapDataset.source(np.arange(n, dtype=np.float64)),
+    lambda n: MapDataset.source(Own(n)),
+    lambda n: MapDataset.source(Together(n)),
+]
+STEPS: list[Any] = [
+    lambda ds, seed: ds.shuffle(seed=seed),
+    lambda ds, seed: ds[1 + seed % 3 :: 1 + seed % 2],
+    lambda ds, seed: ds.repeat(1 + seed % 3),
+    lambda ds, seed: ds.repeat(2, reseed_each_epoch=False),
+    lambda ds, seed: ds.repeat(),
+    lambda ds, seed: ds.map(double),
+    lambda ds, seed: ds.map(lambda x: x + seed),
+    lambda ds, seed: ds.map(fail_on_sevens),
+    lambda ds, seed: ds.map_with_index(lambda i, x: (i, x)).map(lambda pair: pair[1]),
+    lambda ds, seed: ds.random_map(lambda x, rng: x + int(rng.integers(9)), seed=seed),
+    lambda ds, seed: ds.filter(is_odd),
+    lambda ds, seed: ds.batch(2).map(lambda b: b[0]),
+]
+
+_parts = st.tuples(
+    st.integers(0, len(SOURCES) - 1),
+    st.sampled_from([1, 2, 9, 40, 5000]),
+    st.lists(st.integers(0, len(STEPS) - 1), max_size=3),
+    st.integers(0, 2**31),
+)
+
+
+def dataset(kind: int, length: int, steps: list[int], seed: int) -> Any:
+    made = SOURCES[kind](length + 3)
+    for step in steps:
+        with suppress(PlanError):  # A batch behind a filter, and the like.
+            made = STEPS[step](made, seed)
+    return made
+
+
+def evaluated(mixed: Any, enough: int, positions: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(choose, "_ENOUGH_EACH", enough)
+    block: Block = compile_node(mixed._own_node()).at(np.array(positions, dtype=np.int64))
+    rows = [(type(row), None if row is None else float(row)) for row in block.rows()]
+    failure = None if block.failure is None else block.failure.release()
+    notes = getattr(failure, "__notes__", None)
+    return rows, block.positions.tolist(), repr(failure), notes
+
+
+@given(st.data())
+@tried
+def test_together_or_each_by_itself(data: st.DataObject) -> None:
+    # Alike, and not alike.
+    kind, length, steps, _ = data.draw(_parts)
+    seeds = data.draw(st.lists(st.integers(0, 2**31), min_size=1, max_size=6))
+    parts = [dataset(kind, length, steps, seed) for seed in seeds]
+    parts += [dataset(*part) for part in data.draw(st.lists(_parts, max_size=3))]
+    if data.draw(st.booleans()):
+        mixed = MapDataset.mix(parts, data.draw(st.permutations(range(1, len(parts) + 1))))
+    else:
+        mixed = MapDataset.concatenate([part[: min(len(part), 10**6)] for part in parts])
+    most = min(3 * max(1, len(mixed)), 20_000)
+    positions = data.draw(st.lists(st.integers(0, most), min_size=1, max_size=40))
+    if data.draw(st.booleans()):
+        positions = list(range(min(positions), min(positions) + 64))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        by_itself = evaluated(mixed, 0, positions, monkeypatch)
+        together = evaluated(mixed, 1 << 60, positions, monkeypatch)
+    assert together == by_itself
+
+
+def test_far_beyond_the_first_epoch() -> None:
+    parts = [MapDataset.range(5 + part).shuffle(seed=part).repeat()[3:] for part in range(3)]
+    mixed = MapDataset.mix(parts)
+    positions = [2**62 - 1, 2**62, 3 * 2**61]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        by_itself = evaluated(mixed, 0, positions, monkeypatch)
+        assert evaluated(mixed, 1 << 60, positions, monkeypatch) == by_itself
