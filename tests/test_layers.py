@@ -87,6 +87,11 @@ LAZY = {
     ("deliver/device.py", "jax._src"): "the notes that processes of a job leave each other",
     ("deliver/open.py", "bushel.workers.spread"): "processes, only for those who want them",
     ("deliver/open.py", "bushel.workers.start"): "and first of all what takes them longest",
+    ("deliver/open.py", "bushel.run.build"): "building a dataset takes none of what runs it",
+    ("dataset.py", "bushel.workers.home"): "only for those who want processes",
+    ("loader.py", "bushel.workers.home"): "only for those who want processes",
+    ("workers/home.py", "bushel.workers.pool"): "made with the dataset, long before there is one",
+    ("workers/home.py", "bushel.workers.payload"): "the same",
     (
         "files/local.py",
         "bushel.files.remote",
