@@ -200,7 +200,7 @@ class Bins:
         if not feature.has_ids:
             return data, None, None
         numbers = np.insert(np.array(fit.numbers, np.int64)[order], where, 0)
-        ids, positions = places(np.insert(sizes, where, empty).tolist(), numbers.tolist())
+        ids, positions = places(np.insert(sizes, where, empty), numbers)
         return data, ids.reshape(bins, length), positions.reshape(bins, length)
 
 

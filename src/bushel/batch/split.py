@@ -1,6 +1,7 @@
 """The step that lays sequences end to end and cuts them into rows of one length."""
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -132,9 +133,14 @@ class _Splitter(Machine):
         return stop - start
 
     def add_at(self, elements: Sequence[Any], index: int) -> bool:
-        if self._table is None or elements is not self._shown:
+        table, only = self._table, self._only
+        if table is None or elements is not self._shown:
             return self.add(elements[index])
-        return self._add(self._table.arrays_of(index))
+        if only is not None:
+            laid = self._add_only(table.array_of(only, index), only)
+            if laid is not None:
+                return laid
+        return self._add({name: table.array_of(name, index) for name in self._names})
 
     def add(self, element: Any) -> bool:
         return self._add(self._arrays(element))
@@ -279,27 +285,33 @@ class _Splitter(Machine):
             like = rows[0][name].arrays[0]
             pieces: list[_Array] = []
             sizes: list[Sequence[int] | _Array] = []
-            numbers: list[Sequence[int] | _Array] = []
+            # How many sequences there are up to each row, and which of them are padding.
+            counts, empty = [0], []
             for row in rows:
                 laid = row[name]
                 pieces += laid.arrays
                 sizes += laid.sizes
-                numbers.append(np.arange(1, sum(map(len, laid.sizes)) + 1))
+                count = counts[-1] + sum(map(len, laid.sizes))
                 rest = length - sum(map(len, laid.arrays))
                 if rest:
                     pieces.append(padding(rest, like))
                     sizes.append((rest,))
-                    numbers.append((0,))
+                    empty.append(count)
+                    count += 1
+                counts.append(count)
             shape = (len(rows), length)
             data = _joined(pieces, len(rows) * length)
             columns[name] = data.reshape(*shape, *like.shape[1:])
             if name in self._node.metas:
                 continue
-            each, number_of_each = _concatenated(sizes), _concatenated(numbers)
+            each = _concatenated(sizes)
+            numbers = np.arange(1, counts[-1] + 1)
+            numbers -= np.repeat(counts[:-1], np.diff(counts))
+            numbers[empty] = 0
             if name in self._node.bos_features:
                 begins = each.cumsum() - each
-                data[begins[(each > 0) & (number_of_each > 0)]] = self._node.bos_token
-            ids, positions = places(each, number_of_each)
+                data[begins[(each > 0) & (numbers > 0)]] = self._node.bos_token
+            ids, positions = places(each, numbers)
             columns[f"{name}_segment_ids"] = ids.reshape(shape)
             columns[f"{name}_positions"] = positions.reshape(shape)
         cells = zip(*columns.values(), strict=True)
@@ -341,8 +353,9 @@ class _Waiting:
 
 
 def _concatenated(numbers: Sequence[Sequence[int] | _Array]) -> npt.NDArray[np.int64]:
-    parts = [np.asarray(some, np.int64) for some in numbers]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if any(type(some) is np.ndarray for some in numbers):
+        return np.concatenate([np.asarray(some, np.int64) for some in numbers])
+    return np.fromiter(chain.from_iterable(numbers), np.int64)
 
 
 def _joined(arrays: list[_Array], length: int) -> _Array:

@@ -30,8 +30,8 @@ class Table(ABC):
         """What elements have of a feature: arrays end to end, and the size of each sequence."""
 
     @abstractmethod
-    def arrays_of(self, index: int) -> dict[str, _Array]:
-        """What one element has."""
+    def array_of(self, name: str, index: int) -> _Array:
+        """What one element has of a feature."""
 
 
 def table_of(
@@ -77,8 +77,8 @@ class _Table(Table):
         first, last = start - self.start, stop - self.start
         return self.arrays[name][first:last], self.sizes[name][first:last]
 
-    def arrays_of(self, index: int) -> dict[str, _Array]:
-        return {name: arrays[index - self.start] for name, arrays in self.arrays.items()}
+    def array_of(self, name: str, index: int) -> _Array:
+        return self.arrays[name][index - self.start]
 
 
 def _table(lengths: Mapping[str, int], elements: Sequence[Any], start: int) -> _Table | None:
@@ -127,11 +127,9 @@ class _FlatTable(Table):
         sizes: Any = np.diff(bounds[start : stop + 1])
         return [self.flats[name][bounds[start] : bounds[stop]]], sizes
 
-    def arrays_of(self, index: int) -> dict[str, _Array]:
-        return {
-            name: self.flats[name][bounds[index] : bounds[index + 1]]
-            for name, bounds in self.bounds.items()
-        }
+    def array_of(self, name: str, index: int) -> _Array:
+        bounds = self.bounds[name]
+        return self.flats[name][bounds[index] : bounds[index + 1]]
 
 
 def _flat_table(lengths: Mapping[str, int], elements: RaggedRows) -> _FlatTable | None:
