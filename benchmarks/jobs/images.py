@@ -135,27 +135,8 @@ def chain(lib: ModuleType, source: Any, function: Any, workers: int) -> Iterable
 def bushel_folders(folder: Path, workers: int) -> Iterable[Any]:
     import bushel
 
-    return chain(
-        bushel, bushel.sources.ImageFolderDataSource(folder / "images"), crop_image, workers
-    )
-
-
-def bushel_fused(folder: Path, workers: int) -> Iterable[Any]:
-    """With bushel's own transform in place of the user's function."""
-    import bushel
-    from bushel.transforms.jpeg import DecodeAndRandomCrop
-
     source = bushel.sources.ImageFolderDataSource(folder / "images")
-    crop = DecodeAndRandomCrop(SIDE, scale=None, flip=True, field="image")
-    dataset = bushel.MapDataset.source(source).seed(0).shuffle().repeat().random_map(crop)
-    batches = dataset.map(without_path).batch(IMAGE_BATCH, drop_remainder=True).to_iter_dataset()
-    if workers:
-        batches = batches.mp_prefetch(bushel.MultiprocessingOptions(num_workers=workers))
-    return batches
-
-
-def without_path(record: Any) -> Any:
-    return {"image": record["image"], "label": record["label"]}
+    return chain(bushel, source, crop_image, workers)
 
 
 def bushel_shards(folder: Path, workers: int) -> Iterable[Any]:
@@ -170,6 +151,44 @@ def bushel_array_record(folder: Path, workers: int) -> Iterable[Any]:
 
     source = bushel.sources.ArrayRecordDataSource(str(folder / "images.array_record"))
     return chain(bushel, source, crop_bytes, workers)
+
+
+# The same with bushel's own transform in place of the user's function.
+
+
+def own_folders(folder: Path, workers: int) -> Iterable[Any]:
+    import bushel
+
+    source = bushel.sources.ImageFolderDataSource(folder / "images")
+    return chain(bushel, source, Own(lambda r: (r["image"], r["label"])), workers)
+
+
+def own_shards(folder: Path, workers: int) -> Iterable[Any]:
+    import bushel
+
+    source = bushel.sources.TarDataSource(str(folder / "shards" / "*.tar"), decode=False)
+    return chain(bushel, source, Own(lambda r: (r["jpg"], int(r["cls"]))), workers)
+
+
+def own_array_record(folder: Path, workers: int) -> Iterable[Any]:
+    import bushel
+
+    source = bushel.sources.ArrayRecordDataSource(str(folder / "images.array_record"))
+    return chain(bushel, source, Own(lambda r: (r[1:], r[0])), workers)
+
+
+class Own:
+    """Decodes and crops by the transform what a function finds in a record, beside its label."""
+
+    def __init__(self, find: Callable[[Any], tuple[bytes, int]]) -> None:
+        from bushel.transforms.jpeg import DecodeAndRandomCrop
+
+        self._find = find
+        self._crop = DecodeAndRandomCrop(SIDE, scale=None)
+
+    def __call__(self, record: Any, rng: np.random.Generator) -> Any:
+        jpeg, label = self._find(record)
+        return {"image": self._crop.random_map(jpeg, rng), "label": label}
 
 
 def image(record: tuple[str, int], rng: np.random.Generator) -> dict[str, Image | int]:
@@ -220,7 +239,7 @@ FOLDERS = job(
     ("images",),
     Entry("by hand, 2 threads", None, folders_by_hand),
     *both("bushel", "bushel", bushel_folders),
-    *both("bushel, its own decode-and-crop", "bushel", bushel_fused),
+    *both("bushel, its own decode-and-crop", "bushel", own_folders),
     *both("Grain", "grain", grain_folders),
     Entry("torch, 2 workers", "torch.utils.data", peers_images.torch_folders),
     Entry("tf.data", "tensorflow", peers_images.tf_folders),
@@ -239,6 +258,7 @@ SHARDS = job(
     ("shards",),
     Entry("by hand, 2 threads", None, shards_by_hand),
     *both("bushel", "bushel", bushel_shards),
+    *both("bushel, its own decode-and-crop", "bushel", own_shards)[1:],
     Entry("WebDataset, 2 workers", "webdataset", peers_images.webdataset),
     Entry("litdata, 2 workers", "litdata", peers_images.litdata, ("litdata_images",)),
     Entry("Streaming, 2 workers", "streaming", peers_images.streaming, ("streaming_images",)),
@@ -250,5 +270,6 @@ ARRAY_RECORD = job(
     ("array_record",),
     Entry("by hand, 2 threads", None, array_record_by_hand),
     *both("bushel", "bushel", bushel_array_record),
+    *both("bushel, its own decode-and-crop", "bushel", own_array_record)[1:],
     *both("Grain", "grain", grain_array_record),
 )
