@@ -255,7 +255,7 @@ FOLDERS = job(
 SHARDS = job(
     "images_shards",
     "the same from tar shards, or the shards of a format of its own",
-    ("shards",),
+    ("images", "shards"),
     Entry("by hand, 2 threads", None, shards_by_hand),
     *both("bushel", "bushel", bushel_shards),
     *both("bushel, its own decode-and-crop", "bushel", own_shards)[1:],
@@ -267,7 +267,7 @@ SHARDS = job(
 ARRAY_RECORD = job(
     "images_array_record",
     "the same from ArrayRecord",
-    ("array_record",),
+    ("images", "array_record"),
     Entry("by hand, 2 threads", None, array_record_by_hand),
     *both("bushel", "bushel", bushel_array_record),
     *both("bushel, its own decode-and-crop", "bushel", own_array_record)[1:],

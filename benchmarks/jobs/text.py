@@ -206,7 +206,9 @@ def grain_parquet(folder: Path, workers: int) -> Iterable[Any]:
 
     parts = [
         grain.experimental.WindowShuffleIterDataset(
-            grain.experimental.ParquetIterDataset(str(folder / f"{corpus}.parquet")).repeat(),
+            grain.experimental.RepeatIterDataset(
+                grain.experimental.ParquetIterDataset(str(folder / f"{corpus}.parquet"))
+            ),
             window_size=1000,
             seed=0,
         )
