@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
+from typing import IO, Any
 
 from benchmarks.proof import Proof
 
@@ -102,8 +102,13 @@ class ContenderProcess:
 
     def _last_words(self) -> str:
         self._process.wait()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit)\b", line)]
-        said = raised or lines or [f"ended with code {self._process.returncode}"]
-        return said[-1]
+        return last_words(self._errors, self._process.returncode)
+
+
+def last_words(errors: IO[bytes], code: int | None) -> str:
+    """Finds what a process raised, or said last, in what it wrote to standard error."""
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Iteration)\b", line)]
+    said = raised or lines or [f"ended with code {code}"]
+    return said[-1]

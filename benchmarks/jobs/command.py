@@ -33,12 +33,11 @@ def main(argv: list[str]) -> int:
                 print(f"{job.name}: {name} is not installed, and left out", file=sys.stderr)
             entries = [entry for entry in entries if entry.installed]
             unprepared: dict[str, str] = {}
-            for format_name in job.prepared:
-                prepare(folder, format_name)
             for entry in entries:
-                for format_name in entry.prepared:
+                for format_name in (*job.prepared, *entry.prepared):
                     if wrong := prepare(folder, format_name):
                         unprepared[entry.name] = wrong
+                        break
             outcome = measure(
                 job, [e for e in entries if e.name not in unprepared], folder, rounds, seconds
             )

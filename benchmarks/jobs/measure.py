@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from benchmarks.jobs.job import Entry, Job
-from benchmarks.process import FAREWELL_TIMEOUT_S, ROOT
+from benchmarks.process import FAREWELL_TIMEOUT_S, ROOT, last_words
 
 ANSWER_TIMEOUT_S = 90.0
 # It takes two processes more, and differs by less than the systems do.
@@ -75,7 +75,9 @@ def ask(job: Job, entry: Entry, folder: Path, **request: Any) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=errors,
             cwd=ROOT,
-            start_new_session=True,  # so that all its processes can be ended together
+            # So that all its processes can be ended together. Not a session of its own, for which
+            # Linux would forget the priority that the whole run may have been given.
+            process_group=0,
         )
         assert process.stdout is not None
         try:
@@ -86,9 +88,7 @@ def ask(job: Job, entry: Entry, folder: Path, **request: Any) -> dict[str, Any]:
             if not line:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(FAREWELL_TIMEOUT_S)
-                errors.seek(0)
-                said = errors.read().decode(errors="replace").strip().splitlines()
-                raise ReadingFailed(said[-1] if said else f"ended with {process.returncode}")
+                raise ReadingFailed(last_words(errors, process.returncode))
             answer: dict[str, Any] = json.loads(line)
             if request["do"] != "save":
                 wait_for_group(process)

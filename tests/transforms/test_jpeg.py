@@ -59,7 +59,12 @@ def far_apart(one: Image, other: Image) -> float:
 @pytest.mark.parametrize("size", [(300, 400), (17, 9), (1, 1), (8, 1)])
 def test_decode_gives_all_pixels(installed: Decoder, size: tuple[int, int]) -> None:
     file = encoded(picture(*size))
-    assert far_apart(decode(file), by_pillow(file)) < 0.5
+    image = decode(file)
+    assert far_apart(image, by_pillow(file)) < 0.5
+    # It is the caller's own.
+    decode(file)[:] = 0
+    image += 0
+    assert far_apart(image, by_pillow(file)) < 0.5
 
 
 @pytest.mark.parametrize(
@@ -116,6 +121,7 @@ def test_same_generator_same_crop(installed: Decoder) -> None:
     file = encoded(picture(200, 300))
     crop = DecodeAndRandomCrop(64)
     one, again, other = (crop.random_map(file, np.random.default_rng(n)) for n in (1, 1, 2))
+    assert one.base is None and one.flags.c_contiguous and one.flags.writeable
     assert np.array_equal(one, again) and not np.array_equal(one, other)
 
 

@@ -49,7 +49,7 @@ def decode(data: Encoded, min_size: int | tuple[int, int] | None = None) -> Imag
         height, width = _pair("decode: `min_size`", min_size)
         reduction = _reduction(header.height / height, header.width / width)
     image = _decoded(content, header, reduction, header.height)
-    return image.copy() if decoder().reuses else image
+    return image.copy() if decoder().lends else image
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,15 @@ Mirror: TypeAlias = Callable[[Image], Image]
 class Decoder(NamedTuple):
     """What decodes a file, resizes an image and mirrors it.
 
-    With `reuses`, an image is good until the same thread decodes the next.
+    With `lends`, what is decoded has to be copied: it cannot be written to, or is overwritten
+    when the same thread decodes the next.
     """
 
     name: str
     decode: Decode
     resize: Resize
     mirror: Mirror
-    reuses: bool = False
+    lends: bool = False
 
 
 class _Memory(threading.local):
@@ -105,7 +106,7 @@ def with_simplejpeg() -> Decoder:
         other = with_opencv()
     except ImportError:
         other = with_pillow()
-    return Decoder("simplejpeg", decode, other.resize, other.mirror, reuses=True)
+    return Decoder("simplejpeg", decode, other.resize, other.mirror, lends=True)
 
 
 def with_opencv() -> Decoder:
@@ -146,7 +147,7 @@ def with_pillow() -> Decoder:
     def decode(data: bytes, header: Header, reduction: int, rows: int) -> Image:
         with pillow.open(io.BytesIO(data), formats=("JPEG",)) as image:
             image.draft("RGB", (header.width // reduction, header.height // reduction))
-            return np.array(image.convert("RGB"))
+            return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
 
     def resize(image: Image, size: tuple[int, int]) -> Image:
         resized = pillow.fromarray(image).resize(size[::-1], pillow.Resampling.BILINEAR)
@@ -158,4 +159,4 @@ def with_pillow() -> Decoder:
             mirrored[:, :, colour] = image[:, ::-1, colour]
         return mirrored
 
-    return Decoder("Pillow", decode, resize, mirror)
+    return Decoder("Pillow", decode, resize, mirror, lends=True)
