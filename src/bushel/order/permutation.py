@@ -411,7 +411,7 @@ def permute_each(
     `seeds` has one for each position, too.
 
     >>> permute_each(np.array([3, 3]), np.array([10, 10**6]), np.array([1, 1])).tolist()
-    [0, 393266]
+    [0, 155527]
     """
     halves = half_widths(max_indices)
     out = np.empty(len(positions), dtype=np.int64)
