@@ -74,6 +74,32 @@ def test_never_further_ahead_than_the_buffer(threads: int, buffer_size: int) -> 
     ahead.stop(wait=True)
 
 
+@pytest.mark.parametrize(("megabytes", "most"), [(0.001, 33), (1, 33), (4, 17), (50, 17)])
+def test_large_elements_are_few_at_a_time(megabytes: float, most: int) -> None:
+    """One for each thread, and one that is ready; small ones may be twice as many."""
+    lock = threading.Lock()
+    furthest = 0
+    element = np.zeros(int(megabytes * 2**20), np.uint8)  # The same for all of them.
+
+    def evaluate(start: int, count: int) -> Block:
+        nonlocal furthest
+        with lock:
+            furthest = max(furthest, start + count)
+        return Block([element] * count, np.arange(start, start + count))
+
+    ahead = ReadAhead(evaluate, 16, 500, 1, 0, 400)
+    handed_out = 0
+    waiting = []
+    while (block := ahead.take()) is not None:
+        handed_out += len(block)
+        if handed_out > 100 and megabytes >= 1:
+            with lock:
+                waiting.append(furthest - handed_out)
+    assert handed_out == 400
+    assert all(count <= most for count in waiting)
+    ahead.stop(wait=True)
+
+
 def test_finish_hands_out_what_is_under_way_and_no_more() -> None:
     ahead = ReadAhead(_numbers, 2, 8, 2, 0, 1000)
     assert ahead.take() is not None

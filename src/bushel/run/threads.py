@@ -16,6 +16,9 @@ from bushel.run.tune import BlockSize
 
 Evaluate = Callable[[int, int], Block]
 
+# Of records of 10 MB, dozens on their way would be a burden, and are no faster for it.
+_MOST_BYTES_AHEAD = 1 << 26
+
 
 class _Task:
     """A block to be evaluated, and the promise of its result."""
@@ -178,7 +181,7 @@ class ReadAhead:
         # Large blocks on many threads tell nothing of what they take on one.
         self._teaches = least == 1
         # Enough that no thread waits for the one who takes the blocks in order.
-        self._most_blocks = 2 * threads + 1
+        self._most_blocks, self._least_blocks = 2 * threads + 1, threads + 1
         self._buffer_size = max(1, buffer_size)
         self._in_flight: deque[_Task] = deque()
         self._elements = 0
@@ -238,12 +241,19 @@ class ReadAhead:
         # is not much memory then, and twice that keeps two cores busy.
         return max(self._buffer_size, 2 * count if 1 < self._least <= count else 0)
 
+    def _is_much(self, elements: int) -> bool:
+        """Whether so many are more memory than should wait, beside what threads are at."""
+        if len(self._in_flight) < self._least_blocks:
+            return False
+        return elements * self._block_size.bytes_each > _MOST_BYTES_AHEAD
+
     def _fill(self) -> None:
         while not self._finishing and self._next < self._stop:
             count = min(self._block_size.size, self._stop - self._next)
             if self._in_flight and (
                 len(self._in_flight) >= self._most_blocks
                 or self._elements + count > self._room_for(count)
+                or self._is_much(self._elements + count)
             ):
                 return
             task = _Task(self._next, count, self._watching())

@@ -50,7 +50,8 @@ class BlockSize:
         self._least = least
         self._least_seconds = _LEAST_SECONDS * side_by_side
         self._most_bytes = most_bytes
-        self._bytes_each = 0
+        # As far as it is known; 0 before.
+        self.bytes_each = 0
         self._seconds_each = 0.0
         self._blocks = 0
         self.size = min(first, self._most)
@@ -82,12 +83,12 @@ class BlockSize:
 
     def limit_to(self, bytes_each: int) -> None:
         """Takes note of how large elements are."""
-        self._bytes_each = max(1, bytes_each)
+        self.bytes_each = max(1, bytes_each)
         self.size = int(max(1, min(self.size, self._by_bytes())))
 
     def _by_bytes(self) -> float:
         """As many as are not too much memory."""
-        each = self._bytes_each
+        each = self.bytes_each
         if not each:
             return max(self._most, self._least)
         costly = max(1.0, self._seconds_each / (each * _SECONDS_A_BYTE))

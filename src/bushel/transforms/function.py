@@ -1,7 +1,7 @@
 """How a user's function is found, shown and called on a block."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from operator import is_
 from types import BuiltinMethodType, MethodType
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from bushel.block import Block, Failure
 from bushel.node import Node, failed
 from bushel.positions import Positions
+from bushel.transforms.views import by_itself, keeps_more
 
 Results = Callable[[Iterable[Any], Positions], Iterable[Any]]
 
@@ -58,7 +59,12 @@ def collect(
     try:
         # `extend` keeps what came before an exception, so the failing element is known
         # without a try block (or even a loop in Python) around each call.
-        out.extend(results(rows, positions))
+        made = iter(results(rows, positions))
+        out.extend(islice(made, 1))
+        if out and keeps_more(out[0]):
+            out[0] = by_itself(out[0])
+            made = map(by_itself, made)
+        out.extend(made)
     except Exception as error:
         return out, failed(error, node, int(positions[len(out)]))
     if len(out) < len(rows):
