@@ -247,3 +247,33 @@ def test_some_features() -> None:
     assert apart.only(["other"]) is None
     numbers = take_apart(list(range(4)))
     assert numbers is not None and numbers.only(["x"]) is None
+
+
+_ODD = {
+    "read-only": _read_only(np.arange(3)),
+    "not contiguous": np.arange(6)[::2],
+    "another type": np.arange(3.0),
+    "another byte order": np.arange(3).astype(">i8"),
+    "another shape": np.ones((2, 2), np.int64),
+    "no axes": np.array(3),
+    "a list": [1, 2],
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize("odd", _ODD)
+@pytest.mark.parametrize("place", [0, 2])
+def test_one_odd_array_keeps_all_as_they_are(odd: str, place: int) -> None:
+    rows: list[Any] = [np.arange(i) for i in range(1, 5)]
+    rows[place] = _ODD[odd]
+    assert pack_values(rows) is rows
+    named = [{"x": row, "y": [i]} for i, row in enumerate(rows)]
+    apart = take_apart(named)
+    assert apart is not None and isinstance(apart.feature("x"), Kept)
+    assert_same(apart.rows(), named)
+
+
+@pytest.mark.parametrize("odd", [True, 2.0, 1 << 63, None, "2", np.int64(2)])
+def test_one_odd_number_keeps_lists_as_they_are(odd: Any) -> None:
+    rows = [[1, 2], [3], [], [4, odd, 5]]
+    assert take_apart(rows) is None
