@@ -40,7 +40,7 @@ def check(folder: Path, batches: list[Any]) -> str | None:
     if len(labels) != data.CLASSES or abs(labels - expected).max() > 0.6 * expected:
         return f"labels as often as {labels.tolist()}, each expected {expected:.0f} times"
     brightness = float(np.mean([batch["image"].mean(dtype=np.float64) for batch in batches]))
-    low, high = 0.93 * convert.brightness(folder), 1.07 * convert.brightness(folder)
+    low, high = 0.96 * convert.brightness(folder), 1.04 * convert.brightness(folder)
     if not low < brightness < high:
         return f"pictures of brightness {brightness:.1f}, where {low:.1f} to {high:.1f} is expected"
     return None
