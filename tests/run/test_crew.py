@@ -212,8 +212,15 @@ def test_the_work_of_the_caller_counts() -> None:
 
 def test_one_for_all_lanes_and_in_workers_too() -> None:
     options = LaneReadOptions(ReadOptions(8, 100), 4, 2)
-    assert crew_for(options, 2) is crew_for(options, 2)
-    assert crew_for(ReadOptions(8, 100), 2) is not crew_for(ReadOptions(8, 100), 2)
+    counted: list[int] = []
+
+    def cores() -> float:
+        counted.append(2)
+        return 2
+
+    assert crew_for(options, cores) is crew_for(options, cores)
+    assert len(counted) == 1
+    assert crew_for(ReadOptions(8, 100), cores) is not crew_for(ReadOptions(8, 100), cores)
     assert options.in_turn() is options.in_turn()
     one, other = pickle.loads(pickle.dumps((options, options)))
     assert one is other and not one.crew

@@ -163,15 +163,30 @@ def test_chooses_again_when_threads_pay_no_longer() -> None:
 
 
 def test_a_user_who_stops_for_a_while_changes_nothing() -> None:
-    """Compilations and checkpoints: one delivery in twenty takes half a minute."""
+    """Compilations and checkpoints: one delivery in a hundred takes half a minute."""
     choice = ThreadChoice(MOST, 2)
     for number in range(400):
         threads = choice.threads if choice.threaded else 0
         if choice.watching:
             choice.learn_work(1, Spent(0.009, 0.0001), threads)
-        pause = 30.0 if number % 20 == 3 else 0.0
+        pause = 30.0 if number % 100 == 3 else 0.0
         choice.learn_cycle(1, pause + (0.001 if threads else 0.01), pause + 0.0005)
     assert choice.threaded
+
+
+@pytest.mark.parametrize("pulls", [1, 8, 64])
+def test_a_user_who_comes_for_many_blocks_at_once(pulls: int) -> None:
+    """Python for a batch, and then a device that works as long: one thread hides it."""
+    choice = ThreadChoice(MOST, 2)
+    for number in range(40 * pulls + 40):
+        threads = choice.threads if choice.threaded else 0
+        work = 0.005 * max(1, threads)
+        if choice.watching:
+            choice.learn_work(1, Spent(work, 0.005), threads)
+        user = 0.0 if (number + 1) % pulls else 0.005 * pulls
+        choice.learn_cycle(1, user + (0.0 if threads else 0.005), user)
+    assert choice.threaded
+    assert choice.threads == 1
 
 
 def test_an_import_in_the_first_block_is_not_taken_for_work() -> None:

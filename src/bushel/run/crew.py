@@ -24,13 +24,10 @@ class Crew:
         # Of each stream.
         self._buffer_size = max(1, buffer_size // streams) if buffer_size else 0
         threads = min(read_options.num_threads, buffer_size)
-        self.choice = ThreadChoice(threads, cores)
+        self.choice = ThreadChoice(threads, cores, streams)
         self._pool: Pool | None = None
-        # Deliveries are looked at so many at a time as there are streams, since what their
-        # caller does between two rounds is to be seen in each.
         self._began: float | None = None
         self._was_threaded = False
-        self._deliveries = self._elements = 0
         # Since the last delivery nobody has asked for anything: the time is the user's.
         self._left: float | None = None
         self._stopwatch: Stopwatch | None = None
@@ -45,7 +42,7 @@ class Crew:
             return
         stopwatch, self._stopwatch = self._stopwatch, None
         seconds = now - self._left if stopwatch is None else stopwatch.read().seconds
-        self._user_seconds = (self._user_seconds or 0.0) + seconds
+        self._user_seconds = seconds
         self._left = None
 
     def delivered(self, count: int, now: float, works_of_users: float = 0.0) -> None:
@@ -55,16 +52,12 @@ class Crew:
         """
         self._left = now
         self._stopwatch = Stopwatch() if self.choice.watching else None
-        if self._began is None or self.choice.threaded != self._was_threaded:
-            self._begin(now)
-            return
-        self._deliveries += 1
-        self._elements += count
-        if self._user_seconds is not None:
-            self._user_seconds = max(0.0, self._user_seconds - works_of_users)
-        if self._deliveries >= self._streams:
-            self.choice.learn_cycle(self._elements, now - self._began, self._user_seconds)
-            self._begin(now)
+        began, user_seconds = self._began, self._user_seconds
+        if began is not None and self.choice.threaded == self._was_threaded:
+            if user_seconds is not None:
+                user_seconds = max(0.0, user_seconds - works_of_users)
+            self.choice.learn_cycle(count, now - began, user_seconds)
+        self._begin(now)
 
     def interrupted(self) -> None:
         """Takes note that what comes next does not follow what came last."""
@@ -72,7 +65,6 @@ class Crew:
 
     def _begin(self, now: float) -> None:
         self._began, self._was_threaded = now, self.choice.threaded
-        self._deliveries = self._elements = 0
         self._user_seconds = None
 
     def read_ahead(
@@ -132,11 +124,14 @@ class Seat:
             leave()
 
 
-def crew_for(read_options: ReadOptions, cores: float) -> Crew:
-    """The crew that a stream belongs to: one of its own, unless it is a lane."""
+def crew_for(read_options: ReadOptions, cores: Callable[[], float]) -> Crew:
+    """The crew that a stream belongs to: one of its own, unless it is a lane.
+
+    The cores are counted for a crew, since that takes longer than to make a stream.
+    """
     if not isinstance(read_options, LaneReadOptions):
-        return Crew(read_options, cores)
+        return Crew(read_options, cores() if read_options.num_threads else 1)
     if not read_options.crew:
-        read_options.crew.append(Crew(read_options, cores, read_options.lanes))
+        read_options.crew.append(Crew(read_options, cores(), read_options.lanes))
     crew: Crew = read_options.crew[0]
     return crew

@@ -115,7 +115,7 @@ class PositionalStream(Stream):
         self._allow_nones = allow_nones
         self._quota = quota
         self._next = 0
-        self._crew = crew_for(read_options, available_cores() / sharing)
+        self._crew = crew_for(read_options, lambda: available_cores() / sharing)
         self._choice = self._crew.choice
         self._seat = Seat()
         self._in_pieces = False
@@ -137,8 +137,8 @@ class PositionalStream(Stream):
         self._trickle: Trickle | None = None
         self._progress = _Progress(None, 0, 0)
         self._trickled = 0
-        # Seconds of an element that was made last.
-        self._seconds_each = 0.0
+        # Seconds of an element that was made last, and of those that somebody else made.
+        self._seconds_each = self._given_seconds = 0.0
         # The position behind the last element handed out; those dropped since do not count.
         self._behind = 0
 
@@ -153,9 +153,9 @@ class PositionalStream(Stream):
         self._next = start + len(block) + (block.failure is not None)
         self._delivered += len(block) + self._trickled
         if self._rest is None:
-            made_in_between = self._trickled * self._seconds_each
+            made_in_between = self._trickled * self._seconds_each + self._given_seconds
             self._crew.delivered(self._delivered, self._clock(), made_in_between)
-            self._delivered = 0
+            self._delivered, self._given_seconds = 0, 0.0
         self._trickled = 0
         marks = _IndexMarks(start)
         if self._work.guards:
@@ -317,6 +317,7 @@ class PositionalStream(Stream):
     def give(self, block: Block, spent: Spent) -> None:
         """Takes the elements at the positions that are `upcoming`, and what they took."""
         self._rest = _Rest(block)
+        self._given_seconds = spent.seconds
         self._choice.learn_work(len(block), spent)
 
     def limit(self, stop: int) -> None:

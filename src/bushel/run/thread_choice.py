@@ -43,6 +43,10 @@ _TRIAL_SECONDS = 0.05
 _CLEAR = 1.25
 # Work that takes twice as long, or half as long, is other work.
 _CHANGED = 2.0
+# That is looked at again only after a while, and a longer while after each trial in vain: light
+# work is never twice the same.
+_CALM_SECONDS = 0.25
+_LAST_CALM_SECONDS = 30.0
 # After a trial that failed. It cost about a block of each thread: so many blocks later another
 # one costs little.
 _FIRST_RETRY_SECONDS = 2.0
@@ -53,6 +57,15 @@ _LOOK_EVERY_SECONDS = 0.02
 # What is remembered: as many blocks as take so long, but some, and not too many.
 _REMEMBERED_SECONDS = 0.25
 _FEWEST, _MOST = 3, 15
+# The same of the user, who may come for many blocks at once and then be away for long.
+_USER_SECONDS = 5.0
+_MOST_USER = 512
+# What must be seen of the user before it is trusted, of each stream and in all.
+_ENOUGH_USER = 32
+_ENOUGH_USER_SECONDS = 1.0
+# One who is away for longer than so many blocks take has something else to do: a compilation,
+# a checkpoint.
+_LONG_AWAY = 100
 
 
 class _Block(NamedTuple):
@@ -66,14 +79,18 @@ class _Block(NamedTuple):
 class _Seen:
     """What was seen lately of one way to run."""
 
-    def __init__(self) -> None:
+    def __init__(self, streams: int) -> None:
+        self._most_user, self._enough_user = _MOST_USER * streams, _ENOUGH_USER * streams
         self._blocks: deque[_Block] = deque()
-        self._users: deque[float] = deque(maxlen=_MOST)
+        # Elements, and the seconds of the user for them; and their sums.
+        self._users: deque[tuple[int, float]] = deque()
+        self._of_user = [0, 0.0]
         self.forget()
 
     def forget(self) -> None:
         self._blocks.clear()
         self._users.clear()
+        self._of_user = [0, 0.0]
         # Since then: blocks, the time that they took, and the time in all.
         self.blocks = 0
         self.work_seconds = self.seconds = 0.0
@@ -92,26 +109,55 @@ class _Seen:
             seconds -= first.elements * first.work
 
     def add_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
-        if user_seconds is not None:
-            self._users.append(user_seconds / count)
         self.seconds += seconds
+        if user_seconds is None:
+            return
+        if self._blocks:
+            user_seconds = min(user_seconds, _LONG_AWAY * count * self._blocks[-1].work)
+        users, sums = self._users, self._of_user
+        users.append((count, user_seconds))
+        sums[0], sums[1] = sums[0] + count, sums[1] + user_seconds
+        while len(users) > _FEWEST and (
+            len(users) > self._most_user or sums[1] - users[0][1] > _USER_SECONDS
+        ):
+            count, user_seconds = users.popleft()
+            sums[0], sums[1] = sums[0] - count, sums[1] - user_seconds
 
     @property
     def user(self) -> float:
-        # The median: a compilation or a checkpoint in the user's loop is no reason.
-        return _median(self._users)
+        return max(0.0, self._of_user[1]) / self._of_user[0] if self._users else 0.0
+
+    @property
+    def usual_user(self) -> float:
+        """The same without the longest: one pause is no habit."""
+        if len(self._users) <= _FEWEST:
+            return self.user
+        count, seconds = max(self._users, key=lambda user: user[1])
+        return max(0.0, self._of_user[1] - seconds) / max(1, self._of_user[0] - count)
 
     @property
     def knows_user(self) -> bool:
         return bool(self._users)
 
     @property
+    def knows_user_well(self) -> bool:
+        return len(self._users) >= self._enough_user and self.seconds >= _ENOUGH_USER_SECONDS
+
+    @property
     def work(self) -> float:
-        return _median([block.work for block in self._blocks])
+        return self._median_or_mean(0)
 
     @property
     def cpu(self) -> float:
-        return _median([block.cpu for block in self._blocks])
+        return self._median_or_mean(1)
+
+    def _median_or_mean(self, which: int) -> float:
+        # Of a few long ones the median: an import, say, was no work. Of many short ones the mean,
+        # since some are shorter than others and cost more for each element.
+        if len(self._blocks) <= 2 * _FEWEST:
+            ordered = sorted((block.work, block.cpu)[which] for block in self._blocks)
+            return ordered[len(ordered) // 2] if ordered else 0.0
+        return self.mean()[which]
 
     def mean(self) -> tuple[float, float]:
         """Work and time on a core, of an element.
@@ -123,10 +169,10 @@ class _Seen:
         work = sum(block.elements * block.work for block in self._blocks) / count
         return work, sum(block.elements * block.cpu for block in self._blocks) / count
 
-
-def _median(times: "deque[float] | list[float]") -> float:
-    ordered = sorted(times)
-    return ordered[len(ordered) // 2] if ordered else 0.0
+    @property
+    def full(self) -> bool:
+        """Whether as much was seen as is remembered."""
+        return self.blocks >= _MOST or self.work_seconds >= _REMEMBERED_SECONDS
 
 
 class _Phase(enum.Enum):
@@ -138,17 +184,18 @@ class _Phase(enum.Enum):
 class ThreadChoice:
     """Decides between evaluating inline and on threads, and on how many."""
 
-    def __init__(self, most_threads: int, cores: float) -> None:
+    def __init__(self, most_threads: int, cores: float, streams: int = 1) -> None:
+        """`streams` are how many share this."""
         self._most_threads = most_threads
         self._cores = cores
         self._phase = _Phase.MEASURING
-        self._inline, self._ahead = _Seen(), _Seen()
+        self._inline, self._ahead = _Seen(streams), _Seen(streams)
         # Whether there ever was a trial, and whether this one was looked at before.
         self._tried = self._looked = False
         # How the work was when it was settled. And the time since then, and since a look.
         self._then: tuple[float, float, float] | None = None
         self._since = self._since_look = 0.0
-        self._retry = _FIRST_RETRY_SECONDS
+        self._retry, self._calm = _FIRST_RETRY_SECONDS, _CALM_SECONDS
         self.threaded = False
         self.threads = max(1, min(most_threads, math.ceil(cores)))
 
@@ -174,6 +221,8 @@ class ThreadChoice:
                 self._consider_trial()  # Before all who share this have waited.
         elif self.threaded and threads == self.threads:
             self._ahead.add_work(count, spent)
+            if self._phase is _Phase.TRYING:
+                self._judge()  # Before all who share this had their turn.
 
     def learn_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
         """Takes note of a delivery: the time since the last one, and the user's part of it.
@@ -232,7 +281,8 @@ class ThreadChoice:
         looks = 2 if self._looked else 1
         if ahead.blocks < looks * self.threads:
             return
-        if ahead.work_seconds < looks * self.threads * _TRIAL_SECONDS:
+        seen = max(ahead.work_seconds / self.threads, ahead.seconds / 2)
+        if seen < looks * _TRIAL_SECONDS:
             return
         gain = self._gain()
         if 1 / _CLEAR < gain < _CLEAR and not self._looked:
@@ -246,21 +296,31 @@ class ThreadChoice:
         """How many times as long it would take from element to element without threads."""
         inline, ahead = self._inline, self._ahead
         work, cpu = ahead.mean()
-        user = ahead.user
+        user = self._user_of_threads()
         cycle = max(user, work / self.threads, 1e-9)
         # Inline it takes its time on a core and its waiting, but not longer than on a thread. What
         # was seen of it inline may be old, or was more because of an import, say.
         work = min(work, cpu + max(0.0, inline.work - inline.cpu))
         if inline.blocks:
             work = min(work, inline.work)
-        return ((min(user, inline.user) if inline.knows_user else user) + work) / cycle
+        if inline.knows_user and not ahead.knows_user_well:
+            user = inline.user
+        return (user + work) / cycle
+
+    def _user_of_threads(self) -> float:
+        """The user's time while threads work: longer, where both want the lock."""
+        inline, ahead = self._inline, self._ahead
+        if ahead.knows_user_well or not inline.knows_user:
+            return ahead.user
+        # In short, little is seen of who comes for many blocks and is then away for long.
+        return max(ahead.usual_user, inline.user)
 
     def _one_is_enough(self) -> bool:
         """Whether several only take turns, and one hides the work behind the user's as well."""
         inline, ahead = self._inline, self._ahead
-        user = max(inline.user, ahead.user)
+        user = max(inline.user, self._user_of_threads())
         one = max(user, inline.work)
-        several = max(ahead.user, ahead.mean()[0] / self.threads)
+        several = max(self._user_of_threads(), ahead.mean()[0] / self.threads)
         return one < 1.05 * several and user + inline.work >= _WORTH_IT * one
 
     def _settle(self, threaded: bool) -> None:
@@ -270,28 +330,35 @@ class ThreadChoice:
             inline = self._inline
             wait = _RETRY_BLOCKS * inline.work_seconds / max(1, inline.blocks)
             self._retry = max(min(2 * self._retry, _LAST_RETRY_SECONDS), wait)
+            self._calm = min(2 * self._calm, _LAST_CALM_SECONDS)
             inline.forget()
+        else:
+            self._calm = _CALM_SECONDS
 
     def _now(self) -> tuple[float, float, float]:
-        if self.threaded:
-            return (*self._ahead.mean(), self._ahead.user)
-        return self._inline.work, self._inline.cpu, self._inline.user
+        """What tells whether it is still the same: work, its time on a core, and what to gain."""
+        seen = self._ahead if self.threaded else self._inline
+        work, cpu = seen.mean()
+        return work, cpu, (seen.user + work) / max(seen.user, work / 2, 1e-9)
 
     def _reconsider(self) -> None:
         seen = self._ahead if self.threaded else self._inline
-        if self._then is None and seen.blocks >= _FEWEST and seen.knows_user:
+        if not seen.full:
+            return
+        if self._then is None:
             self._then = self._now()
-        changed = self._then is not None and self._has_changed(self._then)
+        changed = self._since >= self._calm and self._has_changed(self._then)
         over = self._gain() < _STILL_WORTH_IT if self.threaded else self._since >= self._retry
         if changed or over:
             self._measure()
 
     def _has_changed(self, then: tuple[float, float, float]) -> bool:
-        work, _, user = then
-        little = 0.05 * (work + user)
-        return any(
+        work, cpu, gain = self._now()
+        little = 0.05 * then[0]
+        more_to_gain = not self.threaded and gain > _CLEAR * then[2]
+        return more_to_gain or any(
             max(before, after) > _CHANGED * max(min(before, after), little)
-            for before, after in zip(then, self._now(), strict=True)
+            for before, after in ((then[0], work), (then[1], cpu))
         )
 
     def _measure(self) -> None:
