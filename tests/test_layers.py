@@ -99,6 +99,7 @@ LAZY = {
     ("files/paths.py", "bushel.files.link"): "and the same for their names",
     ("files/aws.py", "boto3"): "an optional dependency",
     ("files/aws.py", "botocore.exceptions"): "an optional dependency",
+    ("files/link.py", "bushel.files.beside"): "much to import, only for those with such paths",
     ("files/stores.py", "obstore"): "an optional dependency",
     ("files/stores.py", "obstore.exceptions"): "an optional dependency",
     ("files/stores.py", "obstore.fsspec"): "an optional dependency",

@@ -129,18 +129,18 @@ def test_a_block_of_keys_opens_each_file_once(
     source = getattr(bushel.sources, kind)(folders[kind, MANY])
     opened: list[str] = []
     reads: list[int] = []
-    open_one, read = OpenFiles._open, IndexedSource._read
+    open_one, read = OpenFiles._open, IndexedSource._bytes
 
     def counted_open(self: OpenFiles, path: str) -> Any:
         opened.append(path)
         return open_one(self, path)
 
-    def counted_read(self: Any, number: int, records: Any, decode: Any) -> Any:
+    def counted_read(self: Any, number: int, records: Any) -> Any:
         reads.append(number)
-        return read(self, number, records, decode)
+        return read(self, number, records)
 
     monkeypatch.setattr(OpenFiles, "_open", counted_open)
-    monkeypatch.setattr(IndexedSource, "_read", counted_read)
+    monkeypatch.setattr(IndexedSource, "_bytes", counted_read)
     keys = np.random.default_rng(2).permutation(EACH * MANY)
     source.__getitems__(keys)
     assert sorted(reads) == list(range(MANY))

@@ -133,15 +133,15 @@ def test_no_more_is_under_way_than_keeps_workers_busy() -> None:
 
 
 def test_more_is_under_way_for_who_comes_now_and_then() -> None:
-    """Half a megabyte each, five milliseconds: two make a task, and 32 are taken at a time."""
-    machine = Machine(0.005, size=1 << 19)
+    """Five milliseconds each: ten make a task, and 128 are taken at a time."""
+    machine = Machine(0.005, size=1 << 12)
     stream = _stream(machine)
     waits = []
     for _ in range(40):
         began = machine.now
-        _taken(stream, 32)
+        _taken(stream, 128)
         waits.append(machine.now - began)
-        machine.now += 0.1
+        machine.now += 0.4
     assert waits[0] > 0.05
     assert max(waits[10:]) < 0.01
     assert machine.depth < machine.most_under_way <= 32

@@ -6,7 +6,6 @@ from typing import Any
 
 from bushel.errors import FileError
 from bushel.files import stores
-from bushel.files.beside import asked
 from bushel.files.remote_paths import has_magic
 from bushel.files.retry import ShortAnswerError, insist
 from bushel.files.stores import Span
@@ -35,6 +34,13 @@ class Link:
         raise NotImplementedError
 
 
+def _asked(path: str) -> Any:
+    """Who is asked for a path: here, or where a fork has to turn to."""
+    from bushel.files.beside import asked
+
+    return asked(path)
+
+
 def link_to(path: str) -> Link:
     """Looks for a file far away."""
     return _InStore(path) if stores.serves(path) else _InSystem(path)
@@ -48,7 +54,8 @@ def expand_remote(path: str, endings: Sequence[str], unasked: bool = False) -> l
     """
     if unasked and path.lower().endswith(tuple(endings)) and not has_magic(path):
         return [path]
-    return asked(path).listed(path, endings)
+    names: list[str] = _asked(path).listed(path, endings)
+    return names
 
 
 class _InStore(Link):
@@ -56,7 +63,7 @@ class _InStore(Link):
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._version = asked(path).head(path)
+        self._version = _asked(path).head(path)
         mark = self._version.etag or self._version.modified
         self.size, self.stamp = self._version.size, f"{self._version.size}-{mark}"
         self.keepable = bool(mark)
@@ -65,7 +72,7 @@ class _InStore(Link):
 
     def fetch_many(self, spans: Sequence[Span]) -> list[Any]:
         if self._place is None or self._pid != os.getpid():
-            return list(asked(self._path).fetch(self._path, self._version, spans))
+            return list(_asked(self._path).fetch(self._path, self._version, spans))
         return stores.fetch_from(self._place, self._path, self._version, spans)
 
 
