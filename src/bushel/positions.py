@@ -5,7 +5,6 @@ positions travel as arrays of Python's integers: slow, rare, and right.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -76,16 +75,29 @@ def join_epochs(offsets: Positions, epochs: Any, length: int) -> Positions:
     return joined
 
 
+def sorted_runs(which: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:
+    """The places of numbers in their order, and where in these each number begins and ends.
+
+    >>> order, runs = sorted_runs(np.array([7, 3, 7]))
+    >>> order.tolist(), runs
+    ([1, 0, 2], [(3, 0, 1), (7, 1, 3)])
+    >>> sorted_runs(np.array([], dtype=np.int64))[1]
+    []
+    """
+    order = which.argsort(kind="stable")
+    if not len(which):
+        return order, []
+    ordered = which.take(order)
+    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()]
+    stops = [*starts[1:], len(which)]
+    return order, list(zip(ordered.take(starts).tolist(), starts, stops, strict=True))
+
+
 def grouped(which: Keys) -> list[tuple[int, Keys]]:
     """For each number that occurs, in order, the places where it does.
 
     >>> grouped(np.array([3, 1, 3]))
     [(1, array([1])), (3, array([0, 2]))]
     """
-    if not len(which):
-        return []
-    order = which.argsort(kind="stable")
-    ordered = which[order]
-    changes = (np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()
-    bounds = pairwise([0, *changes, len(order)])
-    return [(int(ordered[start]), order[start:stop]) for start, stop in bounds]
+    order, runs = sorted_runs(which)
+    return [(number, order[start:stop]) for number, start, stop in runs]

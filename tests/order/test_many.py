@@ -130,3 +130,19 @@ def test_far_beyond_the_first_epoch() -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         by_itself = evaluated(mixed, 0, positions, monkeypatch)
         assert evaluated(mixed, 1 << 60, positions, monkeypatch) == by_itself
+
+
+@pytest.mark.parametrize("block", [1, 2, 7, 64])
+def test_short_and_long_shuffles_in_one_mixture(block: int) -> None:
+    """A block may have positions of the long ones only, or of the short ones."""
+    parts = [
+        MapDataset.range(50_000).shuffle(seed=1),
+        MapDataset.range(30).shuffle(seed=2).repeat(),
+    ]
+    mixed = MapDataset.mix(parts, weights=[0.9, 0.1])
+    evaluator = compile_node(mixed._own_node())
+    expected = [int(mixed[i]) for i in range(256)]
+    found: list[int] = []
+    for start in range(0, 256, block):
+        found += [int(x) for x in evaluator.run(start, min(start + block, 256)).rows()]
+    assert found == expected

@@ -16,13 +16,13 @@ pattern is periodic. So stretches of it are made as a whole, and kept.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from bushel.positions import Keys, Positions, split_epochs
+from bushel.positions import Keys, Positions, grouped, split_epochs
 
 # What is made at a time. A stretch costs a few numpy calls for each part, however short it is.
 _STRETCH = 8192
@@ -179,31 +179,6 @@ class Pattern:
             if not len(open_places):
                 break
         return which, where
-
-
-def sorted_runs(numbers: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:
-    """The places of numbers in their order, and where in these each number begins and ends.
-
-    >>> order, runs = sorted_runs(np.array([7, 3, 7]))
-    >>> order.tolist(), runs
-    ([1, 0, 2], [(3, 0, 1), (7, 1, 3)])
-    """
-    order = numbers.argsort(kind="stable")
-    ordered = numbers.take(order)
-    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()]
-    stops = [*starts[1:], len(numbers)]
-    return order, list(zip(ordered.take(starts).tolist(), starts, stops, strict=True))
-
-
-def grouped(numbers: Keys) -> Iterator[tuple[int, Keys]]:
-    """The numbers in an array, each with the places where it is, in order.
-
-    >>> [(number, places.tolist()) for number, places in grouped(np.array([7, 3, 7]))]
-    [(3, [1]), (7, [0, 2])]
-    """
-    order, runs = sorted_runs(numbers)
-    for number, start, stop in runs:
-        yield number, order[start:stop]
 
 
 @lru_cache(maxsize=16)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from bushel.block import Block, join
 from bushel.node import Choice, Guard, failed, walk
-from bushel.order.pattern import sorted_runs
-from bushel.positions import Positions
+from bushel.positions import Positions, sorted_runs
 from bushel.run.evaluator import Evaluator, labelled
 from bushel.run.many import Compile, Many, at_each, compile_many
 

@@ -23,8 +23,7 @@ import numpy as np
 
 from bushel.block import Block, Columns, merge_columns
 from bushel.node import Drop, Each, Node, Order, Place, Source
-from bushel.order.pattern import grouped, sorted_runs
-from bushel.positions import Keys, Positions
+from bushel.positions import Keys, Positions, grouped, sorted_runs
 from bushel.run.evaluator import Evaluator, dropped, labelled
 
 Compile: TypeAlias = Callable[[Node], Evaluator]

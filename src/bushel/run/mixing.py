@@ -11,10 +11,9 @@ from bushel.block import Block, Failure
 from bushel.errors import PlanError, StateError
 from bushel.frozen import plain
 from bushel.node import failed
-from bushel.order.pattern import sorted_runs
 from bushel.order.turns import Ahead, Choices
 from bushel.plan.mixing import EpochsNode, StreamMixNode
-from bushel.positions import Keys
+from bushel.positions import Keys, sorted_runs
 from bushel.run.foresight import Foresight
 from bushel.run.merge import Merged
 from bushel.run.mix_weights import Course, going_on, own_piece
@@ -192,7 +191,7 @@ class MixStream(Merged):
 
     def _prepare(self, which: Keys) -> tuple[list[Any], dict[int, Marks]]:
         """The elements of parts in turn, up to where one has none, and the states of the parts."""
-        order, runs = sorted_runs(which) if len(which) else (which, [])
+        order, runs = sorted_runs(which)
         places = order.tolist()
         end = len(which)
         rows: list[Any] = [None] * end
