@@ -135,10 +135,7 @@ def test_far_beyond_the_first_epoch() -> None:
 @pytest.mark.parametrize("block", [1, 2, 7, 64])
 def test_short_and_long_shuffles_in_one_mixture(block: int) -> None:
     """A block may have positions of the long ones only, or of the short ones."""
-    parts = [
-        MapDataset.range(50_000).shuffle(seed=1),
-        MapDataset.range(30).shuffle(seed=2).repeat(),
-    ]
+    parts = [MapDataset.range(n).shuffle(seed=n).repeat() for n in (50_000, 30)]
     mixed = MapDataset.mix(parts, weights=[0.9, 0.1])
     evaluator = compile_node(mixed._own_node())
     expected = [int(mixed[i]) for i in range(256)]
