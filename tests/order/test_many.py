@@ -92,8 +92,8 @@ def dataset(kind: int, length: int, steps: list[int], seed: int) -> Any:
     return made
 
 
-def evaluated(mixed: Any, enough: int, positions: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(choose, "_ENOUGH_EACH", enough)
+def evaluated(mixed: Any, enough: float, positions: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(choose, "_TOGETHER", enough)
     block: Block = compile_node(mixed._own_node()).at(np.array(positions, dtype=np.int64))
     rows = [(type(row), None if row is None else float(row)) for row in block.rows()]
     failure = None if block.failure is None else block.failure.release()
@@ -118,8 +118,8 @@ def test_together_or_each_by_itself(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         positions = list(range(min(positions), min(positions) + 64))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        by_itself = evaluated(mixed, 0, positions, monkeypatch)
-        together = evaluated(mixed, 1 << 60, positions, monkeypatch)
+        by_itself = evaluated(mixed, 1e18, positions, monkeypatch)
+        together = evaluated(mixed, -1e18, positions, monkeypatch)
     assert together == by_itself
 
 
@@ -128,7 +128,7 @@ def test_far_beyond_the_first_epoch() -> None:
     mixed = MapDataset.mix(parts)
     positions = [2**62 - 1, 2**62, 3 * 2**61]
     with pytest.MonkeyPatch.context() as monkeypatch:
-        by_itself = evaluated(mixed, 0, positions, monkeypatch)
+        by_itself = evaluated(mixed, 1e18, positions, monkeypatch)
         assert evaluated(mixed, 1 << 60, positions, monkeypatch) == by_itself
 
 

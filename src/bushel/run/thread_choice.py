@@ -34,6 +34,8 @@ from bushel.run.spent import Spent
 # earn it. Those that are there already stay as long as they earn anything.
 _WORTH_IT = 1.1
 _STILL_WORTH_IT = 1.03
+# More time on the cores than that must be earned, too.
+_LET_PASS = 1.1
 # To try threads costs a few of the interpreter's switches, 5 ms each. Before work that keeps
 # a core busy is disturbed like that, it should have run a while; work that waits need not.
 _PATIENCE_SECONDS = 0.25
@@ -305,7 +307,16 @@ class ThreadChoice:
             work = min(work, inline.work)
         if inline.knows_user and not ahead.knows_user_well:
             user = inline.user
-        return (user + work) / cycle
+        return (user + work) / cycle / self._burden()
+
+    def _burden(self) -> float:
+        """How many times as much time on the cores it takes, beyond what is let pass.
+
+        Functions that fight for a lock of their own (some tokenizers do), or for memory, are
+        hardly faster on threads and keep the cores busy for it.
+        """
+        then, now = self._inline.cpu, self._ahead.mean()[1]
+        return max(1.0, now / (_LET_PASS * then)) if then else 1.0
 
     def _user_of_threads(self) -> float:
         """The user's time while threads work: longer, where both want the lock."""
@@ -348,9 +359,13 @@ class ThreadChoice:
         if self._then is None:
             self._then = self._now()
         changed = self._since >= self._calm and self._has_changed(self._then)
-        over = self._gain() < _STILL_WORTH_IT if self.threaded else self._since >= self._retry
-        if changed or over:
+        if changed or (not self.threaded and self._since >= self._retry):
             self._measure()
+        elif self.threaded and self._gain() < _STILL_WORTH_IT:
+            if self._since < self._retry:
+                self._settle(threaded=False)  # The trial was mistaken.
+            else:
+                self._measure()
 
     def _has_changed(self, then: tuple[float, float, float]) -> bool:
         work, cpu, gain = self._now()

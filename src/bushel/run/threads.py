@@ -25,10 +25,10 @@ class _Task:
 
     __slots__ = (
         "_done",
-        "_measured",
         "block",
         "count",
         "error",
+        "measured",
         "seconds",
         "spent",
         "start",
@@ -38,7 +38,7 @@ class _Task:
     def __init__(self, start: int, count: int, measured: bool) -> None:
         self.start = start
         self.count = count
-        self._measured = measured
+        self.measured = measured
         self.spent: Spent | None = None
         self.block: Block | None = None
         self.error: BaseException | None = None
@@ -48,8 +48,9 @@ class _Task:
         self._done = threading.Lock()
         self._done.acquire()
 
-    def run(self, evaluate: Evaluate) -> None:
-        stopwatch = Stopwatch() if self._measured else None
+    def run(self, evaluate: Evaluate, since: Stopwatch | None) -> None:
+        """Evaluates it. `since` the thread could have begun with it, had it got the lock."""
+        stopwatch = (since or Stopwatch()) if self.measured else None
         began = time.perf_counter()
         try:
             self.block = evaluate(self.start, self.count)
@@ -141,13 +142,17 @@ class Pool:
                     item[1].give_up()
 
     def _work(self) -> None:
+        since: Stopwatch | None = None
         while (item := self._tasks.get()) is not None:
             evaluate, task = item
             if self.stopped:
                 task.give_up()
                 return
             if task.wanted:
-                task.run(evaluate)
+                task.run(evaluate, since)
+            # Threads that take turns with the interpreter's lock may do so between two tasks. So
+            # the time of the next one begins here, if it waits already.
+            since = Stopwatch() if task.measured and not self._tasks.empty() else None
             del item, evaluate, task  # Not while waiting for the next one.
 
 
