@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bushel.node import LocateMany
 from bushel.order.shuffle import ShuffleNode
-from bushel.positions import Positions
+from bushel.positions import Keys, Positions
 
 
 @dataclass
@@ -50,15 +51,28 @@ class Located:
 @contextmanager
 def counting_shuffles(monkeypatch: pytest.MonkeyPatch) -> Iterator[Located]:
     """Counts what all shuffles locate meanwhile."""
-    located, locate = Located(), ShuffleNode.locate
+    located, locate, side_by_side = Located(), ShuffleNode.locate, ShuffleNode.side_by_side
 
     def counted(self: ShuffleNode, positions: Positions) -> Positions:
         located.positions += len(positions)
         located.calls += 1
         return locate(self, positions)
 
+    def counted_together(nodes: Sequence[ShuffleNode]) -> LocateMany | None:
+        locate_many = side_by_side(nodes)
+        if locate_many is None:
+            return None
+
+        def counted(which: Keys, positions: Positions) -> Positions:
+            located.positions += len(positions)
+            located.calls += 1
+            return locate_many(which, positions)
+
+        return counted
+
     with monkeypatch.context() as patch:
         patch.setattr(ShuffleNode, "locate", counted)
+        patch.setattr(ShuffleNode, "side_by_side", counted_together)
         yield located
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import bushel
+from bushel.run.stream import Cursor, Taken
 from tests.growth.counting import CountingSource, counting_shuffles, threads
 
 ELEMENTS, BATCH = 32 * 1024, 1024
@@ -35,6 +36,29 @@ def test_each_record_is_located_and_read_once(
     # It ends where some lane has no row for another batch, and no lane is beyond its own end.
     assert 3 * BATCH <= elements <= source.records <= ELEMENTS
     assert source.records <= located.positions <= ELEMENTS
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_lanes_are_read_and_taken_from_together(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched: list[int] = []
+    take = Cursor.take
+
+    def counted(self: Cursor, count: int, ahead: int = 0) -> Taken:
+        touched.append(count)
+        return take(self, count, ahead)
+
+    monkeypatch.setattr(Cursor, "take", counted)
+    source = CountingSource(4 * ELEMENTS)
+    # Whatever each costs: how much is read at once is learned from it.
+    monkeypatch.setattr("bushel.run.lanes.TARGET_SECONDS", 10.0)
+    monkeypatch.setattr("bushel.run.lanes._SECONDS_OF_A_LANE", 10.0)
+    elements = sum(len(batch) for batch in dealt(source, lanes, filtered=True))
+    assert elements >= 40 * BATCH
+    assert len(source.calls) <= 400
+    # Of a lane that has few rows in a batch, those of many batches.
+    assert len(touched) <= elements / 4
 
 
 @pytest.mark.parametrize("lanes", LANES)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bushel import IterDataset, MapDataset, ReadOptions, WeightSchedule
+from bushel.experimental import InterleaveIterDataset
 from bushel.node import Node
 from bushel.order import pattern, permutations, shuffle, turns
 from bushel.order.pattern import Pattern
@@ -116,6 +117,22 @@ def test_scheduled(parts: int, counts: Counter[str]) -> None:
     for _ in range(2000):
         next(iterator)
     assert counts["shares"] <= 2 * parts
+
+
+@PARTS
+@pytest.mark.parametrize("length", [50, 10_000])
+def test_interleaved(
+    parts: int, length: int, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whatever each costs: how much is read at once is learned from it.
+    monkeypatch.setattr("bushel.run.interleave.TARGET_SECONDS", 1000.0)
+    ranges = [MapDataset.range(length).to_iter_dataset(INLINE) for _ in range(50 * parts // 40)]
+    elements = 40 * parts
+    stream = InterleaveIterDataset(ranges, cycle_length=parts)
+    assert len(list(islice(stream, elements))) == elements
+    # A few of each stream at first, then many.
+    assert counts["pulls"] <= elements / 3
+    assert counts["touched"] <= elements / 3
 
 
 def test_patterns_are_what_each_part_would_say() -> None:

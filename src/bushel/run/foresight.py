@@ -8,15 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from bushel.block import Block
-from bushel.positions import Keys, Positions, run_of
-from bushel.run.inline import compile_node
-from bushel.run.many import Many, compile_many
-from bushel.run.positional import PositionalStream
-from bushel.run.spent import Spent, Stopwatch
-from bushel.run.stream import Cursor, Stream
+from bushel.run.stream import Cursor
+from bushel.run.together import Together
 from bushel.run.tune import approximate_bytes
 
 # With so many at a time, what a read costs no longer matters.
@@ -26,8 +19,6 @@ _MOST = 64
 _SECONDS = 0.0003
 # Nor may they keep others waiting, be it for records that wait themselves.
 _WAIT = 0.005
-# So many streams are worth being read together.
-_TOGETHER = 4
 # What may wait of all streams together.
 _BYTES = 1 << 25
 # How much of what was measured still counts a read later.
@@ -46,15 +37,14 @@ class Foresight:
         self._seconds = self._cpu_seconds = self._gotten = 0.0
         self._by_bytes = _MOST
         self._looks = 0
-        self._many: Many | None = None
+        self._together = Together(cursors)
 
     def prepare(self, wanted: Sequence[tuple[int, int]]) -> None:
         """Sees to it that of each of these streams so many elements can be shown, if there are."""
         most = self._most()
         began, cpu_began = self._clock(), time.thread_time()
         asked = [(number, count, min(self._read[number], most)) for number, count in wanted]
-        if len(asked) >= _TOGETHER:
-            self._evaluate([(number, max(count, ahead)) for number, count, ahead in asked])
+        self._together.evaluate([(number, max(count, ahead)) for number, count, ahead in asked])
         for number, count, ahead in asked:
             cursor = self._cursors[number]
             before = cursor.ready
@@ -72,55 +62,9 @@ class Foresight:
         by_time = min(_SECONDS / max(self._cpu_seconds, 1e-9), _WAIT / max(self._seconds, 1e-9))
         return int(min(_MOST, self._by_bytes, by_time * self._gotten))
 
-    def _evaluate(self, wanted: Sequence[tuple[int, int]]) -> None:
-        """Evaluates the positions that come next in many streams, all of them together."""
-        which: list[int] = []
-        spans: list[tuple[int, int]] = []
-        bases: list[PositionalStream] = []
-        for number, count in wanted:
-            base = self._cursors[number].stream.base
-            if isinstance(base, PositionalStream) and (span := base.upcoming(count)) is not None:
-                which.append(number)
-                spans.append(span)
-                bases.append(base)
-        if len(bases) < _TOGETHER:
-            return
-        sizes = [stop - start for start, stop in spans]
-        positions = np.concatenate([run_of(*span) for span in spans])
-        stopwatch = Stopwatch()
-        block = self._all().at(np.repeat(which, sizes), positions)
-        spent, share = stopwatch.read(), 1 / len(bases)
-        each = Spent(share * spent.seconds, share * spent.cpu_seconds)
-        start = 0
-        for base, size in zip(bases, sizes, strict=True):
-            # One that fails comes once more, when it is this stream's turn.
-            if start + size <= len(block):
-                base.give(block.part(start, start + size), each)
-            start += size
-
-    def _all(self) -> Many:
-        if self._many is None:
-            bases = [cursor.stream.base for cursor in self._cursors]
-            nodes = [base.node for base in bases if isinstance(base, PositionalStream)]
-            many = compile_many(nodes, compile_node)
-            self._many = many if len(nodes) == len(bases) else _Some(many, bases)
-        return self._many
-
     def look_at(self, element: Any) -> None:
         """Takes note now and then of how large elements are, by one of them."""
         self._looks += 1
         if self._looks <= 4 or not self._looks % _LOOK_AT_BYTES_EVERY:
             each = max(1, approximate_bytes(element)) * len(self._read)
             self._by_bytes = min(_MOST, _BYTES // each)
-
-
-class _Some(Many):
-    """The same where not all streams are of positions."""
-
-    def __init__(self, many: Many, bases: Sequence[Stream]) -> None:
-        self._many = many
-        positional = [isinstance(base, PositionalStream) for base in bases]
-        self._numbers = np.cumsum(positional) - 1
-
-    def at(self, which: Keys, positions: Positions) -> Block:
-        return self._many.at(self._numbers.take(which), positions)

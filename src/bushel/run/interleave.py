@@ -1,6 +1,8 @@
 """Several streams in turn, of which only a few are open at a time."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 import numpy as np
 
@@ -20,8 +22,16 @@ from bushel.run.stream import (
     need,
     need_int,
 )
+from bushel.run.tune import TARGET_SECONDS, BlockSize, approximate_bytes
 
 _Place = tuple[Marks, int]
+
+# With so many elements of a stream at once, what it costs to read them no longer matters; nor if
+# they take so long. It is longer than a read of one element takes beside its work: with less,
+# reading would stay slow because it is slow.
+_MOST_ROUNDS = 64
+_SECONDS_OF_A_STREAM = 0.0005
+_BYTES_AT_ONCE = 1 << 22
 
 
 class _Slot:
@@ -110,8 +120,18 @@ def _state_of(
 class InterleaveStream(Stream):
     """Takes one element of each open stream in turn; when one ends, the next takes its place."""
 
-    def __init__(self, node: InterleaveNode) -> None:
-        self._node = node
+    def __init__(
+        self, node: InterleaveNode, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._node, self._clock = node, clock
+        # How many rounds are made at once: what it costs to read from a stream does not depend
+        # on how many elements are read.
+        self._at_once = BlockSize(
+            most=_MOST_ROUNDS,
+            most_bytes=_BYTES_AT_ONCE,
+            target_seconds=max(TARGET_SECONDS, _SECONDS_OF_A_STREAM * node.cycle_length),
+            under_way=1,
+        )
         self._slots: list[_Slot] = []
         self._following = 0
         self._turn = 0
@@ -155,11 +175,13 @@ class InterleaveStream(Stream):
             ]
             if not running and not self._has_next():
                 return None
-            may_enter = len(running) < len(slots) and self._has_next()
-            if running and not may_enter:
-                chunk = self._rounds(slots, running, want)
-                if chunk is not None:
-                    return chunk
+            rounds = max(want // max(1, len(running)), self._at_once.size) if self.eager else 1
+            if len(running) < len(slots) and self._has_next():
+                # Up to the turn of the next one to enter.
+                running, rounds = self._until_one_enters(slots), 1
+            chunk = self._turns(slots, running, rounds) if running else None
+            if chunk is not None:
+                return chunk
             chunk = self._one_turn(slots)
             if chunk is not None:
                 return chunk
@@ -173,19 +195,27 @@ class InterleaveStream(Stream):
         block = Block([], np.empty(0, dtype=np.int64), failure)
         return Chunk(block, ComputedMarks(lambda used: after if used else before))
 
-    def _rounds(self, slots: list[_Slot], running: list[int], want: int) -> Chunk | None:
-        """As many whole rounds as all running streams have elements ready."""
-        each = max(1, want // len(running)) if self.eager else 1
-        before = [slot.place for slot in slots]
-        rounds = each
-        for number in running:
-            rounds = min(rounds, slots[number].cursor.available(each))
-        if not rounds:
+    def _until_one_enters(self, slots: list[_Slot]) -> list[int]:
+        """The slots whose turns come before that of one whose stream has ended."""
+        from_here = [*range(self._turn, len(slots)), *range(self._turn)]
+        return list(takewhile(lambda number: not slots[number].ended, from_here))
+
+    def _turns(self, slots: list[_Slot], running: list[int], rounds: int) -> Chunk | None:
+        """So many rounds of these, or as many as all have; where one has none, the turns before."""
+        began, before = self._clock(), [slot.place for slot in slots]
+        for place, number in enumerate(running):
+            prepared = slots[number].cursor.prepare(rounds, self._at_once.size)
+            rounds = min(rounds, max(1, prepared))
+            if not prepared:
+                running, rounds = running[:place], 1
+                break
+        if not running:
             return None
-        begins = [slot.cursor.mark()[:2] for slot in slots]
-        parts = []
+        begins, parts = list(before), []
         for number in running:
-            parts.append(slots[number].cursor.take(rounds).block)
+            taken = slots[number].cursor.take(rounds)
+            begins[number] = taken.marks, 0
+            parts.append(taken.block)
             slots[number].passed()
         rows = zip(*(part.rows() for part in parts), strict=True)
         elements = [row for turn in rows for row in turn]
@@ -194,6 +224,9 @@ class InterleaveStream(Stream):
         order = np.tile(np.array(running, dtype=np.int64), rounds)
         marks = self._marks(slots, before, begins, order)
         self._turn = (running[-1] + 1) % len(slots)
+        self._at_once.learn(rounds, (self._clock() - began) * len(slots) / len(running))
+        if self._at_once.wants_sample():
+            self._at_once.limit_to(len(slots) * approximate_bytes(elements[0]))
         return Chunk(Block(elements, positions), marks)
 
     def _marks(

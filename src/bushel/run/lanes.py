@@ -16,13 +16,22 @@ from bushel.positions import Keys
 from bushel.run.front import with_front
 from bushel.run.merge import Merged
 from bushel.run.stream import Chunk, Marks, State, Stream, Taken, need, need_int
-from bushel.run.tune import TARGET_SECONDS, BlockSize, approximate_bytes
+from bushel.run.together import FEWEST, Together
+from bushel.run.tune import MOST_ELEMENTS, TARGET_SECONDS, BlockSize, approximate_bytes
 from bushel.tree import map_leaves
 
 # What a host says that has no more elements of its own, but can pad as long as others have.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize
 
 _AHEAD = 64
+# With so many elements of a lane at once, what it costs to take them no longer matters; nor if
+# they take so long. It is longer than a read of one element takes beside its work: with less,
+# reading would stay slow because it is slow.
+_MOST_OF_A_LANE = 64
+_SECONDS_OF_A_LANE = 0.0005
+_BYTES_AT_ONCE = 1 << 22
+# What may wait of all lanes together.
+_BYTES_AHEAD = 1 << 25
 # How much of what was measured still counts a step later.
 _LATELY = 0.98
 
@@ -88,10 +97,19 @@ class LanesStream(Merged):
         # How many elements one step has here.
         self.width = len(inputs) * node.rows
         # How long it took lately to get how many elements from the lanes.
-        self._spent, self._gotten = 0.0, 0.0
-        # How many steps are offered to the other hosts at once.
-        self._offer = BlockSize()
+        self._spent = self._cpu_spent = self._gotten = 0.0
+        # How many steps are made at once, be they offered to other hosts or not. To take from a
+        # lane costs some microseconds, however few elements: of many lanes, more than a step.
+        most = max(1, _MOST_OF_A_LANE // node.rows)
+        self._at_once = BlockSize(
+            # To agree with other hosts costs far more.
+            most=most if node.agree is None else MOST_ELEMENTS,
+            most_bytes=_BYTES_AT_ONCE,
+            target_seconds=max(TARGET_SECONDS, _SECONDS_OF_A_LANE * len(inputs)),
+            under_way=1,
+        )
         self._clock = clock
+        self._together = Together(self._cursors)
         self._step = 0
         self._skip = 0
         self._over = False
@@ -120,7 +138,7 @@ class LanesStream(Merged):
             self._begun = True
             self.start()
         if self._node.agree is None:
-            chunk = self._gather(max(1, want // self.width))
+            chunk = self._several(want // self.width)
         else:
             chunk = self._next_step()
         if chunk is None:
@@ -197,18 +215,22 @@ class LanesStream(Merged):
 
     def _see_to_kept(self) -> None:
         if self._kept is None and self._own_end is None:
-            self._kept = self._to_offer()
+            self._kept = self._several()
             if self._kept is None:
                 self._own_end = self._step
 
-    def _to_offer(self) -> Chunk | None:
-        """Steps of which other hosts may have fewer: what is left of them is kept."""
-        steps, began = self._offer.size, self._clock()
+    def _several(self, least: int = 1) -> Chunk | None:
+        """The next steps, as many at once as come soon.
+
+        Other hosts may have fewer: what is left of them is kept.
+        """
+        steps, began = max(least, self._at_once.size), self._clock()
         chunk = self._gather(steps)
-        self._offer.learn(steps, self._clock() - began)
-        if chunk is not None and len(chunk.block) and self._offer.wants_sample():
+        made = 0 if chunk is None else len(chunk.block) // self.width
+        self._at_once.learn(made, self._clock() - began)
+        if chunk is not None and made and self._at_once.wants_sample():
             row = chunk.block.part(0, 1).rows()[0]
-            self._offer.limit_to(self.width * approximate_bytes(row))
+            self._at_once.limit_to(self.width * approximate_bytes(row))
         return chunk
 
     def _gather(self, steps: int) -> Chunk | None:
@@ -273,21 +295,44 @@ class LanesStream(Merged):
 
     def _take(self, steps: int) -> list[Taken]:
         count, lanes, ahead = steps * self.rows, len(self._cursors), self._elements_ahead()
-        began = self._clock()
+        began, cpu_began = self._clock(), time.thread_time()
         # Not as many of each, so that the lanes are not all read in the same step.
+        further = [ahead + ahead * lane // lanes for lane in range(lanes)]
+        if self._lanes_eager:
+            self._read(count, further)
         taken = [
-            cursor.take(count, ahead + ahead * lane // lanes)
-            for lane, cursor in enumerate(self._cursors)
+            cursor.take(count, more) for cursor, more in zip(self._cursors, further, strict=True)
         ]
         self._spent = self._spent * _LATELY + self._clock() - began
+        self._cpu_spent = self._cpu_spent * _LATELY + time.thread_time() - cpu_began
         self._gotten = self._gotten * _LATELY + count * lanes
         return taken
+
+    def _read(self, count: int, further: Sequence[int]) -> None:
+        """Reads what is missing of many lanes, side by side, for as long as there are many."""
+        lacking = [n for n, cursor in enumerate(self._cursors) if cursor.prepared < count]
+        while len(lacking) >= FEWEST:
+            wanted = [(n, count - self._cursors[n].prepared + further[n]) for n in lacking]
+            self._together.evaluate(wanted)
+            # Filters may have left too few.
+            lacking = [
+                n
+                for n, want in wanted
+                if self._cursors[n].read_on(want) and self._cursors[n].prepared < count
+            ]
 
     def _elements_ahead(self) -> int:
         """How much more than a step needs is read of a lane: worth the call, and there soon."""
         if not self._gotten:
             return 0
-        return int(min(_AHEAD, TARGET_SECONDS * self._gotten / max(self._spent, 1e-9)))
+        # On a core, so that other programs make no difference; but records may wait, too.
+        worth = _SECONDS_OF_A_LANE / max(self._cpu_spent, 1e-9)
+        soon = TARGET_SECONDS / max(self._spent, 1e-9)
+        # Who takes a few steps does not wait for many.
+        ahead = min(_AHEAD, min(worth, soon) * self._gotten, self._step * self.rows)
+        if self._at_once.bytes_each:
+            ahead = min(ahead, _BYTES_AHEAD * self.rows // self._at_once.bytes_each)
+        return int(ahead)
 
     def _in_turn(self, taken: Sequence[Taken], steps: int) -> Block:
         blocks = [part.block for part in taken]

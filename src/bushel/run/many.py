@@ -71,9 +71,11 @@ def _compile_alike(nodes: Sequence[Node], compile: Compile) -> Many:
     # A step to pass over may stand in one of them only.
     heads = [_without_places(node) for node in nodes]
     first = heads[0]
+    if all(node is first for node in heads):
+        return _Same(first, compile)
     if isinstance(first, Source):
         return _ReadMany(heads)
-    if not isinstance(first, (Order, Each, Drop)) or len(heads) == 1:
+    if not isinstance(first, (Order, Each, Drop)):
         return _ByThemselves(heads, compile)
     input = _compile_alike([node.inputs[0] for node in heads], compile)
     if isinstance(first, Order):
@@ -198,6 +200,16 @@ class _ApplyMany(Many):
 
 def _applied(step: Each | Drop, block: Block) -> Block:
     return dropped(step, block) if isinstance(step, Drop) else step.apply(block)
+
+
+class _Same(Many):
+    """One and the same dataset, of which lanes have different positions."""
+
+    def __init__(self, node: Node, compile: Compile) -> None:
+        self._input = compile(node)
+
+    def at(self, which: Keys, positions: Positions) -> Block:
+        return self._input.at(positions)
 
 
 class _ByThemselves(Many):

@@ -340,23 +340,26 @@ class Cursor:
         more had better be read, if any must be.
         """
         ready = self._size - self._used
-        if ready >= count:
-            return ready
+        while ready < count and (ready := self.prepared) < count:
+            wanted = count - ready + ahead if self.stream.eager else count - ready
+            if not self.read_on(wanted, as_rows=True):
+                break
+        return ready
+
+    def read_on(self, want: int, as_rows: bool = False) -> bool:
+        """Reads once, for elements that wait; not at the end, nor behind one that failed."""
         if self._chunk is None:
             self._chunk = Chunk(_join_or_empty([]), beginning_of(self.stream))
-        ready = self.prepared
         pending = [*(() if self._failed else (self._chunk,)), *self._waiting]
-        failing = any(chunk.block.failure is not None for chunk in pending)
-        while ready < count and not failing:
-            wanted = count - ready + ahead if self.stream.eager else count - ready
-            chunk = self.stream.pull(wanted)
-            if chunk is None:
-                break
-            failing = chunk.block.failure is not None
-            if len(chunk.block) or failing:  # (One of which a filter left nothing, tells nothing.)
-                self._waiting.append(_as_rows(chunk))
-                ready += len(chunk.block)
-        return ready
+        if any(chunk.block.failure is not None for chunk in pending):
+            return False
+        chunk = self.stream.pull(want)
+        if chunk is None:
+            return False
+        # One of which a filter left nothing, tells nothing.
+        if len(chunk.block) or chunk.block.failure is not None:
+            self._waiting.append(_as_rows(chunk) if as_rows else chunk)
+        return True
 
     def show(self, count: int) -> tuple[list[Any], Marks]:
         """So many elements that were prepared, and the states between them. None are taken."""

@@ -1,0 +1,71 @@
+"""The next positions of many streams, of the parts of a mixture or of lanes, evaluated together."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bushel.block import Block
+from bushel.positions import Keys, Positions, run_of
+from bushel.run.inline import compile_node
+from bushel.run.many import Many, compile_many
+from bushel.run.positional import PositionalStream
+from bushel.run.spent import Spent, Stopwatch
+from bushel.run.stream import Cursor, Stream
+
+# So many streams are worth being read together.
+FEWEST = 4
+
+
+class Together:
+    """Evaluates what comes next in many streams, in one go where they are of positions."""
+
+    def __init__(self, cursors: Sequence[Cursor]) -> None:
+        self._bases = [cursor.stream.base for cursor in cursors]
+        self._many: Many | None = None
+
+    def evaluate(self, wanted: Sequence[tuple[int, int]]) -> None:
+        """Evaluates so many of the next positions of each of these streams, by their numbers."""
+        if len(wanted) < FEWEST:
+            return
+        which: list[int] = []
+        spans: list[tuple[int, int]] = []
+        bases: list[PositionalStream] = []
+        for number, count in wanted:
+            base = self._bases[number]
+            if isinstance(base, PositionalStream) and (span := base.upcoming(count)) is not None:
+                which.append(number)
+                spans.append(span)
+                bases.append(base)
+        if len(bases) < FEWEST:
+            return
+        sizes = [stop - start for start, stop in spans]
+        positions = np.concatenate([run_of(*span) for span in spans])
+        stopwatch = Stopwatch()
+        block = self._all().at(np.repeat(which, sizes), positions)
+        spent, share = stopwatch.read(), 1 / len(bases)
+        each = Spent(share * spent.seconds, share * spent.cpu_seconds)
+        start = 0
+        for base, size in zip(bases, sizes, strict=True):
+            # One that fails comes once more, when it is this stream's turn.
+            if start + size <= len(block):
+                base.give(block.part(start, start + size), each)
+            start += size
+
+    def _all(self) -> Many:
+        if self._many is None:
+            nodes = [base.node for base in self._bases if isinstance(base, PositionalStream)]
+            many = compile_many(nodes, compile_node)
+            self._many = many if len(nodes) == len(self._bases) else _Some(many, self._bases)
+        return self._many
+
+
+class _Some(Many):
+    """The same where not all streams are of positions."""
+
+    def __init__(self, many: Many, bases: Sequence[Stream]) -> None:
+        self._many = many
+        positional = [isinstance(base, PositionalStream) for base in bases]
+        self._numbers = np.cumsum(positional) - 1
+
+    def at(self, which: Keys, positions: Positions) -> Block:
+        return self._many.at(self._numbers.take(which), positions)
