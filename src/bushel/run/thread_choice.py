@@ -208,7 +208,10 @@ class ThreadChoice:
     @property
     def watching(self) -> bool:
         """Whether `learn_work` is of use now."""
-        if self._phase is _Phase.SETTLED:
+        nothing_new = self._phase is _Phase.SETTLED or (
+            self._phase is _Phase.MEASURING and self._inline.full
+        )
+        if nothing_new:
             return self._since_look >= _LOOK_EVERY_SECONDS
         return self._most_threads > 0
 
@@ -240,10 +243,12 @@ class ThreadChoice:
         (self._ahead if self.threaded else self._inline).add_cycle(count, seconds, user_seconds)
         if self._phase is _Phase.TRYING:
             self._judge()
-        elif self._phase is _Phase.MEASURING:
-            self._consider_trial()
         elif self._since_look == seconds or self._since >= self._retry:
-            self._reconsider()  # Something was seen.
+            # Something was seen since the last delivery.
+            if self._phase is _Phase.MEASURING:
+                self._consider_trial()
+            else:
+                self._reconsider()
 
     def begin_threaded(self) -> None:
         """Uses threads before anything was measured, since somebody asked for it."""
