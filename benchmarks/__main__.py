@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from benchmarks import table
+from benchmarks.compiled import compile_as_installed, packages
 from benchmarks.progress import Progress
 from benchmarks.run import installed, run
 from benchmarks.workload import SYSTEMS
@@ -52,6 +53,8 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    if missing := compile_as_installed(packages()):
+        print(f"{len(missing)} files have no bytecode: starts take longer", file=sys.stderr)
     if command := COMMANDS.get(sys.argv[1] if len(sys.argv) > 1 else ""):
         code: int = import_module(command).main(sys.argv[2:])
         return code

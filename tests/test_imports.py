@@ -55,6 +55,16 @@ list(grain.load(columns, shuffle=True, seed=1, num_epochs=2, transformations=[Dr
 """
 
 
+# A program that resumes waits for every import, before it can even ask for workers.
+_BUILT = """
+from bushel import MapDataset
+MapDataset.range(5).map(abs).shuffle(seed=1).to_iter_dataset().batch(2)
+import bushel.loader, bushel.workers.home
+"""
+# Of Python's own: for what few programs come to, and slower than most of bushel's modules.
+SLOW = {"asyncio", "difflib", "hashlib", "lzma", "pathlib", "random", "tempfile", "urllib.parse"}
+
+
 def _imported(program: str) -> set[str]:
     """The modules that are there after a program has run in an interpreter of its own."""
     shown = f"import sys\n{program}\nprint(*sorted(sys.modules), sep='\\n')"
@@ -87,6 +97,12 @@ def test_nothing_heavy_is_imported(program: str, bare: set[str]) -> None:
         if any(name == h or name.startswith(h + ".") for h in HEAVY)
     }
     assert found == set()
+
+
+def test_building_imports_nothing_slow(bare: set[str]) -> None:
+    imported = _imported(_BUILT)
+    assert "bushel.workers.early" in imported
+    assert (imported - bare) & SLOW == set()
 
 
 def test_third_parties_are_numpy_and_cloudpickle(bare: set[str]) -> None:

@@ -107,6 +107,14 @@ LAZY = {
     ("files/systems.py", "fsspec"): "an optional dependency",
     ("files/systems.py", "fsspec.config"): "an optional dependency",
     ("deliver/iterator.py", "asyncio"): "much to import, and whoever comes here has it already",
+    ("deliver/iterator.py", "bushel.checkpoint.files"): "paths and JSON, for those who save",
+    ("loader.py", "bushel.checkpoint.files"): "the same",
+    ("checkpoint/differences.py", "difflib"): "only where a state does not fit",
+    ("files/paths.py", "difflib"): "only where a file is missing",
+    ("plan/fingerprint.py", "hashlib"): "it loads a library of cryptography",
+    ("run/kept_file.py", "tempfile"): "much to import, for those who keep positions",
+    ("files/beside.py", "multiprocessing.managers"): "much to import, for a forked process",
+    ("files/beside.py", "secrets"): "the same",
     ("memory_file.py", "tempfile"): "much to import, and where there is memfd_create, for nothing",
 }
 

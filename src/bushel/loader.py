@@ -12,7 +12,6 @@ import numpy as np
 from bushel import operations as legacy
 from bushel.batch.batch import BatchNode
 from bushel.checkpoint.differences import differing_fields, differing_steps
-from bushel.checkpoint.files import decode
 from bushel.checkpoint.state import VERSION, Pipeline, check_depth, is_pipeline
 from bushel.deliver.iterator import StreamIterator, load_from, save_into
 from bushel.deliver.open import open_stream
@@ -541,6 +540,8 @@ def _decode(state: Any) -> dict[str, Any]:
             f"a DataLoader's state is bytes, as `get_state()` returned it, and this is a "
             f"{type(state).__name__}."
         )
+    from bushel.checkpoint.files import decode
+
     return decode(bytes(state), "this state")
 
 

@@ -26,6 +26,10 @@ def draw(number: Any, rng: np.random.Generator) -> Any:
     return number, rng.random()
 
 
+def big(number: int) -> Any:
+    return {"x": bytes(200_000), "n": number}
+
+
 def with_index(index: int, element: Any) -> Any:
     return index, element
 

@@ -7,9 +7,10 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bushel import IterDataset, MapDataset, transforms
+from bushel import IterDataset, MapDataset
 from bushel.experimental import FlatMapIterDataset, WindowShuffleIterDataset, ZipIterDataset
 from tests.contract.events import events_of, run_events
+from tests.workers import steps
 from tests.workers.streams import INLINE, assert_same_events, with_workers
 
 # Fewer than elsewhere: each starts processes. Deterministic unless more is asked for.
@@ -20,31 +21,6 @@ tried = settings(
     max_examples=int(os.environ.get("BUSHEL_EXAMPLES", "10")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-
-
-class Repeats(transforms.FlatMap):
-    max_fan_out = 3
-
-    def flat_map(self, element: Any) -> list[Any]:
-        return [element + copy for copy in range(int(np.sum(element)) % 4)]
-
-
-def _shift(element: Any) -> Any:
-    if np.any(np.asarray(element) % 29 == 28):
-        raise ValueError(f"not {element}")
-    return element * 2 + 1
-
-
-def _noise(element: Any, rng: np.random.Generator) -> Any:
-    return element + rng.integers(7, size=np.shape(element))
-
-
-def _keep(element: Any) -> bool:
-    return bool(np.sum(element) % 3)
-
-
-def _add_index(index: int, element: Any) -> Any:
-    return element + index
 
 
 def _batch(ds: Any, size: int) -> Any:
@@ -60,20 +36,20 @@ _BY_POSITION = {
     "shuffle": lambda ds, n: ds.shuffle(seed=n),
     "slice": lambda ds, n: ds[n % 3 :: 1 + n % 2],
     "repeat": lambda ds, n: ds.repeat(2) if len(ds) < 60 else ds,
-    "map": lambda ds, n: ds.map(_shift),
-    "random_map": lambda ds, n: ds.random_map(_noise, seed=n),
-    "filter": lambda ds, n: ds.filter(_keep),
+    "map": lambda ds, n: ds.map(steps.shift),
+    "random_map": lambda ds, n: ds.random_map(steps.noise, seed=n),
+    "filter": lambda ds, n: ds.filter(steps.keep),
     "map_batches": lambda ds, n: ds.map_batches(lambda column: column * 3),
 }
 _BY_STREAM = {
-    "filter": lambda ds, n: ds.filter(_keep),
-    "map": lambda ds, n: ds.map(_shift),
-    "map_with_index": lambda ds, n: ds.map_with_index(_add_index),
-    "random_map": lambda ds, n: ds.random_map(_noise, seed=n),
-    "flat_map": lambda ds, n: FlatMapIterDataset(ds, Repeats()),
+    "filter": lambda ds, n: ds.filter(steps.keep),
+    "map": lambda ds, n: ds.map(steps.shift),
+    "map_with_index": lambda ds, n: ds.map_with_index(steps.add_index),
+    "random_map": lambda ds, n: ds.random_map(steps.noise, seed=n),
+    "flat_map": lambda ds, n: FlatMapIterDataset(ds, steps.Repeats()),
     "window": lambda ds, n: WindowShuffleIterDataset(ds, window_size=1 + n, seed=n),
     "batch": lambda ds, n: _batch(ds, 1 + n % 4),
-    "mix": lambda ds, n: IterDataset.mix([ds, ds.map(_shift)], [1 + n, 1]),
+    "mix": lambda ds, n: IterDataset.mix([ds, ds.map(steps.shift)], [1 + n, 1]),
     "zip": lambda ds, n: _zip(ds),
 }
 

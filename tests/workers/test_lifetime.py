@@ -14,6 +14,7 @@ import pytest
 import bushel
 from bushel import MapDataset
 from bushel.errors import ClosedError
+from tests.workers import parts
 from tests.workers.processes import (
     assert_gone,
     descendants,
@@ -210,18 +211,14 @@ def _mappings() -> int:
     return len(Path("/proc/self/maps").read_text().splitlines())
 
 
-def _big(number: int) -> Any:
-    return {"x": bytes(200_000), "n": number}
-
-
 def _closed() -> None:
-    with iter(with_workers(MapDataset.range(40).map(_big), 1)) as iterator:
+    with iter(with_workers(MapDataset.range(40).map(parts.big), 1)) as iterator:
         for _ in range(3):
             next(iterator)
 
 
 def _exhausted() -> None:
-    assert len(list(with_workers(MapDataset.range(20).map(_big), 1))) == 20
+    assert len(list(with_workers(MapDataset.range(20).map(parts.big), 1))) == 20
 
 
 def _killed() -> None:
@@ -260,7 +257,7 @@ def _settles(rounds: Callable[[], None]) -> bool:
 
 
 def test_many_epochs_leave_nothing() -> None:
-    ds = with_workers(MapDataset.range(40).map(_big).to_iter_dataset(INLINE), 2)
+    ds = with_workers(MapDataset.range(40).map(parts.big).to_iter_dataset(INLINE), 2)
 
     def epochs() -> None:
         for _ in range(_ROUNDS):
@@ -270,7 +267,7 @@ def test_many_epochs_leave_nothing() -> None:
 
 
 def test_going_back_and_forth_leaves_nothing() -> None:
-    with iter(with_workers(MapDataset.range(1000).map(_big), 2)) as iterator:
+    with iter(with_workers(MapDataset.range(1000).map(parts.big), 2)) as iterator:
         start = iterator.get_state()
 
         def go_back() -> None:

@@ -1,7 +1,6 @@
 """What two descriptions of a pipeline differ in, step by step and parameter by parameter."""
 
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from itertools import zip_longest
 
 _OPENING, _CLOSING = "([{", ")]}"
@@ -61,7 +60,7 @@ def _regions(
     saved: Sequence[str], current: Sequence[str]
 ) -> Iterator[tuple[int, Sequence[str], Sequence[str]]]:
     """What lies between steps that are the same: where it starts, and both versions of it."""
-    for tag, i, j, k, m in SequenceMatcher(None, saved, current, False).get_opcodes():
+    for tag, i, j, k, m in _opcodes(saved, current):
         if tag != "equal":
             yield i, saved[i:j], current[k:m]
 
@@ -70,9 +69,14 @@ def _pairs(
     olds: Sequence[str], news: Sequence[str]
 ) -> Iterator[tuple[str, str] | tuple[str, None] | tuple[None, str]]:
     """Puts steps of the same kind beside each other."""
-    matcher = SequenceMatcher(None, list(map(_kind, olds)), list(map(_kind, news)), False)
-    for _, i, j, k, m in matcher.get_opcodes():
+    for _, i, j, k, m in _opcodes(list(map(_kind, olds)), list(map(_kind, news))):
         yield from zip_longest(olds[i:j], news[k:m])
+
+
+def _opcodes(saved: Sequence[str], current: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    from difflib import SequenceMatcher  # Of no use to a program whose states fit.
+
+    return list(SequenceMatcher(None, saved, current, False).get_opcodes())
 
 
 def _kind(step: str) -> str:

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from bushel.block import Failure, failure_of
-from bushel.checkpoint.files import encode, read_state, write_encoded
 from bushel.checkpoint.state import Pipeline, sign, verify
 from bushel.deliver.device import process_index_and_count, wait_for_all_processes
 from bushel.errors import ClosedError, ForkedError, StateError
@@ -289,6 +288,8 @@ class StreamIterator(DatasetIterator[T]):
 
 
 async def _write(directory: Any, text: bytes) -> None:
+    from bushel.checkpoint.files import write_encoded
+
     # Orbax's folders are made in the background; a path is taken for one that is there.
     wait = getattr(directory, "await_creation", None)
     folder = directory if wait is None else await wait()
@@ -305,6 +306,8 @@ async def _write(directory: Any, text: bytes) -> None:
 
 def save_into(directory: Any, state: object) -> Awaitable[None]:
     """Encodes a state now, and returns what writes it when the folder is there."""
+    from bushel.checkpoint.files import encode
+
     return _write(directory, encode(state))
 
 
@@ -318,6 +321,8 @@ def load_from(directory: Any, restore: Callable[[dict[str, Any]], None]) -> Awai
     All at once, because whatever fails in what Orbax waits for becomes another error there,
     which does not say why.
     """
+    from bushel.checkpoint.files import read_state
+
     restore(read_state(directory, *process_index_and_count()))
     return _nothing()
 

@@ -9,12 +9,11 @@ The process beside ends with the one that it is for.
 
 import os
 import pickle
-import secrets
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from multiprocessing.managers import BaseManager
+from functools import cache
 from typing import Any
 
 from bushel.files import remote_paths, stores
@@ -35,11 +34,17 @@ class Asked:
         return [bytes(part) for part in stores.fetch(path, version, spans)]
 
 
-class _Connections(BaseManager):
-    """A thread there for each thread here."""
+@cache
+def _connections() -> Any:
+    """The class of connections: a thread there for each thread here."""
+    # It imports a good deal, which only a forked process needs.
+    from multiprocessing.managers import BaseManager
 
+    class Connections(BaseManager):
+        pass
 
-_Connections.register("asked", Asked)
+    Connections.register("asked", Asked)
+    return Connections
 
 
 class _Beside:
@@ -74,6 +79,8 @@ def asked(path: str) -> Asked:
 
 
 def _start() -> tuple[Any, Any]:
+    import secrets
+
     process = subprocess.Popen(
         [sys.executable, "-c", "from bushel.files.beside import serve; serve()"],
         stdin=subprocess.PIPE,
@@ -85,16 +92,16 @@ def _start() -> tuple[Any, Any]:
     # Over a pipe, for nobody else to see. It stays open: when it ends, so does the process.
     pickle.dump((key, configured()), process.stdin)
     process.stdin.flush()
-    connections = _Connections(pickle.load(process.stdout), key)
+    connections = _connections()(pickle.load(process.stdout), key)
     connections.connect()
-    return process, connections.asked()  # type: ignore[attr-defined]
+    return process, connections.asked()
 
 
 def serve() -> None:
     """Answers, until the process that asks is gone."""
     key, options = pickle.load(sys.stdin.buffer)
     configure(options)
-    server = _Connections(authkey=key).get_server()
+    server = _connections()(authkey=key).get_server()
     pickle.dump(server.address, sys.stdout.buffer)
     sys.stdout.flush()
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,6 +1,5 @@
 """Which files are meant: names, globs and folders, here or far away."""
 
-import difflib
 import glob
 import os
 import re
@@ -120,6 +119,8 @@ def natural(path: str) -> list[tuple[int, int | str]]:
 
 def _similar(path: str) -> str:
     """Names files beside it that might have been meant."""
+    import difflib
+
     folder, name = os.path.split(path)
     try:
         others = os.listdir(folder or ".")

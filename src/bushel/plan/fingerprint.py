@@ -1,7 +1,6 @@
 """What the functions and sources of a pipeline are, as far as one can tell from outside."""
 
 import functools
-import hashlib
 from types import CodeType
 from typing import Any
 
@@ -40,6 +39,8 @@ def _name(transform: Any) -> str:
 
 
 def _digest(transform: Any) -> str:
+    import hashlib  # It loads a library of cryptography, which few pipelines need.
+
     codes = [_code_of(transform)]
     codes += [_code_of(getattr(transform, method, None)) for method in _METHODS]
     text = "\n".join(_text_of(code) for code in codes if code is not None)

@@ -8,7 +8,6 @@ The header has their checksum, too.
 import json
 import os
 import struct
-import tempfile
 import zlib
 from contextlib import suppress
 from typing import Any
@@ -78,6 +77,8 @@ def _header_of(length: bytes, file: Any, size: int) -> tuple[Any, int]:
 
 def write_kept(path: str, of: Any, kept: Positions) -> None:
     """Keeps positions in a file, which is there as a whole or not at all."""
+    import tempfile  # Which imports a good deal, for those who keep nothing too.
+
     told = {"version": _VERSION, "of": of, "count": len(kept), "check": _check_of(kept)}
     header = json.dumps(told).encode()
     folder = os.path.dirname(os.path.abspath(path))
