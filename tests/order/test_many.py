@@ -130,3 +130,14 @@ def test_far_beyond_the_first_epoch() -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         by_itself = evaluated(mixed, 0, positions, monkeypatch)
         assert evaluated(mixed, 1 << 60, positions, monkeypatch) == by_itself
+
+
+def test_the_first_element_fails_of_parts_with_unlike_steps() -> None:
+    sources = [MapDataset.source(Own(11)) for _ in range(5)]
+    parts = [source[10:].map(lambda x, n=n: (x, n)) for n, source in enumerate(sources)]
+    mixed = iter(MapDataset.mix(parts).to_iter_dataset())
+    for _ in parts:
+        with pytest.raises(KeyError):
+            next(mixed)
+    with pytest.raises(StopIteration):
+        next(mixed)

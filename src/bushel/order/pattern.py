@@ -188,6 +188,8 @@ def sorted_runs(numbers: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:
     >>> order.tolist(), runs
     ([1, 0, 2], [(3, 0, 1), (7, 1, 3)])
     """
+    if not len(numbers):
+        return numbers, []
     order = numbers.argsort(kind="stable")
     ordered = numbers.take(order)
     starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()]

@@ -192,7 +192,7 @@ class MixStream(Merged):
 
     def _prepare(self, which: Keys) -> tuple[list[Any], dict[int, Marks]]:
         """The elements of parts in turn, up to where one has none, and the states of the parts."""
-        order, runs = sorted_runs(which) if len(which) else (which, [])
+        order, runs = sorted_runs(which)
         places = order.tolist()
         end = len(which)
         rows: list[Any] = [None] * end
