@@ -129,12 +129,15 @@ def test_far_beyond_the_first_epoch() -> None:
     positions = [2**62 - 1, 2**62, 3 * 2**61]
     with pytest.MonkeyPatch.context() as monkeypatch:
         by_itself = evaluated(mixed, 1e18, positions, monkeypatch)
-        assert evaluated(mixed, 1 << 60, positions, monkeypatch) == by_itself
+        assert evaluated(mixed, -1e18, positions, monkeypatch) == by_itself
 
 
 @pytest.mark.parametrize("block", [1, 2, 7, 64])
-def test_short_and_long_shuffles_in_one_mixture(block: int) -> None:
+def test_short_and_long_shuffles_in_one_mixture(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A block may have positions of the long ones only, or of the short ones."""
+    monkeypatch.setattr(choose, "_TOGETHER", -1e18)
     parts = [MapDataset.range(n).shuffle(seed=n).repeat() for n in (50_000, 30)]
     mixed = MapDataset.mix(parts, weights=[0.9, 0.1])
     evaluator = compile_node(mixed._own_node())
@@ -143,3 +146,14 @@ def test_short_and_long_shuffles_in_one_mixture(block: int) -> None:
     for start in range(0, 256, block):
         found += [int(x) for x in evaluator.run(start, min(start + block, 256)).rows()]
     assert found == expected
+
+
+def test_the_first_element_fails_of_parts_with_unlike_steps() -> None:
+    sources = [MapDataset.source(Own(11)) for _ in range(5)]
+    parts = [source[10:].map(lambda x, n=n: (x, n)) for n, source in enumerate(sources)]
+    mixed = iter(MapDataset.mix(parts).to_iter_dataset())
+    for _ in parts:
+        with pytest.raises(KeyError):
+            next(mixed)
+    with pytest.raises(StopIteration):
+        next(mixed)

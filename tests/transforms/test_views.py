@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bushel import MapDataset
+from bushel.transforms import views
 from bushel.transforms.views import by_itself, keeps_more
 
 
@@ -15,6 +16,13 @@ def _crop(number: int) -> "np.ndarray[Any, Any]":
 
 
 TABLE = np.arange(10**6, dtype=np.int32)
+SHARED = _crop(9)
+
+
+class Pair(tuple[Any, ...]):
+    """One that cannot be made of its entries as a namedtuple can, though it looks like one."""
+
+    _fields = ("first", "second")
 
 
 @pytest.mark.parametrize(
@@ -30,6 +38,10 @@ TABLE = np.arange(10**6, dtype=np.int32)
         (lambda: TABLE[5:100], False),
         (lambda: "text", False),
         (lambda: None, False),
+        (lambda: [[], {}, (), {"image": _crop(1)}], True),
+        (lambda: [_crop(1)] * 2, False),
+        (lambda: {"image": SHARED}, False),
+        (lambda: Pair([_crop(1)]), False),
     ],
 )
 def test_which(make: Any, more: bool) -> None:
@@ -42,6 +54,42 @@ def test_a_copy_is_the_same_and_stands_alone() -> None:
     np.testing.assert_array_equal(made["image"], _crop(7))
     assert np.shares_memory(made["row"], TABLE)
     assert made["name"] == "x"
+
+
+def test_all_else_stays_the_very_object_that_it_was() -> None:
+    inner, twice, pair = [1], _crop(3), Pair([1])
+    element = {"image": _crop(1), "twice": [twice, twice], "inner": inner, "pair": pair}
+    made = by_itself(element)
+    assert list(made) == list(element) and made["image"].base is None
+    assert made["twice"] is element["twice"] and made["twice"][0] is twice
+    assert made["inner"] is inner and made["pair"] is pair
+    assert type(by_itself((_crop(1), inner))) is tuple
+
+
+def test_a_copy_has_the_flags_and_the_order_of_the_view() -> None:
+    fixed = _crop(1)
+    fixed.flags.writeable = False
+    across = np.zeros((300, 300), order="F")[:, :10]
+    assert not by_itself([fixed])[0].flags.writeable
+    assert by_itself({"x": across})["x"].flags.f_contiguous
+
+
+def test_an_element_of_many_entries_is_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+    names = views._names
+
+    def noted(element: Any, depth: int) -> Any:
+        for name in names(element, depth):
+            looked_at.append(name)
+            yield name
+
+    monkeypatch.setattr(views, "_names", noted)
+    tokens = list(range(100_000))
+    assert not keeps_more(tokens) and not keeps_more(dict.fromkeys(tokens, 0))
+    assert len(looked_at) < 100
+    around: list[Any] = [1]
+    around.append(around)  # It contains itself.
+    assert not keeps_more(around) and by_itself(around) is around
 
 
 @pytest.mark.parametrize("batch_first", [True, False])

@@ -96,8 +96,9 @@ class _Kinds:
         numbers: dict[Hashable, int] = {}
         kind_of = [numbers.setdefault(step.likeness, len(numbers)) for step in steps]
         self._kind_of = np.array(kind_of, dtype=np.int64)
-        # One of each kind.
-        self.steps: list[Any] = [steps[kind_of.index(kind)] for kind in range(len(numbers))]
+        # The first of each kind. (Kinds are numbered as they come.)
+        firsts = np.unique(self._kind_of, return_index=True)[1]
+        self.steps: list[Any] = [steps[first] for first in firsts.tolist()]
 
     def of(self, which: Keys) -> Keys:
         """The kinds of the steps with these numbers."""
