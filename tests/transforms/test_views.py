@@ -1,6 +1,7 @@
 """Elements that are views of something larger are copied; all others are left as they are."""
 
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,6 +13,15 @@ from bushel.transforms.views import by_itself, keeps_more
 def _crop(number: int) -> "np.ndarray[Any, Any]":
     picture = np.full((300, 300, 3), number, np.uint8)
     return picture[10:110, 20:120]
+
+
+class Pair(NamedTuple):
+    label: int
+    image: Any
+
+
+class Listing(list[Any]):
+    """A kind of list that only its user knows: one leaf, like any object."""
 
 
 TABLE = np.arange(10**6, dtype=np.int32)
@@ -30,6 +40,9 @@ TABLE = np.arange(10**6, dtype=np.int32)
         (lambda: TABLE[5:100], False),
         (lambda: "text", False),
         (lambda: None, False),
+        (lambda: OrderedDict(label=3, image=_crop(1)), True),
+        (lambda: Pair(3, _crop(1)), True),
+        (lambda: {"label": Listing([_crop(1)])}, False),
     ],
 )
 def test_which(make: Any, more: bool) -> None:
@@ -42,6 +55,27 @@ def test_a_copy_is_the_same_and_stands_alone() -> None:
     np.testing.assert_array_equal(made["image"], _crop(7))
     assert np.shares_memory(made["row"], TABLE)
     assert made["name"] == "x"
+
+
+def test_an_object_of_the_users_own_beside_a_crop_is_left_alone() -> None:
+    listing = Listing([1])
+    made = by_itself({"image": _crop(7), "listing": listing})
+    assert made["image"].base is None
+    assert made["listing"] is listing
+
+
+def test_a_long_document_is_not_looked_through() -> None:
+    looks: list[int] = []
+
+    class Token(tuple[int, ...]):
+        @property
+        def _fields(self) -> tuple[()]:
+            looks.append(1)
+            return ()
+
+    assert not keeps_more({"tokens": [Token() for _ in range(1000)]})
+    # (Whether it has fields, and which.)
+    assert 0 < len(looks) <= 2 * 16
 
 
 @pytest.mark.parametrize("batch_first", [True, False])

@@ -6,14 +6,19 @@ the last one, still in the cache. (Decoding and cropping: a third less time on t
 """
 
 import sys
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from bushel.tree import leaves_with_paths, map_leaves
+from bushel.tree import map_leaves, open_node
 
 # Less than that is no matter.
 _LEAST_BYTES = 1 << 16
+# Of a long list, so many at most are looked at: it may be a document, token by token.
+_LOOKED_AT = 16
+_NEVER = frozenset({int, float, bool, str, bytes, type(None)})
 # References to an array that nobody has but its view: the view's, the variable's, the call's.
 _NOBODY_ELSE = 3
 
@@ -26,20 +31,36 @@ def keeps_more(element: Any) -> bool:
     """
     if type(element) is np.ndarray:
         return _keeps_more(element)
-    if isinstance(element, (dict, tuple, list)):
-        return any(
-            type(leaf) is np.ndarray and _keeps_more(leaf) for _, leaf in leaves_with_paths(element)
-        )
+    # For each element where they come one by one: so nothing is opened that need not be.
+    within: Iterable[Any]
+    if type(element) is dict:
+        within = element.values()
+    elif type(element) in (tuple, list):
+        within = element if len(element) <= _LOOKED_AT else islice(element, _LOOKED_AT)
+    elif isinstance(element, (dict, tuple)):
+        opened = open_node(element)
+        within = () if opened is None else opened[1]
+    else:
+        return False
+    for child in within:
+        if type(child) is np.ndarray:
+            if _keeps_more(child):
+                return True
+        elif type(child) not in _NEVER and keeps_more(child):
+            return True
     return False
 
 
 def by_itself(element: Any) -> Any:
     """The same element without what it keeps beside itself."""
-    if type(element) is np.ndarray:
-        return element.copy() if _keeps_more(element) else element
     if isinstance(element, (dict, tuple, list)):
-        return map_leaves(by_itself, element)
-    return element
+        return map_leaves(_leaf_by_itself, element)
+    return _leaf_by_itself(element)
+
+
+def _leaf_by_itself(leaf: Any) -> Any:
+    # Also a list of the user's own kind, which is no list to look into.
+    return leaf.copy() if type(leaf) is np.ndarray and _keeps_more(leaf) else leaf
 
 
 def _keeps_more(view: "np.ndarray[Any, Any]") -> bool:
