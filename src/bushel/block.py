@@ -229,6 +229,8 @@ def first_leaf(tree: Any) -> Any:
     >>> first_leaf({"a": [7, 8]})
     7
     """
+    if type(tree) is np.ndarray:
+        return tree
     for _, leaf in leaves_with_paths(tree):
         return leaf
     raise ValueError(f"a tree without leaves: {tree!r}")
