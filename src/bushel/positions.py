@@ -50,10 +50,12 @@ def split_epochs(positions: Positions, length: int) -> tuple[Any, Positions]:
     >>> split_epochs(np.array([9, 10]), 10)
     (array([0, 1]), array([9, 0]))
     """
-    if not len(positions):
+    count = len(positions)
+    if not count:
         return 0, positions
-    epoch = int(positions.min()) // length
-    if int(positions.max()) // length == epoch:
+    first = int(positions.item() if count == 1 else positions.min())
+    epoch = first // length
+    if count == 1 or int(positions.max()) // length == epoch:
         offsets = positions - epoch * length if epoch else positions
         return epoch, offsets.astype(np.int64, copy=False)
     return positions // length, (positions % length).astype(np.int64, copy=False)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bushel import MapDataset, ReadOptions, transforms
-from bushel.experimental import FlatMapIterDataset
+from bushel.errors import FilterError
+from bushel.experimental import DatasetOptions, FlatMapIterDataset, WithOptionsIterDataset
 
 INLINE = ReadOptions(0, 0)
 
@@ -36,6 +37,39 @@ def test_a_filter_takes_any_truth() -> None:
         stream = MapDataset.range(3).to_iter_dataset()
         assert list(stream.filter(lambda number, a=answer: a)) == [0, 1, 2]
     assert list(MapDataset.range(3).filter(lambda number: np.int64(number))) == [1, 2]
+
+
+def test_an_answer_counts_as_it_is_when_it_is_given() -> None:
+    found: list[int] = []
+
+    def factors(number: int) -> list[int]:
+        found[:] = [factor for factor in (2, 3) if number % factor == 0]
+        return found
+
+    ds = MapDataset.range(1, 9)
+    assert list(ds.to_iter_dataset().filter(factors)) == [2, 3, 4, 6, 8]
+    assert list(ds.filter(factors).to_iter_dataset()) == [2, 3, 4, 6, 8]
+
+
+@pytest.mark.parametrize("as_rows", [False, True])
+def test_a_filter_that_drops_too_much_loses_nothing_behind_it(as_rows: bool) -> None:
+    # The watch looks at 1,000 elements at a time, wherever blocks end.
+    ds = MapDataset.range(5000)
+    stream = (ds.map(int) if as_rows else ds).to_iter_dataset()
+    stream = stream.filter(lambda n: n % 1000 < 50 or n // 1000 == 1)
+    iterator = iter(
+        WithOptionsIterDataset(stream, DatasetOptions(filter_raise_threshold_ratio=0.9))
+    )
+    taken, failures = [], []
+    while True:
+        try:
+            taken.append(next(iterator))
+        except StopIteration:
+            break
+        except FilterError:
+            failures.append((len(taken), iterator.get_state()["next_index"]))
+    assert taken == [n for n in range(5000) if n % 1000 < 50 or n // 1000 == 1]
+    assert failures == [(50, 1000), (1100, 3000), (1150, 4000), (1200, 5000)]
 
 
 def test_transformation_objects_are_their_methods() -> None:

@@ -36,6 +36,9 @@ class Choose(Evaluator):
             return self._one_by_one(positions)
         if not len(positions):
             return Block([], positions)
+        if len(positions) == 1:
+            # By somebody who indexes: nothing to put in order or together.
+            return labelled(self._inputs[int(which[0])].at(located), positions)
         groups = sorted_runs(which)
         if not self._may_join or _is_better_each(len(groups[1]), positions):
             return labelled(at_each(self._inputs, groups, located), positions)

@@ -34,7 +34,7 @@ from bushel.run.bad_records import note, pass_on, taking_notes
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
 from bushel.stack import stack
-from bushel.transforms.function import collect
+from bushel.transforms.function import collect_one
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
 # one after the other, more and more of them are therefore located at a time: at first so many
@@ -119,7 +119,7 @@ class _Apply(Evaluator):
             if row is None and skips_none:
                 yield None
                 continue
-            out, failure = collect(node, results, (row,), positions[index - 1 : index])
+            out, failure = collect_one(node, results, row, positions[index - 1 : index])
             if failure is not None:
                 raise failure.release()
             del row  # While the user works, nothing is kept but what the user has.

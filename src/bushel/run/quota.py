@@ -57,7 +57,7 @@ class DropQuota:
             stop = min(len(keep), start + _WINDOW - self._seen)
             part = keep[start:stop]
             self._seen += len(part)
-            self._dropped += len(part) - int(part.sum())
+            self._dropped += len(part) - int(np.count_nonzero(part))
             start = stop
             if self._seen == _WINDOW:
                 ratio = self._dropped / _WINDOW

@@ -181,19 +181,20 @@ class DropStream(_Elementwise):
             return None
         block = chunk.block
         answers, failure = self._node.keep(block.rows(), block.positions)
-        keep = np.array(answers, dtype=bool)
+        # (A byte for each answer, in a third of the time that numpy takes to look at objects.)
+        keep = np.frombuffer(bytes(answers), dtype=bool)
         # What comes after the failure, be it the function's or the quota's.
         end = len(keep) + 1
         over = self._quota.count(keep)
         if over is not None:
             end, failure = over[0], Failure(over[1])
-            keep = keep[:end]
+            keep, answers = keep[:end], answers[:end]
         if failure is not None:
             self._set_rest(chunk, end)
         kept = np.flatnonzero(keep)
         if len(kept) == len(block) and failure is None:
             return chunk
-        out = block.select(kept)
+        out = block.select(kept, answers)
         out.failure = failure or block.failure
         return Chunk(out, KeptMarks(chunk.marks, kept, end))
 
@@ -323,9 +324,10 @@ class FoldStream(Stream):
         while len(rows) < want and failure is None:
             # The same for every group, however few are left: what a filter leaves of a chunk
             # is kept for the next pull, and chunks stay worth their while.
-            taken = self._cursor.take(size, ahead=size * (want - 1))
-            group = taken.block
-            failure = taken.failure
+            group = self._cursor.cut(size)
+            if group is None:
+                taken = self._cursor.take(size, ahead=size * (want - 1))
+                group, failure = taken.block, taken.failure
             if failure is None:
                 if len(group) < size and (not len(group) or self._node.drops_short_group):
                     break

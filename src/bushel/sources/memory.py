@@ -61,6 +61,10 @@ class IntegerColumn(Columns):
         return IntegerColumn(self.tree.take(indices))
 
 
+# From here on numpy's integers might not do.
+_FAR = 2**62
+
+
 @frozen
 class RangeNode(Source):
     """The integers of a range."""
@@ -76,10 +80,12 @@ class RangeNode(Source):
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
         numbers = self.numbers
-        if numbers and max(abs(numbers[0]), abs(numbers[-1])) >= 2**62:
+        start, step = numbers.start, numbers.step
+        near = -_FAR < start < _FAR and -_FAR < numbers.stop < _FAR
+        if not near and numbers and max(abs(numbers[0]), abs(numbers[-1])) >= _FAR:
             return Block([numbers[key] for key in keys.tolist()], positions)
         # An array of its own, whatever the range: elements belong to the user.
-        return Block(IntegerColumn(keys * numbers.step + numbers.start), positions)
+        return Block(IntegerColumn((keys if step == 1 else keys * step) + start), positions)
 
     @property
     def likeness(self) -> Hashable:

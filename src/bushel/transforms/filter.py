@@ -1,6 +1,7 @@
 """Filters: elements that are left out."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import truth
 from typing import Any
 
 from bushel.block import Failure
@@ -24,13 +25,11 @@ class FilterNode(Drop):
     transform: Any
 
     def keep(self, rows: Sequence[Any], positions: Positions) -> tuple[list[bool], Failure | None]:
-        function = self.function
-        answers, failure = collect(self, lambda rows, _: map(function, rows), rows, positions)
-        if set(map(type, answers)) <= {bool}:
-            return answers, failure
-        # Whatever else it answered counts by its truth, which may fail in its turn.
-        truths, not_true = collect(self, lambda rows, _: map(bool, rows), answers, positions)
-        return truths, not_true or failure
+        return collect(self, self.results, rows, positions)
+
+    def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[bool]:
+        # Whatever it answers counts by its truth, which may fail in its turn.
+        return map(truth, map(self.function, rows))
 
     @property
     def likeness(self) -> Hashable:

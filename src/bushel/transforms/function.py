@@ -68,12 +68,28 @@ def collect(
     except Exception as error:
         return out, failed(error, node, int(positions[len(out)]))
     if len(out) < len(rows):
-        stopped = RuntimeError(
-            f"the function of `{node.label}` raised StopIteration, which would end the stream "
-            "silently. Return a value, or use `filter` to leave elements out."
-        )
-        return out, failed(stopped, node, int(positions[len(out)]))
+        return out, _stopped(node, int(positions[len(out)]))
     return out, None
+
+
+def collect_one(
+    node: Node, results: Results, row: Any, positions: Positions
+) -> tuple[list[Any], Failure | None]:
+    """The same for a single row, with less ado."""
+    try:
+        for made in results((row,), positions):
+            return [by_itself(made) if keeps_more(made) else made], None
+    except Exception as error:
+        return [], failed(error, node, int(positions[0]))
+    return [], _stopped(node, int(positions[0]))
+
+
+def _stopped(node: Node, position: int) -> Failure:
+    stopped = RuntimeError(
+        f"the function of `{node.label}` raised StopIteration, which would end the stream "
+        "silently. Return a value, or use `filter` to leave elements out."
+    )
+    return failed(stopped, node, position)
 
 
 def apply_to_rows(node: Node, results: Results, block: Block, skip_none: bool = True) -> Block:
