@@ -40,6 +40,10 @@ _LET_PASS = 1.1
 # a core busy is disturbed like that, it should have run a while; work that waits need not.
 _PATIENCE_SECONDS = 0.25
 _PATIENCE_WITH_WAITING_SECONDS = 0.02
+# Threads deliver in bursts, and other programs have their turns. So many deliveries of each, in so
+# long a time, tell how soon elements come.
+_TELLING_CYCLES = 4
+_TELLING_SECONDS = 0.3
 # How much must be seen of each thread; what is not clear then gets a second look.
 _TRIAL_SECONDS = 0.05
 _CLEAR = 1.25
@@ -96,6 +100,8 @@ class _Seen:
         # Since then: blocks, the time that they took, and the time in all.
         self.blocks = 0
         self.work_seconds = self.seconds = 0.0
+        # Deliveries, and their elements.
+        self.cycles = self.elements = 0
 
     def add_work(self, count: int, spent: Spent) -> None:
         blocks = self._blocks
@@ -112,6 +118,8 @@ class _Seen:
 
     def add_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
         self.seconds += seconds
+        self.cycles += 1
+        self.elements += count
         if user_seconds is None:
             return
         if self._blocks:
@@ -172,6 +180,11 @@ class _Seen:
         return work, sum(block.elements * block.cpu for block in self._blocks) / count
 
     @property
+    def cycle(self) -> float:
+        """Seconds by the clock from one element to the next."""
+        return self.seconds / self.elements if self.elements else 0.0
+
+    @property
     def full(self) -> bool:
         """Whether as much was seen as is remembered."""
         return self.blocks >= _MOST or self.work_seconds >= _REMEMBERED_SECONDS
@@ -193,7 +206,7 @@ class ThreadChoice:
         self._phase = _Phase.MEASURING
         self._inline, self._ahead = _Seen(streams), _Seen(streams)
         # Whether there ever was a trial, and whether this one was looked at before.
-        self._tried = self._looked = False
+        self._tried = self._looked = self._confirmed = False
         # How the work was when it was settled. And the time since then, and since a look.
         self._then: tuple[float, float, float] | None = None
         self._since = self._since_look = 0.0
@@ -280,6 +293,7 @@ class ThreadChoice:
 
     def _try(self, threads: int) -> None:
         self._phase, self._tried, self._looked = _Phase.TRYING, True, False
+        self._confirmed = False
         self.threaded, self.threads = True, threads
         self._ahead.forget()
 
@@ -297,7 +311,7 @@ class ThreadChoice:
         elif self.threads > 1 and self._one_is_enough():
             self._try(1)
         else:
-            self._settle(threaded=gain >= _WORTH_IT)
+            self._settle(threaded=gain >= _WORTH_IT and self._shows() is not False)
 
     def _gain(self) -> float:
         """How many times as long it would take from element to element without threads."""
@@ -313,6 +327,18 @@ class ThreadChoice:
         if inline.knows_user and not ahead.knows_user_well:
             user = inline.user
         return (user + work) / cycle / self._burden()
+
+    def _shows(self) -> bool | None:
+        """Whether elements come sooner by the clock, too; None while that cannot be told.
+
+        On a busy machine, who waits for the interpreter's lock wakes up every now and then to
+        look for it, and stands in the queue for a core each time: it does not look like waiting.
+        """
+        inline, ahead = self._inline, self._ahead
+        few = ahead.cycles < _TELLING_CYCLES * self.threads or ahead.seconds < _TELLING_SECONDS
+        if few or not inline.elements:
+            return None
+        return inline.cycle > _STILL_WORTH_IT * ahead.cycle
 
     def _burden(self) -> float:
         """How many times as much time on the cores it takes, beyond what is let pass.
@@ -366,11 +392,21 @@ class ThreadChoice:
         changed = self._since >= self._calm and self._has_changed(self._then)
         if changed or (not self.threaded and self._since >= self._retry):
             self._measure()
+        elif self.threaded and self._confirms() is False:
+            self._settle(threaded=False)
         elif self.threaded and self._gain() < _STILL_WORTH_IT:
             if self._since < self._retry:
                 self._settle(threaded=False)  # The trial was mistaken.
             else:
                 self._measure()
+
+    def _confirms(self) -> bool | None:
+        """Looks once, after a trial, whether elements come sooner as they should."""
+        if self._confirmed:
+            return True
+        shows = self._shows()
+        self._confirmed = shows is True
+        return shows
 
     def _has_changed(self, then: tuple[float, float, float]) -> bool:
         work, cpu, gain = self._now()
