@@ -170,7 +170,9 @@ class Lanes:
             self.crew.asked(self._now)
             threads = choice.threads if choice.threaded else 0
             spent = self._on_threads if threads > 1 else self._work
-            self._now += spent.seconds / max(1, threads)
+            # Threads have worked while the caller did.
+            meanwhile = self._user / LANES if threads else 0.0
+            self._now += max(0.0, spent.seconds / max(1, threads) - meanwhile)
             if choice.watching:
                 choice.learn_work(10, spent, threads)
             self.crew.delivered(10, self._now)
