@@ -46,6 +46,7 @@ machines: st.SearchStrategy[Machine] = st.builds(
 @example(Machine(10.0, gil=0.05), 2)
 @example(Machine(10.0, gil=1.0), 16)
 @example(Machine(1e-4, gil=1.0, wait=2e-3), 16)
+@example(Machine(1.0, gil=1.0, user=1.0, user_gil=1.0, cores=1), 1)
 @settings(deadline=None)
 def test_ends_near_the_best_and_stays(machine: Machine, most_threads: int) -> None:
     run = _run(machine, most_threads)

@@ -395,10 +395,10 @@ class ThreadChoice:
         elif self.threaded and self._confirms() is False:
             self._settle(threaded=False)
         elif self.threaded and self._gain() < _STILL_WORTH_IT:
-            if self._since < self._retry:
-                self._settle(threaded=False)  # The trial was mistaken.
-            else:
+            if self._confirmed:
                 self._measure()
+            else:
+                self._settle(threaded=False)  # The trial was mistaken.
 
     def _confirms(self) -> bool | None:
         """Looks once, after a trial, whether elements come sooner as they should."""
