@@ -60,18 +60,19 @@ def test_ends_near_the_best_and_stays(machine: Machine, most_threads: int) -> No
 
 @given(machines, st.sampled_from([0.0, 0.1, 1.0]), st.sampled_from([1, 4, 16]))
 @settings(deadline=None)
-def test_the_load_of_others_changes_nothing(machine: Machine, gil: float, load: int) -> None:
-    """Where the lock is the limit, or is not.
+def test_the_load_of_others_is_no_reason(machine: Machine, gil: float, load: int) -> None:
+    """On a busy machine the choice is as good as the one that a quiet machine would make.
 
-    In between it does: whoever has the lock may stand in the queue, and others wait for both.
+    As good as it is there, or as it would be here. This is where the lock is the limit, or is
+    not: in between, whoever has the lock may stand in the queue, and others wait for both.
     """
     machine = replace(machine, gil=gil, wait=machine.wait if gil < 1.0 else 0.0)
     quiet, busy = _run(machine), _run(replace(machine, load=load))
     for run in (quiet, busy):
         run.go_on(6.0, least_blocks=100)
-    modes = {_is(quiet), _is(busy)}
-    cycles = [machine.cycle(mode) for mode in modes]
-    assert max(cycles) <= 1.15 * min(cycles), modes
+    assert any(
+        of.machine.cycle(_is(busy)) <= 1.15 * of.machine.cycle(_is(quiet)) for of in (quiet, busy)
+    )
 
 
 @pytest.mark.parametrize("cpu", [0.01, 0.075, 1.0, 10.0])
