@@ -83,3 +83,14 @@ def run_for(seconds: float, stream: Iterator[Any], between_looks: int) -> tuple[
         spent = perf_counter() - start
         if spent >= seconds and (steps >= STEPS_WANTED or spent >= PATIENCE * seconds):
             return steps, spent
+
+
+def take_for(seconds: float, stream: Iterator[Any], between_looks: int) -> tuple[int, float]:
+    """Takes elements for about so many seconds; gives their number and the time they took."""
+    taken, start = 0, perf_counter()
+    while True:
+        deque(islice(stream, between_looks), maxlen=0)
+        taken += between_looks
+        spent = perf_counter() - start
+        if spent >= seconds:
+            return taken, spent

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.busy.jobs import JOBS
+from benchmarks.throughput import take_for
 
 WORKERS = 2
 # Long enough that a look at the clock costs nothing, short enough to stop in time.
@@ -78,28 +79,17 @@ def threads_of_group() -> int:
     return sum(len(list((folder / "task").iterdir())) for folder in group())
 
 
-def run_for(seconds: float, stream: Iterator[Any], between_looks: int) -> tuple[int, float]:
-    """Takes elements for about so many seconds; gives their number and the time they took."""
-    taken, start = 0, perf_counter()
-    while True:
-        deque(islice(stream, between_looks), maxlen=0)
-        taken += between_looks
-        spent = perf_counter() - start
-        if spent >= seconds:
-            return taken, spent
-
-
 def main(job_name: str, way: str, run_in: float, seconds: float) -> None:
     job = JOBS[job_name]
     stream = elements(import_module("bushel"), job.make(import_module("bushel")), way, job.threads)
     began = perf_counter()
     next(stream)
     first = perf_counter() - began
-    taken, spent = run_for(run_in, stream, 1)
+    taken, spent = take_for(run_in, stream, 1)
     # What came together is not counted as if it had come one by one.
     between_looks = max(1, int(SECONDS_BETWEEN_LOOKS * taken / spent))
     cpu_began = cpu_seconds()
-    taken, spent = run_for(seconds, stream, between_looks)
+    taken, spent = take_for(seconds, stream, between_looks)
     cpu = cpu_seconds() - cpu_began
     each = taken * job.batch_size
     answer = {

@@ -8,15 +8,13 @@ it short still has those before.
 import json
 import os
 import sys
-from collections import deque
-from collections.abc import Iterator
 from importlib import import_module
-from itertools import islice
 from time import perf_counter
 from typing import Any
 
 from benchmarks.growth.axes import AXES
 from benchmarks.growth.memory import held_bytes
+from benchmarks.throughput import take_for
 from benchmarks.workload import parse_no_flags
 
 # As many as a training loop takes before anybody looks at its speed.
@@ -28,16 +26,6 @@ RESTORES = 5
 
 def say(**figures: float) -> None:
     print(json.dumps(figures), flush=True)
-
-
-def take_for(seconds: float, stream: Iterator[Any], between_looks: int) -> tuple[int, float]:
-    taken, start = 0, perf_counter()
-    while True:
-        deque(islice(stream, between_looks), maxlen=0)
-        taken += between_looks
-        spent = perf_counter() - start
-        if spent >= seconds:
-            return taken, spent
 
 
 def seconds_to_restore(dataset: Any, state: Any) -> float:

@@ -45,17 +45,17 @@ class Crew:
         self._user_seconds = seconds
         self._left = None
 
-    def delivered(self, count: int, now: float, works_of_users: float = 0.0) -> None:
+    def delivered(self, count: int, now: float, made_in_between: float = 0.0) -> None:
         """Takes note that some stream handed out so many elements.
 
-        `works_of_users` are seconds that the user seemed to need, and which were our work.
+        `made_in_between` are seconds that seem to be the user's, and in which elements were made.
         """
         self._left = now
         self._stopwatch = Stopwatch() if self.choice.watching else None
         began, user_seconds = self._began, self._user_seconds
         if began is not None and self.choice.threaded == self._was_threaded:
             if user_seconds is not None:
-                user_seconds = max(0.0, user_seconds - works_of_users)
+                user_seconds = max(0.0, user_seconds - made_in_between)
             self.choice.learn_cycle(count, now - began, user_seconds)
         self._begin(now)
 
