@@ -39,6 +39,7 @@ ROWS = (
     ("block", "stack", "options", "sharding", "pillow"),
     ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants", "settings"),
     ("lazy", "room", "memory_file", "shared_memory"),
+    ("core",),
 )
 ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}
 
@@ -112,7 +113,6 @@ LAZY = {
     ("checkpoint/differences.py", "difflib"): "only where a state does not fit",
     ("files/paths.py", "difflib"): "only where a file is missing",
     ("plan/fingerprint.py", "hashlib"): "it loads a library of cryptography",
-    ("run/kept_file.py", "tempfile"): "much to import, for those who keep positions",
     ("files/beside.py", "multiprocessing.managers"): "much to import, for a forked process",
     ("files/beside.py", "secrets"): "the same",
     ("memory_file.py", "tempfile"): "much to import, and where there is memfd_create, for nothing",

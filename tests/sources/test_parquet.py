@@ -416,7 +416,7 @@ def test_a_part_is_made_by_one_thread() -> None:
     with ThreadPoolExecutor(4) as pool:
         parts = [pool.submit(cache.get, 7) for _ in range(4)]
         assert entered.wait(PATIENCE_SECONDS)
-        assert cache.waits(7) and not cache.waits(8)
+        assert cache.is_coming(7) and not cache.is_coming(8)
         go_on.set()
         assert len({id(part.result(PATIENCE_SECONDS)) for part in parts}) == 1
     assert loads == [7]

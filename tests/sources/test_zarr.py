@@ -80,7 +80,7 @@ def test_any_keys(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory)
         keys = data.draw(st.lists(st.integers(0, rows - 1), max_size=12))
         read = source.read_columns(np.array(keys, dtype=np.int64))
         assert read.tolist() == array[keys].tolist()
-        assert source._cache._size <= source._cache.limit
+        assert source._cache._weight <= source._cache.most
         # What was read belongs to whoever asked; what is kept does not change.
         read[:] = -1
 

@@ -6,13 +6,13 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bushel.checkpoint.merge import merge_states
 from bushel.checkpoint.state import check_depth
 from bushel.errors import StateError
+from bushel.files.whole import written_whole
 
 # States are a few hundred bytes. What is larger than this is no state, and reading it could
 # take the memory that training needs.
@@ -203,26 +203,5 @@ def _read(folder: Folder, name: str) -> dict[str, Any]:
 
 def _write_whole(path: Path, text: bytes) -> None:
     """Writes another file and renames it: whoever looks finds all of it, or what was there."""
-    private = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-    try:
-        # Not by `tempfile`, whose files nobody else may read.
-        with open(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())  # Else a crash could leave the name without the contents.
-        os.replace(private, path)
-    except BaseException:
-        with suppress(OSError):
-            private.unlink()
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a rename last; some file systems cannot, and do it by themselves."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with written_whole(os.fspath(path)) as file:
+        file.write(text)

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -20,15 +20,16 @@ import numpy as np
 
 from bushel.cli.show import size
 from bushel.cli.tables import schema_from, schema_of, schema_text
-from bushel.cli.work import HALF, Work
+from bushel.cli.work import Work
 from bushel.cli.writers import TARGETS, Target
+from bushel.core.machine import available_cores
 from bushel.dataset import MapDataset
 from bushel.errors import BushelError, FileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
+from bushel.files.whole import replacing
 from bushel.options import MultiprocessingOptions, ReadOptions
-from bushel.run.positional import available_cores
 from bushel.sources.formats import BY_NAME
 
 # More than so much becomes several files, which several processes write.
@@ -254,22 +255,14 @@ def _write_whole(
     path: str, target: Target, records: Iterator[Any], options: dict[str, Any]
 ) -> None:
     """Writes a file under another name; it gets its own when it is on the disk as a whole."""
-    # Nobody else's: a worker may outlive its trainer for a moment, while that is started anew.
-    private = f"{path}.{os.getpid()}-{os.urandom(4).hex()}{HALF}"
+    # Nobody else's name: a worker may outlive its trainer for a moment, while that starts anew.
     try:
-        target.write(private, records, **options)
-        descriptor = os.open(private, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(private, path)
-    except BaseException as error:
-        with suppress(OSError):
-            os.unlink(private)
-        if isinstance(error, OSError) and not isinstance(error, BushelError):
-            raise FileError(f"{path!r} cannot be written: {error.strerror or error}.") from error
-        raise
+        with replacing(path) as private:
+            target.write(private, records, **options)
+    except OSError as error:
+        if isinstance(error, BushelError):
+            raise
+        raise FileError(f"{path!r} cannot be written: {error.strerror or error}.") from error
 
 
 def _counted(records: Any, counts: Any, number: int, expected: int) -> Iterator[Any]:

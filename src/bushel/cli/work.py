@@ -1,6 +1,5 @@
 """The folder in which a conversion works, and what of it is found again after a kill."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -9,9 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from bushel.errors import FileError
-
-# Files that are still being written; their names have that of the process in them.
-HALF = ".half"
+from bushel.files.whole import lock_now, written_whole
 
 
 class Work:
@@ -30,16 +27,14 @@ class Work:
         except OSError as error:
             raise FileError(f"{self.folder!r} cannot be made: {error.strerror}.") from None
         self._lock = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock_now(self._lock):
             os.close(self._lock)
-            raise FileError(f"another conversion is at work in {self.folder!r}.") from None
+            raise FileError(f"another conversion is at work in {self.folder!r}.")
         if self._known_plan() != self._plan:
             self._clear(lambda name: True)
             self._write("plan.json", json.dumps(self._plan).encode())
         # What was being written when we were killed.
-        self._clear(lambda name: name.startswith(".") or name.endswith(HALF))
+        self._clear(lambda name: name.startswith("."))
         return self
 
     def _clear(self, is_waste: Callable[[str], bool]) -> None:
@@ -60,10 +55,8 @@ class Work:
             return None
 
     def _write(self, name: str, data: bytes) -> None:
-        path = os.path.join(self.folder, name)
-        with open(path + ".new", "wb") as file:
+        with written_whole(os.path.join(self.folder, name)) as file:
             file.write(data)
-        os.replace(path + ".new", path)
 
     def part(self, number: int) -> str:
         return os.path.join(self.folder, f"part-{number:05d}")

@@ -6,13 +6,12 @@ there as a whole or not at all, and one process makes it while the others wait.
 """
 
 import errno
-import fcntl
 import hashlib
 import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from bushel.errors import FileError
 from bushel.files.index import cache_folder
@@ -20,6 +19,7 @@ from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote, without_query
 from bushel.files.progress import Progress
 from bushel.files.remote import RemoteFile
+from bushel.files.whole import alone, written_whole
 
 _log = logging.getLogger("bushel")
 
@@ -50,7 +50,7 @@ def made_once(
     try:
         os.makedirs(own, mode=0o700, exist_ok=True)
         os.makedirs(of_file, exist_ok=True)
-        with _alone(of_file):
+        with alone(os.path.join(of_file, _LOCK)):
             if not os.path.exists(target):  # Somebody else may have made it meanwhile.
                 _log.warning(
                     "%r %s to %r, which takes time and room on the disk; the copy stays until you "
@@ -72,35 +72,16 @@ def made_once(
 
 
 def _make(target: str, pieces: Iterable[bytes]) -> None:
-    folder, made = os.path.split(target)
+    folder = os.path.dirname(target)
     # Those of what the file was before, and what a process left that was killed. Whoever has
     # one open keeps it.
     for other in os.listdir(folder):
         if other != _LOCK:
             with suppress(OSError):
                 os.unlink(os.path.join(folder, other))
-    partial = os.path.join(folder, f".{made}.{os.getpid()}")
-    try:
-        with open(partial, "wb") as out:
-            for piece in pieces:
-                out.write(piece)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(partial, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(partial)
-        raise
-
-
-@contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """Lets one process at a time make files in a folder."""
-    # The file stays: whoever waits for it must wait for the same one.
-    with open(os.path.join(folder, _LOCK), "w") as lock:
-        with suppress(OSError):  # Not every file system can; then several make the copy.
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    with written_whole(target) as out:
+        for piece in pieces:
+            out.write(piece)
 
 
 def local_path(path: str) -> str:

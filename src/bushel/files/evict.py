@@ -1,11 +1,12 @@
 """A folder that many processes fill, and that never takes more of the disk than it may."""
 
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+
+from bushel.files.whole import lock_now, unlock
 
 # Down to this share of the limit, so that the next one to write need not begin again.
 _ENOUGH = 0.9
@@ -108,18 +109,10 @@ def _give_up(path: str) -> bool:
 def _locked(descriptor: int) -> Iterator[bool]:
     """Keeps other processes out; False where one of them does not let us in."""
     end = time.monotonic() + PATIENCE_SECONDS
-    alone = False
-    while not alone:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = True
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                break
-            time.sleep(0.001)
+    while not (is_ours := lock_now(descriptor)) and time.monotonic() < end:
+        time.sleep(0.001)
     try:
-        yield alone
+        yield is_ours
     finally:
-        if alone:
-            # Not left to the closing of it: a process that was forked just now has it open too.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        if is_ours:
+            unlock(descriptor)

@@ -10,13 +10,11 @@ share its memory. So nobody has looked at all its numbers, and whoever uses them
 that they use.
 """
 
-import fcntl
 import hashlib
 import json
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
@@ -27,6 +25,7 @@ import numpy.typing as npt
 from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
+from bushel.files.whole import alone, written_whole
 
 Columns: TypeAlias = dict[str, npt.NDArray[np.int64]]
 # Goes through a file and returns the columns of its index; tells the progress where it is.
@@ -140,19 +139,12 @@ def _write(place: str, file: ByteFile, kind: str, columns: Columns) -> bool:
     header += b" " * (-len(header) % 8)  # Numbers lie at multiples of eight, or are slow.
     try:
         os.makedirs(folder or ".", exist_ok=True)
-        descriptor, private = tempfile.mkstemp(dir=folder or ".", prefix=".bushel-")
-    except OSError:
-        return False
-    try:
-        with open(descriptor, "wb") as out:
+        # One that a crash left without its contents is no index, and made again.
+        with written_whole(place, lasting=False) as out:
             out.write(_MAGIC + struct.pack("<Q", len(header)) + header)
             for column in columns.values():
                 out.write(np.ascontiguousarray(column, dtype="<i8").data)
-        os.chmod(private, 0o644)
-        os.replace(private, place)
     except OSError:
-        with suppress(OSError):
-            os.unlink(private)
         return False
     return True
 
@@ -160,16 +152,7 @@ def _write(place: str, file: ByteFile, kind: str, columns: Columns) -> bool:
 @contextmanager
 def _alone(place: str) -> Iterator[None]:
     """Lets one process at a time make an index; the others wait and then find it."""
-    try:
+    with suppress(OSError):
         os.makedirs(os.path.dirname(place), exist_ok=True)
-        lock = open(place + ".lock", "w")  # noqa: SIM115
-    except OSError:
-        yield  # Then several make it, which costs time and nothing else.
-        return
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                os.unlink(place + ".lock")
+    with alone(place + ".lock"):
+        yield

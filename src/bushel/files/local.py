@@ -2,20 +2,16 @@
 
 import os
 import stat
-import threading
-from abc import ABC, abstractmethod
-from collections import OrderedDict
 from itertools import pairwise
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.per_process import PerProcess
 from bushel.errors import FileError, MissingFileError
 from bushel.files.paths import is_remote
 from bushel.positions import Keys
-
-F = TypeVar("F")
 
 # Two ranges with less than this between them are read as one: a call costs as much.
 _GAP = 4096
@@ -71,7 +67,7 @@ class LocalFile:
 
     @property
     def stamp(self) -> str:
-        return f"{self._status.st_size}-{self._status.st_mtime_ns}"
+        return stamp_of(self._status)
 
     def read(self, start: int, stop: int) -> bytes:
         # `pread`, not a map of the file: a file that was cut short meanwhile is then an error,
@@ -103,12 +99,7 @@ class LocalFile:
 
     def check(self) -> None:
         # Of the file that is open: one that was put in its place does not disturb us.
-        now, before = os.fstat(self._descriptor), self._status
-        if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-            raise FileError(
-                f"{self.path!r} was written to while it was being read: it had {before.st_size:,} "
-                f"bytes and now has {now.st_size:,}. Make the source anew."
-            )
+        check_same(self.path, self._status, os.fstat(self._descriptor))
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -120,6 +111,25 @@ class LocalFile:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalFile, (self.path,)
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """Something that is another when a file is: its size and the time of its last change."""
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def check_same(path: str, before: os.stat_result, now: os.stat_result) -> None:
+    """Raises where a file was changed between two looks at it."""
+    if stamp_of(before) != stamp_of(now):
+        raise written_to(path, before.st_size, now.st_size)
+
+
+def written_to(path: str, before: int, now: int) -> FileError:
+    """The error of a file that had another size, or was changed, since it was opened."""
+    return FileError(
+        f"{path!r} was written to while it was being read: it had {before:,} bytes and now has "
+        f"{now:,}. Make the source anew."
+    )
 
 
 def read_merged(
@@ -167,45 +177,8 @@ def _opened(path: str) -> tuple[int, int, os.stat_result]:
     return os.getpid(), descriptor, status
 
 
-class Opened(ABC, Generic[F]):
-    """Files of a source, opened when they are first read: in each process, a few at once."""
-
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._opened: OrderedDict[str, F] = OrderedDict()
-
-    @abstractmethod
-    def _open(self, path: str) -> F:
-        """Opens a file."""
-
-    def get(self, path: str) -> F:
-        """The file of this name, open."""
-        if self._pid != os.getpid():
-            self._begin()  # Forked, perhaps while another thread held the lock.
-        with self._lock:
-            file = self._opened.get(path)
-            if file is not None:
-                self._opened.move_to_end(path)
-                return file
-        file = self._open(path)
-        with self._lock:
-            file = self._opened.setdefault(path, file)
-            while len(self._opened) > self._most:
-                # Closed when the last thread that reads from it is done.
-                self._opened.popitem(last=False)
-        return file
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._most,)
-
-
-class OpenFiles(Opened[ByteFile]):
-    """Files of which ranges are read.
+class OpenFiles(PerProcess[str, ByteFile]):
+    """Files of which ranges are read: opened when first read, a few at once.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -215,19 +188,22 @@ class OpenFiles(Opened[ByteFile]):
     b'el'
     """
 
+    def __init__(self, most: int = 256) -> None:
+        super().__init__(most)
+
     def _begin(self) -> None:
         super()._begin()
-        # Of all remote files that were ever open. Without them a source of more files than are
-        # open at a time would ask for the size of one nearly every time that it reads.
+        # Links of all remote files that were ever open. Without them a source of more files than
+        # are open at a time would ask for the size of one nearly every time that it reads.
         self._links: dict[str, Any] = {}
 
-    def _open(self, path: str) -> ByteFile:
-        if not is_remote(path):
-            return LocalFile(path)
+    def _make(self, key: str) -> ByteFile:
+        if not is_remote(key):
+            return LocalFile(key)
         from bushel.files.remote import RemoteFile
 
-        file = RemoteFile(path, self._links.get(path))
-        self._links[path] = file.link
+        file = RemoteFile(key, self._links.get(key))
+        self._links[key] = file.link
         return file
 
 

@@ -10,7 +10,6 @@ It is written under another name, which is locked: whoever finds the lock taken 
 writing. A writer that is killed leaves that other file behind, and the next one begins it anew.
 """
 
-import fcntl
 import json
 import os
 import struct
@@ -24,6 +23,7 @@ from typing import Any
 from bushel.checkpoint.differences import differing_steps
 from bushel.errors import FileError, PlanError
 from bushel.files.local import LocalFile
+from bushel.files.whole import lock_now, sync_folder
 from bushel.frozen import plain
 from bushel.run.encoded import Encoder, decode
 
@@ -179,12 +179,11 @@ class CacheWriter:
         private = _private(path)
         descriptor = os.open(private, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # It may have been finished, and so renamed, since it was opened.
-            if os.path.samestat(os.stat(private), os.fstat(descriptor)):
+            if lock_now(descriptor) and os.path.samestat(os.stat(private), os.fstat(descriptor)):
                 os.ftruncate(descriptor, 0)
                 return cls(descriptor, path, max_bytes)
-        except (BlockingIOError, FileNotFoundError):
+        except FileNotFoundError:
             pass
         except BaseException:
             os.close(descriptor)
@@ -218,6 +217,7 @@ class CacheWriter:
             return False
         os.fsync(self._descriptor)
         os.replace(_private(self._path), self._path)
+        sync_folder(os.path.dirname(self._path))
         self._discard.detach()
         os.close(self._descriptor)
         return True

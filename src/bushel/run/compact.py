@@ -5,14 +5,13 @@ positions, four or eight bytes for each element that is left.
 """
 
 import logging
-import os
-import threading
 from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.per_process import ProcessLock
 from bushel.errors import BadRecordsError, FileError
 from bushel.files.progress import Progress
 from bushel.frozen import frozen
@@ -116,18 +115,13 @@ class Kept:
         """`text` is what a file must say of the pipeline to be believed."""
         self._cache, self._text = cache, text
         self._epochs: OrderedDict[int, npt.NDArray[Any]] = OrderedDict()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._process, self._lock = os.getpid(), threading.Lock()
+        self._lock = ProcessLock()
 
     def of(self, node: Node, epoch: int) -> npt.NDArray[Any]:
         """The offsets, within an epoch, of the elements of a node that are there."""
         known = self._epochs.get(epoch)
         if known is not None:
             return known
-        if self._process != os.getpid():
-            self._begin()  # Forked, perhaps while another thread held the lock.
         with self._lock:
             known = self._epochs.get(epoch)
             return self._find(node, epoch) if known is None else known
@@ -150,14 +144,6 @@ class Kept:
         if len(self._epochs) > _MOST_EPOCHS + 1:
             del self._epochs[next(number for number in self._epochs if number)]
         return found
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What was found travels: a worker need not find it again.
-        return {"_cache": self._cache, "_text": self._text, "_epochs": self._epochs}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
 
 
 def _pass_over(node: Node, epoch: int) -> tuple[Positions, bool]:

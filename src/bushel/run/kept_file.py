@@ -9,12 +9,12 @@ import json
 import os
 import struct
 import zlib
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from bushel.errors import FileError
+from bushel.files.whole import written_whole
 from bushel.positions import Positions
 
 _MAGIC = b"BUSHELKP"
@@ -77,25 +77,13 @@ def _header_of(length: bytes, file: Any, size: int) -> tuple[Any, int]:
 
 def write_kept(path: str, of: Any, kept: Positions) -> None:
     """Keeps positions in a file, which is there as a whole or not at all."""
-    import tempfile  # Which imports a good deal, for those who keep nothing too.
-
     told = {"version": _VERSION, "of": of, "count": len(kept), "check": _check_of(kept)}
     header = json.dumps(told).encode()
-    folder = os.path.dirname(os.path.abspath(path))
+    path = os.path.abspath(path)
     try:
-        os.makedirs(folder, exist_ok=True)
-        descriptor, private = tempfile.mkstemp(dir=folder, prefix=".bushel-")
-    except OSError as error:
-        raise FileError(f"{path!r} cannot be written: {error.strerror}.") from None
-    try:
-        with open(descriptor, "wb") as out:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with written_whole(path) as out:
             out.write(_MAGIC + struct.pack("<Q", len(header)) + header)
             out.write(np.ascontiguousarray(kept, dtype="<i8").data)
-            out.flush()
-            os.fsync(out.fileno())  # Or a crash could leave the name without what is in it.
-        os.chmod(private, 0o644)
-        os.replace(private, path)
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(private)
         raise FileError(f"{path!r} cannot be written: {error.strerror}.") from None

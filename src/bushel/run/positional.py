@@ -1,15 +1,13 @@
 """The stream of a random-access dataset: its positions one after the other."""
 
-import math
-import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from bushel.block import Block, Failure, join
+from bushel.core.machine import available_cores
 from bushel.errors import StateRangeError
 from bushel.node import Fold, Guard, Node, Source, leaves_out, walk
 from bushel.options import ReadOptions
@@ -462,28 +460,3 @@ def least_block(node: Node) -> int:
 def dropping_step(node: Node) -> Node:
     """The step to name when nearly everything is dropped."""
     return next((step for step in walk(node) if leaves_out(step)), node)
-
-
-def available_cores() -> int:
-    """How many cores this process may use: by its affinity, and by the limit of a container."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # Not on every system.
-        cores = os.cpu_count() or 1
-    return max(1, math.ceil(min(cores, _cores_of_container())))
-
-
-def _cores_of_container() -> float:
-    """The share of the CPUs that a control group allows, in cores."""
-    with suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max") as file:
-        quota, period = file.read().split()
-        return math.inf if quota == "max" else int(quota) / int(period)
-    folder = "/sys/fs/cgroup/cpu/cpu.cfs_"
-    with (
-        suppress(OSError, ValueError),
-        open(folder + "quota_us") as quota_file,
-        open(folder + "period_us") as period_file,
-    ):
-        allowed = int(quota_file.read())
-        return allowed / int(period_file.read()) if allowed > 0 else math.inf
-    return math.inf

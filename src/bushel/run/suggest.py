@@ -1,13 +1,13 @@
 """How many workers, and how much kept ready, fit into the memory that there is."""
 
 import math
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from bushel.core.machine import available_cores
 from bushel.errors import PlanError
 from bushel.options import MultiprocessingOptions, ReadOptions
 from bushel.tree import leaves_with_paths
@@ -60,7 +60,7 @@ def pick_performance_config(
             f"{ds!r:.100}."
         )
     if max_workers is None:
-        max_workers = os.cpu_count() or 1
+        max_workers = available_cores()
     if max_buffer_size is None:
         max_buffer_size = _USUAL.prefetch_buffer_size
     budget = math.inf if ram_budget_mb is None else ram_budget_mb * _MEGABYTE

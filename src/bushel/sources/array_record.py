@@ -16,8 +16,6 @@ import hashlib
 import operator
 import os
 import re
-import resource
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -38,6 +36,8 @@ from typing import (
 
 import numpy as np
 
+from bushel.core.machine import available_cores, descriptors_to_keep
+from bushel.core.per_process import PerProcess
 from bushel.errors import (
     FileError,
     MissingFileError,
@@ -47,6 +47,7 @@ from bushel.errors import (
     replaced_file,
 )
 from bushel.files.copies import local_path
+from bushel.files.local import stamp_of
 from bushel.files.paths import expand, is_remote
 from bushel.positions import Keys
 
@@ -242,60 +243,36 @@ class ArrayRecordDataSource:
     def _read(self, part: np.intp, keys: Keys) -> list[bytes]:
         """Reads records of one part."""
         positions = keys + self._shifts[part]
-        if self._files.pid != os.getpid():
-            self._files = _OpenFiles(self._options, self._stamps, self._files)
         files = self._files
         opened = files.get(self._paths[part])
         try:
             return opened.records(positions)
         except (RuntimeError, IndexError):
             # Perhaps it is not the file, but a server that had to be started again.
-            files.forget(opened)
+            files.discard(opened.file, opened)
             return files.get(self._paths[part]).one_by_one(positions)
 
 
-class _OpenFiles:
+class _OpenFiles(PerProcess[str, "_OpenFile"]):
     """The open files of one process, shared by its threads.
 
-    A process that was forked needs its own: threads of the parent, which are not there any
-    more, may have been reading, with the lock and the readers in any state. So those are left
-    alone in the child, and not even closed.
+    In a process that was forked, those of the parent are left alone, and not even closed: its
+    threads, which are not there any more, may have been reading, with readers in any state.
     """
 
-    def __init__(
-        self, options: str, stamps: dict[str, str], of_parent: "_OpenFiles | None" = None
-    ) -> None:
-        self.pid = os.getpid()
+    def __init__(self, options: str, stamps: dict[str, str]) -> None:
+        super().__init__(most=descriptors_to_keep())
         self._options, self._stamps = options, stamps
-        self._of_parent = of_parent
-        self._lock = threading.Lock()
-        # In the order in which they were last asked for.
-        self._opened: dict[str, _OpenFile] = {}
-        # Others need descriptors too.
-        self._most = max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 
-    def get(self, file: str) -> "_OpenFile":
-        with self._lock:
-            opened = self._opened.pop(file, None)
-            if opened is not None:
-                self._opened[file] = opened
-                return opened
-        # Without the lock: to open takes milliseconds, and over a network much longer. (If two
-        # threads open the same file, one of the two is let go.)
-        opened = _OpenFile(file, self._options)
-        with self._lock:
-            if self._stamps.setdefault(file, opened.stamp) != opened.stamp:
-                raise replaced_file(file)
-            self._opened[file] = opened
-            while len(self._opened) > self._most:
-                # Closed when the last thread that reads from it is done.
-                del self._opened[next(iter(self._opened))]
+    def _forked(self) -> None:
+        self._of_parent = self._kept  # Never looked at, and so never finalised.
+        super()._forked()
+
+    def _make(self, key: str) -> "_OpenFile":
+        opened = _OpenFile(key, self._options)
+        if self._stamps.setdefault(key, opened.stamp) != opened.stamp:
+            raise replaced_file(key)
         return opened
-
-    def forget(self, opened: "_OpenFile") -> None:
-        with self._lock:
-            if self._opened.get(opened.file) is opened:
-                del self._opened[opened.file]
 
 
 class _OpenFile:
@@ -402,7 +379,7 @@ def _stamp(file: str, local: str) -> str:
         status = os.stat(local)
     except OSError:
         return ""
-    return f"{status.st_size}-{status.st_mtime_ns}"
+    return stamp_of(status)
 
 
 def _refusal(file: str, reader: Any) -> FileError:
@@ -444,12 +421,8 @@ def _is_forked() -> bool:
 @cache
 def _worth_of_threads() -> float:
     """Says how much of the time of a run is saved where threads do it."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # Not on every system.
-        cores = os.cpu_count() or 1
     # Handing work to threads costs half as much as the work, and some is done by one alone.
-    return 0.9 - 1.4 / cores
+    return 0.9 - 1.4 / available_cores()
 
 
 @cache

@@ -11,7 +11,7 @@ from bushel.sources.arrow_files import (
     DISK_BYTES,
     Contents,
     TableFiles,
-    stamp_of,
+    stamp_at,
     unknown_column,
 )
 from bushel.sources.arrow_package import arrow
@@ -62,7 +62,7 @@ class ArrowDataSource(TableFiles):
         self._tables = OpenTables()
 
     def _look(self, path: str) -> Contents:
-        stamp, table = stamp_of(path), OpenTable(path)
+        stamp, table = stamp_at(path), OpenTable(path)
         schema = table.schema
         for name in self._columns or ():
             if name not in schema.names:

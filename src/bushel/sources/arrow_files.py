@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bushel.errors import FileError, PlanError, replaced_file
-from bushel.files.local import ByteFile, open_file
+from bushel.files.local import ByteFile, open_file, stamp_of
 from bushel.files.paths import expand, is_remote
 from bushel.positions import Keys
 from bushel.sources.arrow_cache import PartCache
@@ -61,7 +61,7 @@ class TableFiles(KeyedSource):
 
     def _start(self) -> None:
         self._cache = PartCache(self._cache_bytes, self._load)
-        self._reader = Reader(self._schema, self._ends, self._cache.get, self._cache.waits)
+        self._reader = Reader(self._schema, self._ends, self._cache.get, self._cache.is_coming)
 
     @abstractmethod
     def _look(self, path: str) -> Contents:
@@ -84,7 +84,7 @@ class TableFiles(KeyedSource):
     def _load(self, part: int, again: bool) -> Part:
         file, number = self._file_of(part)
         path = self._paths[file]
-        if stamp_of(path) != self._stamps[file]:
+        if stamp_at(path) != self._stamps[file]:
             raise replaced_file(path)
         return self._read(file, number, again)
 
@@ -166,7 +166,7 @@ def unknown_column(name: str, path: str, names: Sequence[str]) -> PlanError:
     return PlanError(f"{path!r} has no column {name!r}; it has {', '.join(map(repr, names))}.")
 
 
-def stamp_of(path: str) -> str:
+def stamp_at(path: str) -> str:
     """Something that is another when the file is."""
     if is_remote(path):
         return open_file(path).stamp
@@ -174,7 +174,7 @@ def stamp_of(path: str) -> str:
         status = os.stat(path)
     except OSError:
         return open_file(path).stamp  # Which says what is wrong.
-    return f"{status.st_size}-{status.st_mtime_ns}"
+    return stamp_of(status)
 
 
 class SeekableFile:

@@ -4,12 +4,12 @@ Batches that are in place are one part, in which numpy finds rows by itself. Tho
 decoded are a part each; of a stream, which says nowhere where they begin, all together.
 """
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from bushel.core.per_process import PerProcess
 from bushel.errors import FileError
 from bushel.files.local import open_file
 from bushel.files.paths import is_remote
@@ -139,24 +139,14 @@ def _explained(path: str, number: int | None = None) -> Iterator[None]:
         raise FileError(f"{what}: {str(error).rstrip('.')}. {why}") from None
 
 
-class OpenTables:
+class OpenTables(PerProcess[str, OpenTable]):
     """The files of a source that were read from, in each process."""
 
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._opened: dict[str, OpenTable] = {}
-
-    def get(self, path: str) -> OpenTable:
-        if self._pid != os.getpid():
-            self._pid, self._opened = os.getpid(), {}
-        table = self._opened.get(path)
-        return self._opened.setdefault(path, OpenTable(path)) if table is None else table
+    def _make(self, key: str) -> OpenTable:
+        return OpenTable(key)
 
     def check(self, path: str) -> None:
         """Raises where a file that is open was written to."""
-        table = self._opened.get(path)
+        table = self.find(path)
         if table is not None:
             table.check()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return OpenTables, ()

@@ -7,7 +7,6 @@ at any time: a file that is in use stays until it is not.
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from bushel.files.index import cache_folder
+from bushel.files.whole import written_whole
 from bushel.sources.arrow_package import arrow
 
 _ENDING = ".unpacked"
@@ -58,22 +58,15 @@ class Unpacked:
             os.makedirs(folder, exist_ok=True)
             if not self._has_room(folder, size):
                 return None
-            descriptor, private = tempfile.mkstemp(dir=folder, prefix=".")
-        except OSError:
-            return None
-        try:
-            with open(descriptor, "wb") as out, arrow().ipc.new_file(out, schema) as writer:
+            # Parts of an earlier start of the machine are never looked at, so none need last.
+            with (
+                written_whole(self._path(number), mode=0o600, lasting=False) as out,
+                arrow().ipc.new_file(out, schema) as writer,
+            ):
                 for table in tables:
                     writer.write(table)
-            # It is there as a whole or not at all.
-            os.replace(private, self._path(number))
-        except BaseException as error:
-            with suppress(OSError):
-                os.unlink(private)
-            # A disk that is full, or a type that cannot be written.
-            if isinstance(error, (OSError, arrow().ArrowException)):
-                return None
-            raise
+        except (OSError, arrow().ArrowException):
+            return None  # A disk that is full, or a type that cannot be written.
         return self.open(number)
 
     def _path(self, number: int) -> str:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.machine import descriptors_to_keep
+from bushel.core.per_process import PerProcess
 from bushel.errors import FileError, MissingPackageError, PlanError, RecordError, replaced_file
 from bushel.files.copies import local_path
-from bushel.files.local import Opened
+from bushel.files.local import stamp_of
 from bushel.files.paths import expand
 from bushel.positions import Keys
 from bushel.sources.keyed import KeyedSource, by_part, shown_files
@@ -39,7 +41,7 @@ class BagzDataSource(KeyedSource):
     def __init__(self, paths: Any) -> None:
         _package()
         self._paths = expand(paths, (".bagz", ".bag"))
-        self._files = _OpenFiles()
+        self._files = _OpenFiles(descriptors_to_keep())
         opened = [self._files.get(path) for path in self._paths]
         self._stamps = [file.stamp for file in opened]
         self._ends: Keys = np.cumsum([len(file.reader) for file in opened], dtype=np.int64)
@@ -98,7 +100,7 @@ class _File:
     def stamp(self) -> str:
         if self.local != self.path:
             return os.path.basename(self.local)  # Of a copy, that of what was copied.
-        return f"{self.status.st_size}-{self.status.st_mtime_ns}"
+        return stamp_of(self.status)
 
     def record(self, number: int) -> bytes:
         # One by one: asked for many, the package leaves records that it cannot decompress
@@ -121,11 +123,11 @@ class _File:
             return int(struct.unpack("<Q", file.read(8))[0])
 
 
-class _OpenFiles(Opened[_File]):
+class _OpenFiles(PerProcess[str, _File]):
     """The package's readers, shared by the threads of a process."""
 
-    def _open(self, path: str) -> _File:
-        return _File(path)
+    def _make(self, key: str) -> _File:
+        return _File(key)
 
 
 def _check_name(path: str) -> None:

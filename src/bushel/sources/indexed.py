@@ -7,7 +7,6 @@ The index says where records begin: record i is what lies from `bounds[i]` up to
 """
 
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from bushel.core.per_process import ProcessLock
 from bushel.errors import FileError, RecordError, replaced_file
 from bushel.files.index import Columns, index_of, places_of_index
 from bushel.files.local import ByteFile, OpenFiles
@@ -62,13 +62,10 @@ class IndexedSource(ABC):
         self._files = OpenFiles()
         # Of the files as they were named, to notice in another process that they are others.
         self._stamps: list[str] = []
-        self._begin()
+        self._opened: list[_Opened] | None = None
+        self._lock = ProcessLock()
         counts = [len(opened.columns[self.columns[0]]) - 1 for opened in self._open()]
         self._ends: Keys = np.cumsum(counts, dtype=np.int64)
-
-    def _begin(self) -> None:
-        self._opened: list[_Opened] | None = None
-        self._lock, self._pid = threading.Lock(), os.getpid()
 
     @property
     @abstractmethod
@@ -98,8 +95,6 @@ class IndexedSource(ABC):
         opened = self._opened
         if opened is not None:
             return opened
-        if self._pid != os.getpid():
-            self._begin()  # Forked, perhaps while another thread held the lock.
         with self._lock:
             if self._opened is None:
                 if is_remote(self._paths[0]):
@@ -220,12 +215,7 @@ class IndexedSource(ABC):
         return f"record {record:,}"
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("_opened", "_lock", "_pid")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._begin()
+        return {**vars(self), "_opened": None}
 
     def __repr__(self) -> str:
         files = f"{len(self._paths):,} file{'s' * (len(self._paths) != 1)}"

@@ -1,11 +1,11 @@
 """Lance datasets: rows by number, many in one call."""
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from bushel.core.per_process import PerProcess
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
 from bushel.positions import Keys
 from bushel.sources.arrow_columns import column_of, is_regular
@@ -46,11 +46,11 @@ class LanceDataSource(KeyedSource):
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         self._uri = os.fspath(uri)
-        self._version = version
-        self._options = None if storage_options is None else dict(storage_options)
-        self._dataset = _Opened()
-        dataset = self._open()
+        options = None if storage_options is None else dict(storage_options)
+        self._dataset = _Opened(self._uri, options)
+        dataset = self._dataset.get(version)
         self._version = int(dataset.version)
+        self._dataset.keep(self._version, dataset)
         schema = dataset.schema
         self._columns = list(schema.names if columns is None else columns)
         unknown = [name for name in self._columns if name not in schema.names]
@@ -59,15 +59,12 @@ class LanceDataSource(KeyedSource):
         self._regular = all(is_regular(schema.field(name).type) for name in self._columns)
         self._length = int(dataset.count_rows())
 
-    def _open(self) -> Any:
-        return self._dataset.get(self._uri, self._version, self._options)
-
     def __len__(self) -> int:
         return self._length
 
     def _arrays(self, keys: Keys) -> list[Any]:
         """The columns of some rows, each one Arrow array."""
-        dataset = self._open()
+        dataset = self._dataset.get(self._version)
         try:
             table = dataset.take(keys.tolist(), columns=self._columns)
         except (OSError, ValueError, RuntimeError) as error:
@@ -110,27 +107,15 @@ class LanceDataSource(KeyedSource):
         )
 
 
-class _Opened:
-    """A dataset that is open in this process."""
+class _Opened(PerProcess[int | str | None, Any]):
+    """A dataset that is open in this process, by its version."""
 
-    def __init__(self) -> None:
-        self._begin()
+    def __init__(self, uri: str, options: dict[str, str] | None) -> None:
+        super().__init__(most=1)
+        self._uri, self._options = uri, options
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._dataset: Any = None
-
-    def get(self, uri: str, version: int | str | None, options: dict[str, str] | None) -> Any:
-        if self._pid != os.getpid():
-            self._begin()  # Forked, perhaps while another thread held the lock.
-        with self._lock:
-            if self._dataset is None:
-                self._dataset = _open(uri, version, options)
-            return self._dataset
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Opened, ()
+    def _make(self, key: int | str | None) -> Any:
+        return _open(self._uri, key, self._options)
 
 
 def _open(uri: str, version: int | str | None, options: dict[str, str] | None) -> Any:

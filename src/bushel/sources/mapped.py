@@ -2,18 +2,17 @@
 
 import mmap
 import os
-import resource
 import stat
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.machine import descriptors_to_keep
+from bushel.core.per_process import PerProcess
 from bushel.errors import FileError, MissingFileError, replaced_file
 from bushel.files.copies import local_path
+from bushel.files.local import check_same, stamp_of, written_to
 
 
 class MappedFile:
@@ -34,7 +33,7 @@ class MappedFile:
         if self._local != self.path:
             # Each machine has a copy of its own; its name is that of what was copied.
             return os.path.basename(self._local)
-        return f"{self._status.st_size}-{self._status.st_mtime_ns}"
+        return stamp_of(self._status)
 
     def check(self) -> None:
         """Raises where the file was written to: what is beyond its end must not be touched.
@@ -52,17 +51,8 @@ def check_unchanged(path: str, before: os.stat_result) -> None:
         now = os.stat(path)
     except OSError:
         return  # Removed; its bytes are there as long as somebody has it open.
-    if (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
-        return
-    if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-        raise written_to(path, before.st_size, now.st_size)
-
-
-def written_to(path: str, before: int, now: int) -> FileError:
-    return FileError(
-        f"{path!r} was written to while it was being read: it had {before:,} bytes and now has "
-        f"{now:,}. Make the source anew."
-    )
+    if (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino):
+        check_same(path, before, now)
 
 
 def _mapped(path: str) -> tuple[npt.NDArray[np.uint8], mmap.mmap | None, os.stat_result]:
@@ -85,8 +75,10 @@ def _mapped(path: str) -> tuple[npt.NDArray[np.uint8], mmap.mmap | None, os.stat
         os.close(descriptor)
 
 
-class MappedFiles:
+class MappedFiles(PerProcess[str, MappedFile]):
     """The files of a source, mapped when they are first read, in each process anew.
+
+    One that is not the same as when it was first read is an error.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -97,45 +89,19 @@ class MappedFiles:
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
+        # A map keeps a descriptor. It is unmapped when the last array on it is gone.
+        super().__init__(most=descriptors_to_keep())
         self._stamps: dict[str, str | None] = dict.fromkeys(paths)
-        self._begin()
 
     @property
     def paths(self) -> list[str]:
         """The files, each once."""
         return list(self._stamps)
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._opened: OrderedDict[str, MappedFile] = OrderedDict()
-        # A map keeps a descriptor, and others need some too.
-        self._most = max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-
-    def get(self, path: str) -> MappedFile:
-        """The file of this name; an error where it is not the one that was there at first."""
-        if self._pid != os.getpid():
-            self._begin()  # Forked, perhaps while another thread held the lock.
-        with self._lock:
-            file = self._opened.get(path)
-            if file is not None:
-                self._opened.move_to_end(path)
-                return file
-            # Mapping takes no longer than asking who does it; and a copy is made once.
-            file = MappedFile(path)
-            before = self._stamps[path]
-            if before is not None and file.stamp != before:
-                raise replaced_file(path)
-            self._stamps[path] = file.stamp
-            self._opened[path] = file
-            while len(self._opened) > self._most:
-                # Unmapped when the last array on it is gone.
-                self._opened.popitem(last=False)
+    def _make(self, key: str) -> MappedFile:
+        file = MappedFile(key)
+        before = self._stamps[key]
+        if before is not None and file.stamp != before:
+            raise replaced_file(key)
+        self._stamps[key] = file.stamp
         return file
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_stamps": self._stamps}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._begin()

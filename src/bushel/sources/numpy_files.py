@@ -1,8 +1,6 @@
 """Arrays in `.npy` and `.npz` files, read where they lie."""
 
 import math
-import os
-import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.block import is_stackable_array, unstack
+from bushel.core.per_process import PerProcess
 from bushel.errors import FileError, PlanError
 from bushel.files.paths import expand, without_query
 from bushel.positions import Keys
@@ -57,17 +56,18 @@ class NumpyDataSource(KeyedSource):
     """
 
     def __init__(self, paths: Any) -> None:
-        self._loaded = _Loaded()
         if isinstance(paths, Mapping):
             self._one = False
             files = {name: expand(part, (".npy",)) for name, part in paths.items()}
             if not files:
                 raise PlanError("a source needs at least one column, and the dict is empty.")
             self._files = MappedFiles(path for part in files.values() for path in part)
+            self._loaded = _Loaded(self._files)
             columns = {name: [self._array(path) for path in part] for name, part in files.items()}
         else:
             found = expand(paths, (".npy", ".npz"))
             self._files = MappedFiles(found)
+            self._loaded = _Loaded(self._files)
             self._one = not _are_archives(found)
             if self._one:
                 columns = {"": [self._array(path) for path in found]}
@@ -76,7 +76,7 @@ class NumpyDataSource(KeyedSource):
         self._columns = {name: _Column(name, parts) for name, parts in columns.items()}
         self._length = _common_length(self._columns)
         self._stacks = all(column.stacks for column in self._columns.values())
-        _say_what_is_in_memory(self._loaded)
+        self._loaded.say_what_is_in_memory()
 
     def _array(self, path: str) -> "_Part":
         if without_query(path).lower().endswith(".npz"):
@@ -100,8 +100,7 @@ class NumpyDataSource(KeyedSource):
             for member in members:
                 layout = member.layout
                 if layout is None:
-                    array = decompressed(data, path, member.name)
-                    self._loaded.arrays[path, member.name] = array
+                    array = self._loaded.get((path, member.name))
                     layout = Layout(array.dtype, array.shape, False, member.start)
                 part = _Part(path, member.name, layout, member.layout is None)
                 columns.setdefault(member.name, []).append(part)
@@ -133,7 +132,7 @@ class NumpyDataSource(KeyedSource):
             file.check()
             return part.layout.over(file.bytes)
         assert part.member is not None
-        return self._loaded.get(file.bytes, part.path, part.member)
+        return self._loaded.get((part.path, part.member))
 
     def place_of(self, key: int, column: str | None = None) -> tuple[str, int, int]:
         """The file of a record, its number in it, and the byte at which it starts.
@@ -201,29 +200,30 @@ class _Column:
         return f"{self.name}: {self.dtype}{shape}" if self.name else f"{self.dtype}{shape}"
 
 
-class _Loaded:
-    """What had to be decompressed; in another process it has to be again."""
+class _Loaded(PerProcess[tuple[str, str], npt.NDArray[Any]]):
+    """Arrays that had to be decompressed, by file and name; in a pickled copy, again."""
 
-    def __init__(self) -> None:
-        self.arrays: dict[tuple[str, str], npt.NDArray[Any]] = {}
-        self._begin()
+    def __init__(self, files: MappedFiles) -> None:
+        super().__init__()
+        self._files = files
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
+    def _forked(self) -> None:
+        self._unlock()  # Arrays are as good in a child, and shared with it.
 
-    def get(self, data: npt.NDArray[np.uint8], path: str, member: str) -> npt.NDArray[Any]:
-        if self._pid != os.getpid():
-            self._begin()  # Forked, perhaps while another thread held the lock.
-        # Threads that want the same one wait, rather than each make their own.
-        with self._lock:
-            array = self.arrays.get((path, member))
-            if array is None:
-                array = self.arrays[path, member] = decompressed(data, path, member)
-        return array
+    def _make(self, key: tuple[str, str]) -> npt.NDArray[Any]:
+        path, member = key
+        return decompressed(self._files.get(path).bytes, path, member)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Loaded, ()
+    def say_what_is_in_memory(self) -> None:
+        size = sum(array.nbytes for array in self._kept.values())
+        if size >= _LARGE_IN_MEMORY:
+            (path, _), *_ = self._kept
+            warnings.warn(
+                f"{size / 1e9:.1f} GB of arrays were decompressed, and will be in each process "
+                f"that reads them, since {path!r} was written by `numpy.savez_compressed`. Files "
+                "of `numpy.savez` are read where they lie.",
+                stacklevel=4,
+            )
 
 
 def _are_archives(paths: Sequence[str]) -> bool:
@@ -261,15 +261,3 @@ def _common_length(columns: Mapping[str, _Column]) -> int:
         shown = ", ".join(f"{name}: {length:,}" for name, length in lengths.items())
         raise PlanError(f"the columns of a source must be equally long, and are not: {shown}.")
     return next(iter(lengths.values()))
-
-
-def _say_what_is_in_memory(loaded: _Loaded) -> None:
-    size = sum(array.nbytes for array in loaded.arrays.values())
-    if size >= _LARGE_IN_MEMORY:
-        (path, _), *_ = loaded.arrays
-        warnings.warn(
-            f"{size / 1e9:.1f} GB of arrays were decompressed, and will be in each process that "
-            f"reads them, since {path!r} was written by `numpy.savez_compressed`. Files of "
-            "`numpy.savez` are read where they lie.",
-            stacklevel=3,
-        )

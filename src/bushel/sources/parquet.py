@@ -13,7 +13,7 @@ from bushel.sources.arrow_files import (
     Contents,
     SeekableFile,
     TableFiles,
-    stamp_of,
+    stamp_at,
     unknown_column,
 )
 from bushel.sources.arrow_package import arrow, parquet
@@ -70,7 +70,7 @@ class ParquetDataSource(TableFiles):
         super().__init__(paths, columns, cache_bytes, disk_bytes)
 
     def _look(self, path: str) -> Contents:
-        stamp = stamp_of(path)
+        stamp = stamp_at(path)
         with opened(path) as file:
             metadata = _FOOTERS.put(path, stamp, file.metadata)
             leaves = [file.schema.column(number).path for number in range(len(file.schema))]

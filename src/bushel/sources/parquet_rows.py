@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bushel.errors import FileError
 from bushel.positions import Keys, grouped
-from bushel.sources.arrow_files import stamp_of
+from bushel.sources.arrow_files import stamp_at
 from bushel.sources.parquet import opened
 
 # A block of rows may begin in one and end in the next.
@@ -41,7 +41,7 @@ class ParquetRows:
 
     def _find_ends(self) -> Keys:
         if self._ends is None:
-            self._stamp = stamp_of(self._path)
+            self._stamp = stamp_at(self._path)
             with opened(self._path, **self._options) as file:
                 groups = map(file.metadata.row_group, range(file.num_row_groups))
                 self._ends = np.cumsum([group.num_rows for group in groups], dtype=np.int64)
@@ -69,7 +69,7 @@ class ParquetRows:
         with self._lock:
             columns = self._groups.get(number)
             if columns is None:
-                if stamp_of(self._path) != self._stamp:
+                if stamp_at(self._path) != self._stamp:
                     raise FileError(
                         f"{self._path!r} was replaced while it was being read. Make the dataset "
                         "anew."

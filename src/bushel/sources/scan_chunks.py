@@ -1,6 +1,5 @@
 """Looking through a file by numpy, in chunks, on all cores."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.machine import available_cores
 from bushel.files.local import ByteFile, LocalFile
 from bushel.positions import Keys
 
@@ -30,8 +30,7 @@ def in_chunks(
 ) -> Iterator[tuple[int, Found]]:
     """Searches a file from a place on, several chunks at a time; yields where each one ends, and
     what was found in it, in the order of the file."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    threads = min(_MOST_THREADS, cores or 1)
+    threads = min(_MOST_THREADS, available_cores())
     room = max(0, min(chunk, file.size - start))
     # Fresh memory is as slow as the search: what one chunk was in is the next one's.
     free: deque[tuple[Bytes, npt.NDArray[np.bool_]]] = deque()

@@ -2,11 +2,10 @@
 
 import os
 import struct
-import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from itertools import islice
 
+from bushel.files.whole import written_whole
 from bushel.sources.tfrecord_crc import masked_crcs
 
 _AT_ONCE = 256
@@ -24,18 +23,10 @@ def write_tfrecords(path: str | os.PathLike[str], records: Iterable[bytes]) -> i
     """
     path = os.fspath(path)
     count, remaining = 0, iter(records)
-    descriptor, private = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".bushel-")
-    try:
-        with open(descriptor, "wb") as out:
-            while some := list(islice(remaining, _AT_ONCE)):
-                out.write(_framed(some))
-                count += len(some)
-        os.chmod(private, 0o644)
-        os.replace(private, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(private)
-        raise
+    with written_whole(path) as out:
+        while some := list(islice(remaining, _AT_ONCE)):
+            out.write(_framed(some))
+            count += len(some)
     return count
 
 

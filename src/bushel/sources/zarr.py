@@ -2,8 +2,6 @@
 
 import math
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.block import is_stackable_array, unstack
+from bushel.core.per_process import LastUsed, PerProcess
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
 from bushel.positions import Keys
 from bushel.sources.keyed import KeyedSource
@@ -55,27 +54,13 @@ class ZarrDataSource(KeyedSource):
         cache_bytes: int = _CACHE_BYTES,
     ) -> None:
         self._store = os.fspath(store) if isinstance(store, os.PathLike) else store
-        self._names = columns
-        self._cache = _Cache(cache_bytes)
-        self._opened: tuple[int, dict[str, _Column]] | None = None
-        arrays = self._columns()
-        self._length = _common_length(arrays, self._store)
-        self._shown = {name: column.shown for name, column in arrays.items()}
+        self._cache = _Chunks(cache_bytes)
+        self._opened = _Columns(self._store, columns)
+        self._length = _common_length(self._columns(), self._store)
 
     def _columns(self) -> "dict[str, _Column]":
         """The arrays, opened in this process."""
-        if self._opened is None or self._opened[0] != os.getpid():
-            opened = _open(self._store)
-            arrays = _arrays(opened, self._names, self._store)
-            columns = {name: _Column(name, array) for name, array in arrays.items()}
-            shown = {name: column.shown for name, column in columns.items()}
-            if getattr(self, "_shown", shown) != shown:
-                raise FileError(
-                    f"{self._store!r} is not what it was when this source was made: its arrays "
-                    f"were {self._shown} and are {shown}. Make the source anew."
-                )
-            self._opened = os.getpid(), columns
-        return self._opened[1]
+        return self._opened.get(None)
 
     def __len__(self) -> int:
         return self._length
@@ -98,12 +83,9 @@ class ZarrDataSource(KeyedSource):
         self._checked([key])
         return str(self._store), key, None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_opened": None}
-
     def __repr__(self) -> str:
         columns = ", ".join(
-            f"{name}: {kind}" if name else kind for name, kind in self._shown.items()
+            f"{name}: {kind}" if name else kind for name, kind in (self._opened.shown or {}).items()
         )
         return f"ZarrDataSource({self._store!r}, {self._length:,} records of {columns})"
 
@@ -125,10 +107,10 @@ class _Column:
         shape = list(self.array.shape)
         return f"{self.dtype}{shape} in chunks of {self.rows:,}"
 
-    def take(self, keys: Keys, cache: "_Cache") -> npt.NDArray[Any]:
+    def take(self, keys: Keys, cache: "_Chunks") -> npt.NDArray[Any]:
         """The entries with these keys, in an array of their own."""
         numbers, inverse = np.unique(keys // self.rows, return_inverse=True)
-        if len(numbers) * self.chunk_bytes > cache.limit:
+        if len(numbers) * self.chunk_bytes > cache.most:
             wanted, inverse = np.unique(keys, return_inverse=True)
             return self._read(wanted)[inverse]
         chunks = self._chunks(numbers.tolist(), cache)
@@ -138,9 +120,9 @@ class _Column:
             taken[chosen] = chunk[keys[chosen] - int(numbers[place]) * self.rows]
         return taken
 
-    def _chunks(self, numbers: list[int], cache: "_Cache") -> list[npt.NDArray[Any]]:
+    def _chunks(self, numbers: list[int], cache: "_Chunks") -> list[npt.NDArray[Any]]:
         """Whole chunks: those that are not kept are read in one call."""
-        kept = {number: cache.get((self.name, number)) for number in numbers}
+        kept = {number: cache.find((self.name, number)) for number in numbers}
         missing = [number for number, chunk in kept.items() if chunk is None]
         if missing:
             bounds = [
@@ -154,7 +136,7 @@ class _Column:
                 # A copy, so that one chunk that is kept does not keep all others.
                 chunk = data[start:stop].copy() if len(missing) > 1 else data
                 kept[number] = chunk
-                cache.put((self.name, number), chunk)
+                cache.keep((self.name, number), chunk)
         return [chunk for chunk in kept.values() if chunk is not None]
 
     def _read(self, rows: Keys) -> npt.NDArray[Any]:
@@ -176,39 +158,32 @@ class _Column:
         return np.asarray(data).astype(self.dtype, copy=False)
 
 
-class _Cache:
-    """The chunks that were asked for last."""
+class _Chunks(LastUsed[tuple[str, int], npt.NDArray[Any]]):
+    """The chunks that were asked for last, by column and number: so many bytes of them."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._begin()
+    def _weigh(self, value: npt.NDArray[Any]) -> float:
+        return value.nbytes
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, int], npt.NDArray[Any]] = OrderedDict()
-        self._size = 0
 
-    def get(self, key: tuple[str, int]) -> npt.NDArray[Any] | None:
-        if self._pid != os.getpid():
-            self._begin()  # Forked, perhaps while another thread held the lock.
-        with self._lock:
-            chunk = self._kept.get(key)
-            if chunk is not None:
-                self._kept.move_to_end(key)
-            return chunk
+class _Columns(PerProcess[None, dict[str, _Column]]):
+    """The arrays of a store, opened; in another process, the same ones."""
 
-    def put(self, key: tuple[str, int], chunk: npt.NDArray[Any]) -> None:
-        with self._lock:
-            if key in self._kept:
-                return  # Another thread has read it too.
-            self._kept[key] = chunk
-            self._size += chunk.nbytes
-            while self._size > self.limit:
-                self._size -= self._kept.popitem(last=False)[1].nbytes
+    def __init__(self, store: Any, names: Sequence[str] | None) -> None:
+        super().__init__()
+        self._store, self._names = store, names
+        self.shown: dict[str, str] | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Cache, (self.limit,)
+    def _make(self, key: None) -> dict[str, _Column]:
+        arrays = _arrays(_open(self._store), self._names, self._store)
+        columns = {name: _Column(name, array) for name, array in arrays.items()}
+        shown = {name: column.shown for name, column in columns.items()}
+        if self.shown is not None and self.shown != shown:
+            raise FileError(
+                f"{self._store!r} is not what it was when this source was made: its arrays "
+                f"were {self.shown} and are {shown}. Make the source anew."
+            )
+        self.shown = shown
+        return columns
 
 
 def _open(store: Any) -> Any:

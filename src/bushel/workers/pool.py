@@ -18,11 +18,10 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from itertools import chain
-from pathlib import Path
 from typing import Any, NoReturn
 
+from bushel.core.machine import memory_limit
 from bushel.errors import ClosedError, PlanError, WorkerError
 from bushel.options import MultiprocessingOptions
 from bushel.plan.keys import key_of
@@ -253,7 +252,7 @@ class Pool:
     def _check_memory(self) -> None:
         """Says what happens before the system ends the program for want of memory."""
         held = sum(worker.link.leased for worker in self._workers)
-        if held > _memory_limit():
+        if held > memory_limit():
             raise WorkerError(
                 f"batches that this program still refers to hold {held / 2**30:.1f} GiB of the "
                 "memory that it shares with its workers, nearly all that there is. If they are "
@@ -418,16 +417,6 @@ def _key_at(fragment: Fragment, operation: int, position: int) -> Any:
     if any(step is node for step in fragment.steps):
         return None if fragment.root is None else key_of(fragment.root, position)
     return key_of(node, position)
-
-
-@cache
-def _memory_limit() -> int:
-    """Most of the memory that this process may use."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):
-            total = min(total, int(Path(path).read_text()))
-    return total * 9 // 10
 
 
 def raise_closed() -> NoReturn:

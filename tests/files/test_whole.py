@@ -1,0 +1,97 @@
+"""Files are there as a whole or not at all, and locks let one process in."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bushel.files.whole import alone, lock_now, replacing, unlock, written_whole
+
+
+def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"before")
+    with written_whole(str(path)) as out:
+        out.write(b"after")
+        out.flush()
+        assert path.read_bytes() == b"before"
+    assert path.read_bytes() == b"after"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failure_leaves_what_was_there(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"before")
+    with pytest.raises(error), written_whole(str(path)) as out:
+        out.write(b"after")
+        raise error
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_kill_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"before")
+    program = f"""
+import os, signal
+from bushel.files.whole import written_whole
+with written_whole({str(path)!r}) as out:
+    out.write(b"after" * 100_000)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == -9
+    assert path.read_bytes() == b"before"
+
+
+def test_who_may_read_it(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with written_whole(str(tmp_path / "a")), written_whole(str(tmp_path / "b"), mode=0o600):
+            pass
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"]
+    assert modes == [0o640, 0o600]
+
+
+def test_a_name_for_others_to_write(tmp_path: Path) -> None:
+    with replacing(str(tmp_path / "a")) as private:
+        Path(private).write_bytes(b"by somebody else")
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a").read_bytes() == b"by somebody else"
+    with pytest.raises(FileNotFoundError), replacing(str(tmp_path / "b")):
+        pass  # And who writes nothing has made no file.
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    program = f"""
+import os
+from bushel.files.whole import alone
+log = os.open({str(tmp_path / "log")!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+for _ in range(50):
+    with alone({str(tmp_path / "lock")!r}):
+        os.write(log, b"in\\n")
+        os.write(log, b"out\\n")
+"""
+    runs = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
+    assert [run.wait() for run in runs] == [0, 0, 0]
+    assert (tmp_path / "log").read_text() == "in\nout\n" * 150
+    assert not (tmp_path / "lock").exists()
+
+
+def test_where_nothing_can_be_locked(tmp_path: Path) -> None:
+    with alone(str(tmp_path / "no folder" / "lock")):
+        pass
+
+
+def test_a_lock_is_taken_or_not(tmp_path: Path) -> None:
+    first, second = (os.open(tmp_path / "a", os.O_RDWR | os.O_CREAT) for _ in range(2))
+    assert lock_now(first) and not lock_now(second)
+    unlock(first)
+    assert lock_now(second)
+    os.close(first)
+    os.close(second)
