@@ -21,12 +21,6 @@ MODULES = (
     "python.experimental",
 )
 
-_FILES = "sources in files"
-_STREAMS = "packing, interleaving and the other operations on streams"
-
-# What is not there yet, and the part of the library that it waits for. A name that appears
-# makes its line here fail.
-MISSING = {}
 # Modules that a package happens to have as attributes, and that its documentation leaves out.
 _INTERNAL = {"monitoring", "proto"}
 # Methods with a name of Python's own that programs rely on.
@@ -48,7 +42,6 @@ def _shared(name: str) -> str:
 
 
 NAMES = [name for path in MODULES for name in _public(path)]
-PRESENT = [name for name in NAMES if _shared(name) not in MISSING]
 
 
 def _find(library: str, name: str) -> Any:
@@ -62,18 +55,13 @@ def _has(name: str) -> bool:
 
 
 def test_names_are_there() -> None:
-    assert [name for name in PRESENT if not _has(name)] == []
-
-
-def test_the_table_of_missing_names_is_true() -> None:
-    assert [name for name in MISSING if name not in NAMES] == [], "no names of Grain"
-    assert [name for name in NAMES if _shared(name) in MISSING and _has(name)] == [], "are there"
+    assert [name for name in NAMES if not _has(name)] == []
 
 
 def test_aliases_are_the_same_objects() -> None:
     """Where two names are one object in Grain, they are in bushel."""
     places: dict[int, list[str]] = {}
-    for name in PRESENT:
+    for name in NAMES:
         thing = _find("grain", name)
         if inspect.isclass(thing) or inspect.isfunction(thing):
             places.setdefault(id(thing), []).append(name)
@@ -88,7 +76,7 @@ def test_constants_are_equal() -> None:
 
 
 def test_enums_have_the_same_members() -> None:
-    enums = [name for name in PRESENT if isinstance(_find("grain", name), enum.EnumMeta)]
+    enums = [name for name in NAMES if isinstance(_find("grain", name), enum.EnumMeta)]
     assert enums
     for name in enums:
         theirs, ours = _find("grain", name), _find("bushel", name)
@@ -175,7 +163,7 @@ def _methods(thing: Any) -> list[str]:
 @pytest.mark.parametrize("path", [path for path in MODULES if path != "python.experimental"])
 def test_signatures(path: str) -> None:
     found = {}
-    for name in PRESENT:
+    for name in NAMES:
         if name.rpartition(".")[0] != path:
             continue
         theirs, ours = _find("grain", name), _find("bushel", name)
@@ -201,7 +189,7 @@ def _is_alias(thing: Any) -> bool:
 
 
 def test_properties_are_properties() -> None:
-    for name in PRESENT:
+    for name in NAMES:
         theirs, ours = _find("grain", name), _find("bushel", name)
         for method in _methods(theirs):
             if isinstance(inspect.getattr_static(theirs, method), property):

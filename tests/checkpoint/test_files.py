@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bushel.checkpoint.files import MAX_BYTES, encode, read_state, read_states, write_state
+from bushel.checkpoint.files import MAX_BYTES, encode, read_state, read_states, write_encoded
 from bushel.checkpoint.state import MAX_DEPTH
 from bushel.errors import StateError
 from tests.checkpoint.programs import run
@@ -29,25 +29,25 @@ def _nested(levels: int) -> Any:
 
 def test_a_state_comes_back(tmp_path: Path) -> None:
     state = {"next_index": 3, "names": ["é", "\u2028", "\x00"], "rest": [None, True, 1.5, 2**70]}
-    write_state(tmp_path, state)
+    write_encoded(tmp_path, encode(state))
     assert read_state(tmp_path) == state
     assert read_states(tmp_path) == [state]
     assert read_state(str(tmp_path)) == state
 
 
 def test_people_can_read_it(tmp_path: Path) -> None:
-    write_state(tmp_path, {"next_index": 3}, 2, 4)
+    write_encoded(tmp_path, encode({"next_index": 3}), 2, 4)
     assert os.listdir(tmp_path) == ["process_2-of-4.json"]
     assert (tmp_path / "process_2-of-4.json").read_text() == '{\n    "next_index": 3\n}'
 
 
 def test_states_in_bytes_are_written_the_same(tmp_path: Path) -> None:
-    write_state(tmp_path, b'{"next_index":\n3}')
+    write_encoded(tmp_path, encode(b'{"next_index":\n3}'))
     assert (tmp_path / "process_0-of-1.json").read_bytes() == encode({"next_index": 3})
 
 
 def test_whoever_may_read_other_files_may_read_this(tmp_path: Path) -> None:
-    write_state(tmp_path, {})
+    write_encoded(tmp_path, encode({}))
     (tmp_path / "other").write_text("")
     modes = {path.stat().st_mode for path in tmp_path.iterdir()}
     assert len(modes) == 1
@@ -55,14 +55,14 @@ def test_whoever_may_read_other_files_may_read_this(tmp_path: Path) -> None:
 
 def test_a_later_state_takes_the_place(tmp_path: Path) -> None:
     for count in (1000, 1, 500):
-        write_state(tmp_path, {"numbers": list(range(count))})
+        write_encoded(tmp_path, encode({"numbers": list(range(count))}))
         assert read_state(tmp_path) == {"numbers": list(range(count))}
     assert len(os.listdir(tmp_path)) == 1
 
 
 def test_there_must_be_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        write_state(tmp_path / "none", {})
+        write_encoded(tmp_path / "none", encode({}))
 
 
 NOT_STATES: dict[str, tuple[Callable[[], Any], str]] = {
@@ -82,7 +82,7 @@ NOT_STATES: dict[str, tuple[Callable[[], Any], str]] = {
 def test_what_cannot_be_restored_is_not_written(name: str, tmp_path: Path) -> None:
     make, words = NOT_STATES[name]
     with pytest.raises(StateError, match=words):
-        write_state(tmp_path, make())
+        write_encoded(tmp_path, encode(make()))
     assert os.listdir(tmp_path) == []
 
 
@@ -90,12 +90,12 @@ def test_a_state_that_contains_itself(tmp_path: Path) -> None:
     state: dict[str, Any] = {}
     state.update(one=state, two=[state])
     with pytest.raises(StateError, match="nested"):
-        write_state(tmp_path, state)
+        write_encoded(tmp_path, encode(state))
 
 
 def test_as_deep_as_is_allowed(tmp_path: Path) -> None:
     state = _nested(MAX_DEPTH - 2)
-    write_state(tmp_path, state)
+    write_encoded(tmp_path, encode(state))
     assert read_state(tmp_path) == state
 
 
@@ -154,7 +154,7 @@ def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:
 
 def test_nothing_in_a_state_isrun(tmp_path: Path) -> None:
     state = {"py/object": "os.system", "__reduce__": ["os.system", ["touch ran"]], "$ref": "/"}
-    write_state(tmp_path, state)
+    write_encoded(tmp_path, encode(state))
     assert read_state(tmp_path) == state
 
 
@@ -189,7 +189,7 @@ def test_a_folder_with_other_things(tmp_path: Path) -> None:
 
 def test_another_number_of_processes(tmp_path: Path) -> None:
     for index in range(12):
-        write_state(tmp_path, {"next_index": index}, index, 12)
+        write_encoded(tmp_path, encode({"next_index": index}), index, 12)
     with pytest.raises(StateError) as caught:
         read_state(tmp_path, 1, 2)
     assert str(caught.value).startswith(
@@ -203,20 +203,21 @@ def test_another_number_of_processes(tmp_path: Path) -> None:
 
 def test_lanes_of_any_number_of_processes(tmp_path: Path) -> None:
     for index in range(3):
-        write_state(tmp_path, {"step": 5, "lanes": {str(index): {"next_index": index}}}, index, 3)
+        state = {"step": 5, "lanes": {str(index): {"next_index": index}}}
+        write_encoded(tmp_path, encode(state), index, 3)
     whole = {"step": 5, "lanes": {str(lane): {"next_index": lane} for lane in range(3)}}
     for index, count in ((0, 1), (1, 2), (5, 6)):
         assert read_state(tmp_path, index, count) == whole
 
 
 def test_saved_by_one_process(tmp_path: Path) -> None:
-    write_state(tmp_path, {"next_index": 4})
+    write_encoded(tmp_path, encode({"next_index": 4}))
     assert read_state(tmp_path, 3, 4) == {"next_index": 4}
 
 
 def test_a_process_is_missing(tmp_path: Path) -> None:
     for index in (0, 2):
-        write_state(tmp_path, {"next_index": 4}, index, 3)
+        write_encoded(tmp_path, encode({"next_index": 4}), index, 3)
     with pytest.raises(StateError, match=r"2 of 3 processes\. Missing: process_1-of-3\.json"):
         read_state(tmp_path, 0, 2)
 
@@ -229,13 +230,13 @@ def test_another_process_of_the_same_job(tmp_path: Path) -> None:
 
 def test_states_of_all_processes_come_in_their_order(tmp_path: Path) -> None:
     for index in reversed(range(12)):
-        write_state(tmp_path, {"next_index": index}, index, 12)
+        write_encoded(tmp_path, encode({"next_index": index}), index, 12)
     assert [state["next_index"] for state in read_states(tmp_path)] == list(range(12))
     assert read_state(tmp_path, 7, 12) == {"next_index": 7}
 
 
 def test_only_files_of_processes_count(tmp_path: Path) -> None:
-    write_state(tmp_path, {"next_index": 1})
+    write_encoded(tmp_path, encode({"next_index": 1}))
     _touch(
         tmp_path,
         "process_1-of-1.json",
@@ -277,7 +278,7 @@ def test_a_name_that_promises_too_much(tmp_path: Path) -> None:
 
 def test_readers_never_see_half_a_state(tmp_path: Path) -> None:
     """Two threads write states of different lengths while others read."""
-    write_state(tmp_path, {"numbers": []})
+    write_encoded(tmp_path, encode({"numbers": []}))
     done = threading.Event()
     failures: list[BaseException] = []
 
@@ -292,7 +293,7 @@ def test_readers_never_see_half_a_state(tmp_path: Path) -> None:
             done.set()
 
     def write(number: int) -> None:
-        write_state(tmp_path, {"numbers": list(range(number * 997 % 5000))})
+        write_encoded(tmp_path, encode({"numbers": list(range(number * 997 % 5000))}))
 
     def read(number: int) -> None:
         numbers = read_state(tmp_path)["numbers"]
@@ -311,14 +312,14 @@ def test_readers_never_see_half_a_state(tmp_path: Path) -> None:
 
 _DISK_FULL = """
 import resource, signal, sys
-from bushel.checkpoint.files import read_state, write_state
+from bushel.checkpoint.files import encode, read_state, write_encoded
 
 folder = sys.argv[1]
-write_state(folder, {"numbers": [1, 2, 3]})
+write_encoded(folder, encode({"numbers": [1, 2, 3]}))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
-    write_state(folder, {"numbers": list(range(10_000))})
+    write_encoded(folder, encode({"numbers": list(range(10_000))}))
 except OSError as error:
     print(type(error).__name__)
 print(read_state(folder))
@@ -332,7 +333,7 @@ def test_a_disk_that_is_full_leaves_what_was_there(tmp_path: Path) -> None:
 
 _KILLED = """
 import os, random, signal, sys, time
-from bushel.checkpoint.files import read_state, write_state
+from bushel.checkpoint.files import encode, read_state, write_encoded
 
 def states():
     number = 0
@@ -341,12 +342,12 @@ def states():
         yield {"number": number, "list": list(range(number * 997 % 20_000))}
 
 folder, last, kills = sys.argv[1], 0, 0
-write_state(folder, {"number": 0, "list": []})
+write_encoded(folder, encode({"number": 0, "list": []}))
 while kills < 60:
     child = os.fork()
     if not child:
         for state in states():
-            write_state(folder, state)
+            write_encoded(folder, encode(state))
     # Any moment will do.
     time.sleep(random.random() / 50)
     os.kill(child, signal.SIGKILL)

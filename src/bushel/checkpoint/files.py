@@ -77,11 +77,6 @@ def decode(text: bytes, what: str) -> dict[str, Any]:
     return state
 
 
-def write_state(folder: Folder, state: object, index: int = 0, count: int = 1) -> None:
-    """Writes the state of process `index` of `count` into a folder, which must exist."""
-    write_encoded(folder, encode(state), index, count)
-
-
 def write_encoded(folder: Folder, text: bytes, index: int = 0, count: int = 1) -> None:
     """Writes what `encode` returned."""
     path = _open_folder(folder) / _name(index, count)

@@ -50,6 +50,7 @@ from bushel.files.copies import local_path
 from bushel.files.local import stamp_of
 from bushel.files.paths import expand, is_remote
 from bushel.positions import Keys
+from bushel.sources.endings import ARRAY_RECORD
 
 T = TypeVar("T")
 
@@ -69,7 +70,6 @@ _MOST_AT_A_TIME = 4096
 _MOST_BYTES = 2 << 20
 _AT_ONCE = 1024
 _MOST_OPENING = 32
-_ENDINGS = (".array_record", ".arrayrecord")
 _OF_THE_PACKAGE = ("gs://",)
 _SHARDS = re.compile(r"-\d{5,}-of-\d{5,}")
 
@@ -507,7 +507,7 @@ def _files(path: str) -> Iterable[str]:
     if os.path.isdir(path):
         return _files_in(path)
     if is_remote(path) and not path.startswith(_OF_THE_PACKAGE):
-        return expand(path, _ENDINGS)
+        return expand(path, ARRAY_RECORD)
     if is_remote(path) or not glob.has_magic(path) or os.path.exists(path):
         return [path]
     found = sorted(filter(os.path.isfile, glob.iglob(path, recursive=True)))

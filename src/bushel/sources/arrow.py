@@ -17,6 +17,7 @@ from bushel.sources.arrow_files import (
 from bushel.sources.arrow_package import arrow
 from bushel.sources.arrow_parts import Part
 from bushel.sources.arrow_tables import OpenTable, OpenTables
+from bushel.sources.endings import ARROW
 
 
 class ArrowDataSource(TableFiles):
@@ -44,7 +45,7 @@ class ArrowDataSource(TableFiles):
     Values are as those of `ParquetDataSource`.
     """
 
-    endings: ClassVar[tuple[str, ...]] = (".arrow", ".feather", ".arrows", ".ipc")
+    endings: ClassVar[tuple[str, ...]] = ARROW
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from bushel.files.copies import local_path
 from bushel.files.local import stamp_of
 from bushel.files.paths import expand
 from bushel.positions import Keys
+from bushel.sources.endings import BAGZ
 from bushel.sources.keyed import KeyedSource, by_part, shown_files
 from bushel.sources.mapped import check_unchanged
 
@@ -40,7 +41,7 @@ class BagzDataSource(KeyedSource):
 
     def __init__(self, paths: Any) -> None:
         _package()
-        self._paths = expand(paths, (".bagz", ".bag"))
+        self._paths = expand(paths, BAGZ)
         self._files = _OpenFiles(descriptors_to_keep())
         opened = [self._files.get(path) for path in self._paths]
         self._stamps = [file.stamp for file in opened]

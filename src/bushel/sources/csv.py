@@ -10,6 +10,7 @@ from bushel.files.local import ByteFile
 from bushel.files.paths import without_query
 from bushel.files.progress import Progress
 from bushel.positions import Keys
+from bushel.sources.endings import CSV
 from bushel.sources.lines import LineSource
 from bushel.sources.lines_scan import scan_lines
 
@@ -48,7 +49,7 @@ class CsvDataSource(LineSource):
         quote: What values with special characters are put in; None where nothing is special.
     """
 
-    endings = (".csv", ".tsv", ".tab")
+    endings = CSV
 
     def __init__(
         self,

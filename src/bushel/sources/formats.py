@@ -9,16 +9,11 @@ from bushel.errors import MissingFileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import expand, is_remote, without_query
 from bushel.frozen import frozen
+from bushel.sources import endings
 from bushel.sources.tfrecord_crc import masked_crcs
 
 # So much of a file is looked at: a tar file tells what it is at byte 257.
 _HEAD_BYTES = 1024
-_PACKED = {
-    b"\x1f\x8b": ".gz",
-    b"BZh": ".bz2",
-    b"\xfd7zXZ\x00": ".xz",
-    b"\x28\xb5\x2f\xfd": ".zst",
-}
 
 
 def _starts(*marks: bytes) -> Callable[[bytes], bool]:
@@ -63,23 +58,23 @@ FORMATS = (
     Format(
         "arrayrecord",
         "array_record:ArrayRecordDataSource",
-        (".array_record", ".arrayrecord"),
+        endings.ARRAY_RECORD,
         _starts(bytes.fromhex("83af70d10d884a3f")),
     ),
-    Format("parquet", "parquet:ParquetDataSource", (".parquet", ".pq"), _starts(b"PAR1")),
+    Format("parquet", "parquet:ParquetDataSource", endings.PARQUET, _starts(b"PAR1")),
     Format(
         "arrow",
         "arrow:ArrowDataSource",
-        (".arrow", ".feather", ".ipc", ".arrows"),
+        endings.ARROW,
         _starts(b"ARROW1", b"\xff\xff\xff\xff"),
     ),
-    Format("numpy", "numpy_files:NumpyDataSource", (".npy", ".npz"), _starts(b"\x93NUMPY")),
-    Format("tar", "tar:TarDataSource", (".tar",), _is_tar),
-    Format("tfrecord", "tfrecord:TFRecordDataSource", (".tfrecord", ".tfrecords"), _is_tfrecord),
-    Format("jsonl", "lines:JsonLinesDataSource", (".jsonl", ".ndjson", ".jsonlines")),
-    Format("csv", "csv:CsvDataSource", (".csv", ".tsv", ".tab")),
-    Format("text", "lines:TextLinesDataSource", (".txt", ".text")),
-    Format("bagz", "bagz:BagzDataSource", (".bagz", ".bag")),
+    Format("numpy", "numpy_files:NumpyDataSource", endings.NUMPY, _starts(b"\x93NUMPY")),
+    Format("tar", "tar:TarDataSource", endings.TAR, _is_tar),
+    Format("tfrecord", "tfrecord:TFRecordDataSource", endings.TFRECORD, _is_tfrecord),
+    Format("jsonl", "lines:JsonLinesDataSource", endings.JSON_LINES),
+    Format("csv", "csv:CsvDataSource", endings.CSV),
+    Format("text", "lines:TextLinesDataSource", endings.TEXT),
+    Format("bagz", "bagz:BagzDataSource", endings.BAGZ),
     Format(
         "zarr", "zarr:ZarrDataSource", (".zarr",), folder_has=("zarr.json", ".zarray", ".zgroup")
     ),
@@ -89,7 +84,7 @@ FORMATS = (
     Format(
         "files",
         "folder:FilesDataSource",
-        (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"),
+        endings.IMAGES,
     ),
 )
 BY_NAME = {known.name: known for known in FORMATS}
@@ -138,7 +133,7 @@ def _endings(path: str) -> list[str]:
     """
     name = os.path.basename(without_query(path))
     parts = [f".{part.lower()}" for part in name.split(".")[1:]]
-    if parts and parts[-1] in _PACKED.values():
+    if parts and parts[-1] in endings.COMPRESSED:
         parts.pop()
     if parts and parts[-1] == ".tgz":
         parts[-1] = ".tar"
@@ -159,7 +154,7 @@ def _file_format(path: str) -> Format | None:
     file = open_file(path)
     head = file.read(0, min(file.size, _HEAD_BYTES))
     named = _by_ending(path)
-    if any(head.startswith(mark) for mark in _PACKED):
+    if endings.compression_of(head) is not None:
         return named
     for known in FORMATS:
         if known.begins(head):

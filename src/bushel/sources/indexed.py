@@ -23,7 +23,8 @@ from bushel.files.paths import expand, is_remote
 from bushel.files.progress import Progress
 from bushel.files.together import MOST_REQUESTS, Together
 from bushel.positions import Keys, grouped
-from bushel.sources.indexed_unpacked import ENDINGS, unpacked
+from bushel.sources.endings import COMPRESSED
+from bushel.sources.indexed_unpacked import unpacked
 
 _MOST_AT_ONCE = 8  # files that are looked through at a time
 _AT_ONCE = 64  # records, when a source is gone through
@@ -57,7 +58,7 @@ class IndexedSource(ABC):
     columns: ClassVar[tuple[str, ...]] = ("bounds",)
 
     def __init__(self, paths: Any) -> None:
-        packed = [ending + packing for ending in self.endings for packing in ENDINGS]
+        packed = [ending + packing for ending in self.endings for packing in COMPRESSED]
         self._paths = expand(paths, [*self.endings, *packed])
         self._files = OpenFiles()
         # Of the files as they were named, to notice in another process that they are others.

@@ -14,9 +14,8 @@ from bushel.errors import MissingPackageError, RecordError
 from bushel.files.copies import made_once
 from bushel.files.local import ByteFile
 from bushel.files.progress import Progress
+from bushel.sources.endings import COMPRESSED, compression_of
 
-# What the names of compressed files end in.
-ENDINGS = (".gz", ".bz2", ".xz", ".zst")
 HEAD_BYTES = 12
 _CHUNK = 1 << 20
 # A few bytes may become very many; so much at a time is unpacked.
@@ -45,11 +44,11 @@ def _zstd() -> _Unpacker:
 
 
 # The first bytes of compressed files, which names may not tell.
-_KINDS: dict[bytes, tuple[str, Callable[[], Any]]] = {
-    b"\x1f\x8b\x08": ("gzip", lambda: zlib.decompressobj(wbits=31)),
-    b"BZh": ("bzip2", bz2.BZ2Decompressor),
-    b"\xfd7zXZ\x00": ("xz", lzma.LZMADecompressor),
-    b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
+_UNPACKERS: dict[str, Callable[[], Any]] = {
+    "gzip": lambda: zlib.decompressobj(wbits=31),
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lzma.LZMADecompressor,
+    "zstd": _zstd,
 }
 
 
@@ -59,15 +58,15 @@ def unpacked(file: ByteFile, is_plain: Callable[[bytes], bool] = lambda head: Fa
     `is_plain` may say of the first bytes of a file that they are the beginning of records.
     """
     head = file.read(0, min(file.size, HEAD_BYTES))
-    kind = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), None)
-    if kind is None or is_plain(head):
+    compression = compression_of(head)
+    if compression is None or is_plain(head):
         return file.path
-    name, unpacker = kind
+    name, unpacker = compression.name, _UNPACKERS[compression.name]
     if name == "bzip2" and not file.path.lower().endswith(".bz2"):
         return file.path  # Its first bytes are letters, with which a text may begin.
     # Messages name the copy now and then; so its name should tell what it is.
     base = os.path.basename(file.path)
-    if base.lower().endswith((*ENDINGS, ".tgz")):
+    if base.lower().endswith((*COMPRESSED, ".tgz")):
         base = os.path.splitext(base)[0]
     why = f"is compressed by {name}, so records cannot be reached one by one. It is unpacked once,"
     return made_once(file, "unpacked", base, why, lambda: _pieces(file, name, unpacker))

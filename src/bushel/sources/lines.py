@@ -10,6 +10,7 @@ from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.progress import Progress
 from bushel.positions import Keys
+from bushel.sources.endings import JSON_LINES, TEXT
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.lines_scan import scan_lines
 
@@ -64,7 +65,7 @@ class TextLinesDataSource(LineSource):
         encoding: One in which a newline is one byte, as in UTF-8; None to get bytes.
     """
 
-    endings = (".txt", ".text")
+    endings = TEXT
     columns = ("bounds",)
 
     def __init__(self, paths: Any, *, encoding: str | None = "utf-8") -> None:
@@ -120,7 +121,7 @@ class JsonLinesDataSource(LineSource):
             are unpacked once.
     """
 
-    endings = (".jsonl", ".ndjson", ".jsonlines", ".json")
+    endings = (*JSON_LINES, ".json")
 
     @property
     def kind(self) -> str:

@@ -13,6 +13,7 @@ from bushel.core.per_process import PerProcess
 from bushel.errors import FileError, PlanError
 from bushel.files.paths import expand, without_query
 from bushel.positions import Keys
+from bushel.sources.endings import NUMPY
 from bushel.sources.keyed import KeyedSource, by_part, rows_of, shown_files
 from bushel.sources.mapped import MappedFiles
 from bushel.sources.npy import Layout, decompressed, layout_of, member_name, members_of
@@ -65,7 +66,7 @@ class NumpyDataSource(KeyedSource):
             self._loaded = _Loaded(self._files)
             columns = {name: [self._array(path) for path in part] for name, part in files.items()}
         else:
-            found = expand(paths, (".npy", ".npz"))
+            found = expand(paths, NUMPY)
             self._files = MappedFiles(found)
             self._loaded = _Loaded(self._files)
             self._one = not _are_archives(found)

@@ -18,6 +18,7 @@ from bushel.sources.arrow_files import (
 )
 from bushel.sources.arrow_package import arrow, parquet
 from bushel.sources.arrow_parts import Part
+from bushel.sources.endings import PARQUET
 
 _ROWS_AT_ONCE = 1 << 14
 
@@ -56,7 +57,7 @@ class ParquetDataSource(TableFiles):
     arrays; a null is None.
     """
 
-    endings: ClassVar[tuple[str, ...]] = (".parquet", ".parq", ".pq")
+    endings: ClassVar[tuple[str, ...]] = PARQUET
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
 from bushel.positions import Keys
+from bushel.sources.endings import TAR
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.tar_damaged import scan_damaged
 from bushel.sources.tar_decode import DECODERS, Decoder
@@ -60,7 +61,7 @@ class TarDataSource(IndexedSource):
             ending is all that follows the first dot, or if that is not known, the last dot.
     """
 
-    endings = (".tar", ".tgz")
+    endings = TAR
     # Which samples cannot be read.
     columns = ("bounds", "damaged")
 

@@ -10,6 +10,7 @@ from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.progress import Progress
 from bushel.positions import Keys
+from bushel.sources.endings import TFRECORD
 from bushel.sources.example import Features, check_features, parse_example
 from bushel.sources.example_columns import parse_columns
 from bushel.sources.indexed import IndexedSource
@@ -53,7 +54,7 @@ class TFRecordDataSource(IndexedSource):
         features: Which features are wanted, as in `parse_example`.
     """
 
-    endings = (".tfrecord", ".tfrecords", ".tfrec")
+    endings = TFRECORD
 
     def __init__(
         self,
