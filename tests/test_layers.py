@@ -37,9 +37,9 @@ ROWS = (
     ("node",),
     ("ragged",),
     ("block", "stack", "options", "sharding", "pillow"),
+    ("core",),
     ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants", "settings"),
     ("lazy", "room", "memory_file", "shared_memory"),
-    ("core",),
 )
 ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}
 

@@ -14,6 +14,7 @@ from bushel.batch.batch import BatchNode
 from bushel.checkpoint.differences import differing_fields, differing_steps
 from bushel.checkpoint.state import VERSION, Pipeline, check_depth, is_pipeline
 from bushel.core.machine import available_cores
+from bushel.core.state import State, copy_state, innermost_index
 from bushel.deliver.iterator import StreamIterator, load_from, save_into
 from bushel.deliver.open import open_stream
 from bushel.errors import PlanError, SourceError, StateError, StateRangeError
@@ -31,7 +32,6 @@ from bushel.plan.sampled import (
     SamplerOrder,
 )
 from bushel.rng import KeyedGenerators
-from bushel.run.stream import State, copy_state, innermost_index
 from bushel.samplers import IndexSampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardOptions
 from bushel.sources.memory import ColumnsNode, source_node

@@ -2,7 +2,7 @@
 
 import enum
 import operator
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from bushel.batch.pack_options import names_of, pack_node, packing_of
 from bushel.batch.rebatch import RebatchNode
 from bushel.batch.split import SplitNode, check_bos, check_lengths
 from bushel.batch.tokens import COUNTED
+from bushel.core.state import walk_states
 from bushel.dataset import IterDataset, StreamNodeDataset, stream_node
 from bushel.errors import PlanError, StateError
 
@@ -197,22 +198,11 @@ def padding_report(iterator_or_state: Any) -> PaddingReport:
     state = iterator_or_state
     if hasattr(state, "get_state"):
         state = state.get_state()
-    counts = list(_padding_in(state))
+    said = [part.get("padding") for part in walk_states(state)]
+    counts = [found for found in said if isinstance(found, dict) and found.keys() == set(COUNTED)]
     if not counts:
         raise StateError(
             "`padding_report` takes an iterator with `batch_by_tokens` in its pipeline, or a state "
             f"of one, and found no counts in {iterator_or_state!r:.100}."
         )
     return PaddingReport(*(sum(count[name] for count in counts) for name in COUNTED))
-
-
-def _padding_in(state: Any) -> Iterator[dict[str, int]]:
-    if isinstance(state, list):
-        for part in state:
-            yield from _padding_in(part)
-    elif isinstance(state, dict):
-        counts = state.get("padding")
-        if isinstance(counts, dict) and counts.keys() == set(COUNTED):
-            yield counts
-        for part in state.values():
-            yield from _padding_in(part)

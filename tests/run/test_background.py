@@ -8,9 +8,10 @@ import pytest
 
 from bushel import IterDataset
 from bushel.block import Block
+from bushel.core.state import State
 from bushel.experimental import ThreadPrefetchIterDataset
 from bushel.run.background import BackgroundStream
-from bushel.run.stream import Chunk, ComputedMarks, State, Stream
+from bushel.run.stream import Chunk, ComputedMarks, Stream
 
 _PATIENCE_SECONDS = 30.0
 

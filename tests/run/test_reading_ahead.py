@@ -4,10 +4,11 @@ import pytest
 
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.block import Block
+from bushel.core.state import State
 from bushel.plan.lanes import OwnLanesNode
 from bushel.positions import run_of
 from bushel.run.lanes import LanesStream
-from bushel.run.stream import Chunk, FixedMarks, State, Stream
+from bushel.run.stream import Chunk, FixedMarks, Stream
 from bushel.workers.engine import Engine, Home
 from bushel.workers.remote import RemoteSteps
 

@@ -9,8 +9,8 @@ from bisect import bisect_left
 from typing import Any
 
 from bushel.batch.lengths import LengthOf
-from bushel.batch.pack import fields
 from bushel.batch.pad import Padding, with_lengths
+from bushel.core.state import need_counts
 from bushel.errors import BatchError
 from bushel.frozen import frozen
 from bushel.node import Machine, Node, Regroup
@@ -97,5 +97,5 @@ class _Buckets(Machine):
         return {"parent": parent, "next_batch": used, "batches": made_before}
 
     def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        parent, used, made = fields(state, "parent", "next_batch", "batches")
+        parent, used, made = need_counts(state, "parent", "next_batch", "batches")
         return parent, None, used, made

@@ -5,12 +5,12 @@ from typing import Any
 
 from bushel.batch.packing import Bins, Packing, order_of_rows
 from bushel.batch.sequences import Sequences, sequences_of
+from bushel.core.state import need_counts
 from bushel.errors import StateError
 from bushel.frozen import frozen
 from bushel.node import ONE_LANE, Machine, Node, Regroup
 
 # More elements than any job makes.
-_ENDLESS = 1 << 53
 
 
 @frozen
@@ -73,25 +73,7 @@ class _Packer(Machine):
         return {"parent": parent, "next_row": used, "counter": made_before + used}
 
     def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        parent, used, made = fields(state, "parent", "next_row", "counter")
+        parent, used, made = need_counts(state, "parent", "next_row", "counter")
         if not 0 <= used <= made:
             raise StateError(f"this state is at row {used} of a group, after {made} rows in all.")
         return parent, None, used, made - used
-
-
-def fields(state: Any, parent: str, *names: str) -> list[Any]:
-    """Reads the parent's state and whole numbers from a state."""
-    if not isinstance(state, dict):
-        raise StateError(f"a state is a dict, and this is {type(state).__name__}: {state!r:.200}.")
-    for name in (parent, *names):
-        if name not in state:
-            raise StateError(
-                f"this state has no {name!r}, so it was made by another pipeline: {state!r:.200}."
-            )
-    for name in names:
-        if type(state[name]) is not int or not 0 <= state[name] < _ENDLESS:
-            raise StateError(
-                f"{name!r} in a state must be a whole number that is not negative, and is "
-                f"{state[name]!r:.100}."
-            )
-    return [state[name] for name in (parent, *names)]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bushel.batch.pack import fields
 from bushel.block import first_leaf
+from bushel.core.state import need_counts
 from bushel.errors import BatchError, StateError
 from bushel.frozen import frozen, plain
 from bushel.node import Machine, Node, Regroup
@@ -126,7 +126,7 @@ class _Rebatcher(Machine):
         return {"parent": parent, "batch_idx": carried or 0}
 
     def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        parent, used = fields(state, "parent", "batch_idx")
+        parent, used = need_counts(state, "parent", "batch_idx")
         return parent, used, 0, 0
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.batch.cells import joined, padding, places
-from bushel.batch.pack import fields
 from bushel.batch.split_tables import Table, table_of
+from bushel.core.state import need_counts
 from bushel.errors import BatchError, PlanError, StateError
 from bushel.frozen import frozen, plain
 from bushel.node import Machine, Node, Regroup
@@ -326,7 +326,7 @@ class _Splitter(Machine):
         }
 
     def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        parent, used = fields(state, "parent_state", "elements_from_buffer_after_checkpoint")
+        parent, used = need_counts(state, "parent_state", "elements_from_buffer_after_checkpoint")
         slices = state.get("remainder_slices")
         if not isinstance(slices, dict) or set(slices) != set(self._sequences):
             raise StateError(

@@ -3,8 +3,8 @@
 from typing import Any
 
 from bushel.batch.lengths import LengthOf
-from bushel.batch.pack import fields
 from bushel.batch.pad import Padding, with_lengths
+from bushel.core.state import need_counts
 from bushel.errors import BatchError, StateError
 from bushel.frozen import frozen
 from bushel.node import Machine, Node, Regroup
@@ -94,12 +94,12 @@ class _TokenBatcher(Machine):
         return {"parent": parent, "padding": dict(zip(COUNTED, counts, strict=True))}
 
     def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        (parent,) = fields(state, "parent")
+        (parent,) = need_counts(state, "parent")
         counted = state.get("padding")
         if not isinstance(counted, dict):
             raise StateError(f"this state has no 'padding', or a damaged one: {counted!r:.200}.")
         counted = {"parent": None, **counted}
-        _, made, rows, tokens, cells = fields(counted, "parent", *COUNTED)
+        _, made, rows, tokens, cells = need_counts(counted, "parent", *COUNTED)
         if not tokens <= cells or rows < made:
             raise StateError(
                 f"this state is damaged: {made} batches of {rows} rows and {cells} cells cannot "

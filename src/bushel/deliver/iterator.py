@@ -11,19 +11,10 @@ from typing import Any, Generic, TypeVar, cast
 
 from bushel.block import Failure, failure_of
 from bushel.checkpoint.state import Pipeline, sign, verify
+from bushel.core.state import State, copy_state
 from bushel.deliver.device import process_index_and_count, wait_for_all_processes
 from bushel.errors import ClosedError, ForkedError, StateError
-from bushel.run.stream import (
-    Chunk,
-    FixedMarks,
-    Marks,
-    NoMarks,
-    State,
-    Stream,
-    Trickle,
-    beginning_of,
-    copy_state,
-)
+from bushel.run.stream import Chunk, FixedMarks, Marks, NoMarks, Stream, Trickle, beginning_of
 from bushel.run.tune import BlockSize
 
 T = TypeVar("T")

@@ -8,9 +8,10 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from bushel.core.state import State
 from bushel.errors import ClosedError, StateError
 from bushel.run.ending import end_with_program, go_first
-from bushel.run.stream import Chunk, FixedMarks, Marks, State, Stream, beginning_of
+from bushel.run.stream import Chunk, FixedMarks, Marks, Stream, beginning_of
 from bushel.run.tune import BlockSize
 
 Item: TypeAlias = Chunk | BaseException | None

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from bushel.core.state import State, need, need_int
 from bushel.errors import StateError
 from bushel.frozen import plain
-from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of, need, need_int
+from bushel.run.stream import Chunk, Marks, Stream, beginning_of
 
 
 @plain

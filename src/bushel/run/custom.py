@@ -6,18 +6,9 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block, Failure, failure_of
+from bushel.core.state import State, copy_state, need, need_int
 from bushel.errors import StateError
-from bushel.run.stream import (
-    Chunk,
-    ComputedMarks,
-    FixedMarks,
-    Marks,
-    State,
-    Stream,
-    copy_state,
-    need,
-    need_int,
-)
+from bushel.run.stream import Chunk, ComputedMarks, FixedMarks, Marks, Stream
 
 
 class CustomStream(Stream):

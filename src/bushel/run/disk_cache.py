@@ -8,13 +8,14 @@ import numpy as np
 
 from bushel.block import Block
 from bushel.checkpoint.state import describe_pipeline
+from bushel.core.state import State, need, need_int
 from bushel.errors import BatchError, StateError
 from bushel.frozen import plain
 from bushel.plan.fingerprint import fingerprints
 from bushel.plan.passes import CacheNode
 from bushel.run.cache_file import CacheReader, CacheWriter, Identity
-from bushel.run.passes import CacheMarks, Over, cache_state
-from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of, need, need_int
+from bushel.run.passes import cache_state
+from bushel.run.stream import Chunk, Marks, OneInput, Stream, beginning_of, counted
 
 _log = logging.getLogger("bushel")
 
@@ -37,7 +38,7 @@ def _state_in(reader: CacheReader, position: int) -> State:
     return cache_state(parent, position)
 
 
-class DiskCacheStream(Over):
+class DiskCacheStream(OneInput):
     """Reads a file where there is one; else computes, and writes one if it sees everything."""
 
     def __init__(self, input: Stream, node: CacheNode) -> None:
@@ -78,7 +79,7 @@ class DiskCacheStream(Over):
             self._keep(chunk)
         size = len(chunk.block)
         self._position += size
-        return Chunk(chunk.block, CacheMarks(chunk.marks, start, size))
+        return Chunk(chunk.block, counted(chunk.marks, "position", start, size))
 
     def _look(self) -> None:
         if self._reader is None and os.path.exists(self._path):

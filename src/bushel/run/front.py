@@ -13,7 +13,7 @@ the same, too. So the state says what was shown to the group.
 from collections.abc import Callable
 from typing import Any
 
-from bushel.run.stream import State
+from bushel.core.state import State
 
 # Where a group ends that goes on into the next pass over the mixture: nobody can say in terms
 # of this one.

@@ -5,38 +5,23 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block, Failure
+from bushel.core.state import State, innermost_index, need
 from bushel.errors import where_raised
-from bushel.frozen import plain
 from bushel.node import Guard, failed
 from bushel.record import RecordMetadata
 from bushel.run.bad_records import BadRecord, Ledger, bad_record
-from bushel.run.stream import Chunk, Marks, State, Stream, innermost_index, need
+from bushel.run.stream import Chunk, Framed, OneInput, Stream
 
 
-@plain
-class _GuardMarks(Marks):
-    marks: Marks
-    # How many bad records came before, and how many elements come before the next one.
-    count: int
-    size: int
-
-    def at(self, used: int) -> State:
-        return {"parent": self.marks.at(used), "bad": [self.count + (used > self.size)]}
-
-    def before(self, index: int) -> State:
-        return {"parent": self.marks.before(index), "bad": [self.count]}
-
-
-class GuardStream(Stream):
+class GuardStream(OneInput):
     """Leaves out, or replaces, the elements of its input that fail."""
 
     def __init__(self, input: Stream, node: Guard, notes: list[BadRecord] | None = None) -> None:
-        self._input = input
+        super().__init__(input)
         self._node = node
         self._ledger = Ledger([node])
         # Where somebody else keeps the ledger, what to enter in it.
         self._notes = notes
-        self.eager = input.eager
 
     def pull(self, want: int) -> Chunk | None:
         chunk = self._input.pull(want)
@@ -48,9 +33,9 @@ class GuardStream(Stream):
         caught = failure is not None and failure.error is not None and node.catches(failure.error)
         if failure is None or not caught:
             # Nothing that is counted comes behind it.
-            return Chunk(block, _GuardMarks(chunk.marks, count, size + 1))
+            return Chunk(block, Framed(chunk.marks, {"bad": [count]}))
         error = failure.release()
-        marks = _GuardMarks(chunk.marks, count, size)
+        marks = Framed(chunk.marks, lambda used: {"bad": [count + (used > size)]})
         position = _position(chunk, error)
         over = self._enter(bad_record(node, 0, position, error))
         if over is not None:
@@ -89,12 +74,6 @@ class GuardStream(Stream):
         if self._node.drops:
             return super().index_in(state)
         return self._input.index_in(*need(state, "parent"))
-
-    def start(self) -> None:
-        self._input.start()
-
-    def close(self) -> None:
-        self._input.close()
 
 
 def _position(chunk: Chunk, error: Exception) -> int:

@@ -7,21 +7,13 @@ from itertools import takewhile
 import numpy as np
 
 from bushel.block import Block, Failure
+from bushel.core.state import State, need, need_int
 from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.node import failed
 from bushel.plan.passes import InterleaveNode
 from bushel.positions import Keys
-from bushel.run.stream import (
-    Chunk,
-    ComputedMarks,
-    Cursor,
-    Marks,
-    State,
-    Stream,
-    need,
-    need_int,
-)
+from bushel.run.stream import Chunk, ComputedMarks, Cursor, Marks, Stream
 from bushel.run.tune import TARGET_SECONDS, BlockSize, approximate_bytes
 
 _Place = tuple[Marks, int]

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block, Columns, Failure, merge_columns
+from bushel.core.state import State, need, need_int
 from bushel.errors import StateError, StateRangeError
 from bushel.frozen import plain
 from bushel.plan.lanes import OwnLanesNode
 from bushel.positions import Keys
 from bushel.run.front import with_front
 from bushel.run.merge import Merged
-from bushel.run.stream import Chunk, Marks, State, Stream, Taken, need, need_int
+from bushel.run.stream import Chunk, Marks, Stream, Taken
 from bushel.run.together import FEWEST, Together
 from bushel.run.tune import MOST_ELEMENTS, TARGET_SECONDS, BlockSize, approximate_bytes
 from bushel.tree import map_leaves

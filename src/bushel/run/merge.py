@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bushel.block import Block, Failure
+from bushel.core.state import State, need
 from bushel.errors import PlanError, StateError
 from bushel.frozen import plain
 from bushel.node import Zip
-from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, Taken, need
+from bushel.run.stream import Chunk, Cursor, Marks, Stream, Taken
 
 
 class Merged(Stream):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.block import Block, Failure
+from bushel.core.state import State, need, need_int
 from bushel.errors import PlanError, StateError
 from bushel.frozen import plain
 from bushel.node import failed
@@ -17,16 +18,7 @@ from bushel.positions import Keys, sorted_runs
 from bushel.run.foresight import Foresight
 from bushel.run.merge import Merged
 from bushel.run.mix_weights import Course, going_on, own_piece
-from bushel.run.stream import (
-    Chunk,
-    Cursor,
-    Marks,
-    State,
-    Stream,
-    beginning_of,
-    need,
-    need_int,
-)
+from bushel.run.stream import Chunk, Cursor, Marks, Stream, beginning_of
 
 _Counts: TypeAlias = npt.NDArray[np.int64]
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block, failure_of
+from bushel.core.state import State
 from bushel.errors import PlanError, note_where
 from bushel.naming import name_of
 from bushel.record import Record, RecordMetadata
-from bushel.run.stream import Chunk, Cursor, FixedMarks, Marks, State, Stream
+from bushel.run.stream import Chunk, Cursor, FixedMarks, Marks, Stream
 
 
 class OperationStream(Stream):

@@ -5,50 +5,24 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block
+from bushel.core.state import State, need, need_int
 from bushel.errors import PlanError
-from bushel.frozen import plain
 from bushel.run.encoded import size_of
 from bushel.run.stream import (
     Chunk,
+    Framed,
     Marks,
     NoMarks,
+    OneInput,
     SeriesMarks,
     ShiftedMarks,
-    State,
     Stream,
     beginning_of,
-    need,
-    need_int,
+    counted,
 )
 
 
-class Over(Stream):
-    """A stream over one other."""
-
-    def __init__(self, input: Stream) -> None:
-        self._input = input
-        self.eager = input.eager
-
-    def start(self) -> None:
-        self._input.start()
-
-    def close(self) -> None:
-        self._input.close()
-
-
-@plain
-class _EpochMarks(Marks):
-    marks: Marks
-    epoch: int
-
-    def at(self, used: int) -> State:
-        return {"parent": self.marks.at(used), "epoch": self.epoch}
-
-    def before(self, index: int) -> State:
-        return {"parent": self.marks.before(index), "epoch": self.epoch}
-
-
-class RepeatStream(Over):
+class RepeatStream(OneInput):
     """Goes over its input again and again, so many times or for ever."""
 
     def __init__(self, input: Stream, epochs: int | None) -> None:
@@ -64,7 +38,7 @@ class RepeatStream(Over):
             chunk = self._input.pull(want)
             if chunk is not None:
                 self._had_any = self._had_any or bool(len(chunk.block) or chunk.block.failure)
-                return Chunk(chunk.block, _EpochMarks(chunk.marks, self._epoch))
+                return Chunk(chunk.block, Framed(chunk.marks, {"epoch": self._epoch}))
             if self._epochs is not None and self._epoch + 1 >= self._epochs:
                 return None
             if not self._had_any:
@@ -85,21 +59,7 @@ class RepeatStream(Over):
         self._epoch, self._had_any = epoch, True
 
 
-@plain
-class _LimitMarks(Marks):
-    marks: Marks
-    read: int
-    size: int
-
-    def at(self, used: int) -> State:
-        read = self.read + min(used, self.size)
-        return {"parent": self.marks.at(used), "count_elements_read": read}
-
-    def before(self, index: int) -> State:
-        return {"parent": self.marks.before(index), "count_elements_read": self.read + index}
-
-
-class LimitStream(Over):
+class LimitStream(OneInput):
     """Ends after so many elements."""
 
     def __init__(self, input: Stream, count: int) -> None:
@@ -114,7 +74,7 @@ class LimitStream(Over):
             return None
         # A failure right behind the last element is none of it.
         block = chunk.block if len(chunk.block) < left else chunk.block.part(0, left)
-        marks = _LimitMarks(chunk.marks, self._read, len(block))
+        marks = counted(chunk.marks, "count_elements_read", self._read, len(block))
         self._read += len(block)
         return Chunk(block, marks)
 
@@ -128,27 +88,12 @@ class LimitStream(Over):
         self._read = read
 
 
-@plain
-class CacheMarks(Marks):
-    """Marks of a chunk that begins behind so many elements."""
-
-    marks: Marks
-    start: int
-    size: int
-
-    def at(self, used: int) -> State:
-        return cache_state(self.marks.at(used), self.start + min(used, self.size))
-
-    def before(self, index: int) -> State:
-        return cache_state(self.marks.before(index), self.start + index)
-
-
 def cache_state(parent: State, position: int) -> State:
     """The state of a cache: that of its input, and how many elements there were."""
     return {"parent": parent, "position": position}
 
 
-class CacheStream(Over):
+class CacheStream(OneInput):
     """Remembers its elements, so that going back does not compute them again.
 
     It remembers up to the first one that fails, or that would be too much. What comes from
@@ -176,7 +121,7 @@ class CacheStream(Over):
             self._position += len(rows)
             positions = np.arange(start, self._position, dtype=np.int64)
             marks = ShiftedMarks(SeriesMarks(self._parts), start)
-            return Chunk(Block(rows, positions), CacheMarks(marks, start, len(rows)))
+            return Chunk(Block(rows, positions), counted(marks, "position", start, len(rows)))
         if self._filled:
             return None
         if not self._reads:
@@ -195,7 +140,7 @@ class CacheStream(Over):
             self._parts.append((chunk.marks, len(block)))
             self._remembers = block.failure is None
         self._position += len(block)
-        return Chunk(block, CacheMarks(chunk.marks, start, len(block)))
+        return Chunk(block, counted(chunk.marks, "position", start, len(block)))
 
     def _end(self) -> Marks:
         """Where the elements end that are remembered."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from bushel.block import Block, Failure, join
 from bushel.core.machine import available_cores
+from bushel.core.state import State, need_int
 from bushel.errors import StateRangeError
 from bushel.node import Fold, Guard, Node, Source, leaves_out, walk
 from bushel.options import ReadOptions
@@ -19,7 +20,7 @@ from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.spent import Spent, Stopwatch
 from bushel.run.steps import KeptMarks
-from bushel.run.stream import Chunk, Marks, State, Stream, Trickle, need_int
+from bushel.run.stream import Chunk, Marks, Stream, Trickle
 from bushel.run.threads import ReadAhead
 from bushel.run.tune import BlockSize
 from bushel.transforms.function import any_none

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block, Failure
+from bushel.core.state import State, need_int
 from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.node import Machine, Regroup, failed
 from bushel.run.front import with_front, with_shown
-from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, need_int
+from bushel.run.stream import Chunk, Cursor, Marks, Stream
 
 # One row takes many elements, so many more are asked for than rows: as many as it took before,
 # within bounds.

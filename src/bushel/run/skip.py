@@ -1,35 +1,22 @@
 """A stream without its first elements."""
 
+from bushel.core.state import State, need, need_int
 from bushel.errors import StateError, StateRangeError
-from bushel.frozen import plain
-from bushel.run.stream import Chunk, Marks, State, Stream, beginning_of, need, need_int
+from bushel.run.stream import Chunk, Framed, Marks, OneInput, Stream, beginning_of
 
 _AT_A_TIME = 1024
 
 
-@plain
-class _SkipMarks(Marks):
-    marks: Marks
-    count: int
-
-    def at(self, used: int) -> State:
-        return {"parent": self.marks.at(used), "skipped": self.count}
-
-    def before(self, index: int) -> State:
-        return {"parent": self.marks.before(index), "skipped": self.count}
-
-
-class SkipStream(Stream):
+class SkipStream(OneInput):
     """Passes over the first elements of its input: by their number, or by reading them.
 
     Until an element has come, the state is where the input begins.
     """
 
     def __init__(self, input: Stream, count: int, by_position: bool) -> None:
-        self._input = input
+        super().__init__(input)
         self._count = count
         self._by_position = by_position
-        self.eager = input.eager
         self._go_to_start(count)
 
     def _go_to_start(self, left: int) -> None:
@@ -50,7 +37,7 @@ class SkipStream(Stream):
             return None
         if len(chunk.block) or chunk.block.failure is not None:
             self._start = None
-        return Chunk(chunk.block, _SkipMarks(chunk.marks, self._count))
+        return Chunk(chunk.block, Framed(chunk.marks, {"skipped": self._count}))
 
     def _pass_over(self) -> None:
         if not self._left or self._over or self._jump():
@@ -112,7 +99,4 @@ class SkipStream(Stream):
     def start(self) -> None:
         if self._left and not self._over:
             self._jump()
-        self._input.start()
-
-    def close(self) -> None:
-        self._input.close()
+        super().start()

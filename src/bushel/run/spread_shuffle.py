@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block, Failure
+from bushel.core.state import State, need, need_int
 from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.order.spread import StreamShuffleNode, side_of
 from bushel.run.front import with_front
-from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, need, need_int
+from bushel.run.stream import Chunk, Cursor, Marks, Stream
 
 
 @plain

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block, Failure
+from bushel.core.state import State, need, need_int
 from bushel.errors import PlanError
 from bushel.frozen import plain
 from bushel.node import Drop, Each, Expand, Fold, Guard, Node, failed
@@ -15,25 +16,16 @@ from bushel.run.bad_records import BadRecord
 from bushel.run.front import with_front
 from bushel.run.guard import GuardStream
 from bushel.run.quota import DropQuota
-from bushel.run.stream import (
-    Chunk,
-    Cursor,
-    Marks,
-    State,
-    Stream,
-    need,
-    need_int,
-)
+from bushel.run.stream import Chunk, Cursor, Marks, OneInput, Stream, counted
 
 
-class _Elementwise(Stream):
+class _Elementwise(OneInput):
     """A step without memory: it changes the chunks of its input."""
 
     def __init__(self, input: Stream) -> None:
-        self._input = input
+        super().__init__(input)
         # What is left of a chunk in the middle of which the step failed.
         self._rest: Chunk | None = None
-        self.eager = input.eager
 
     @property
     def base(self) -> Stream:
@@ -53,12 +45,6 @@ class _Elementwise(Stream):
     def restore(self, state: State) -> None:
         self._input.restore(state)
         self._rest = None
-
-    def start(self) -> None:
-        self._input.start()
-
-    def close(self) -> None:
-        self._input.close()
 
 
 class EachStream(_Elementwise):
@@ -84,22 +70,6 @@ class EachStream(_Elementwise):
         return self._input.index_in(state)
 
 
-@plain
-class _CountedMarks(Marks):
-    marks: Marks
-    start: int
-    size: int
-    name: str
-
-    def at(self, used: int) -> State:
-        # An element that failed is not counted.
-        count = self.start + min(used, self.size)
-        return {"parent": self.marks.at(used), self.name: count}
-
-    def before(self, index: int) -> State:
-        return {"parent": self.marks.before(index), self.name: self.start + index}
-
-
 class CountedStream(_Elementwise):
     """Changes elements one by one, with the running count of elements as their position."""
 
@@ -122,7 +92,7 @@ class CountedStream(_Elementwise):
         if len(block) < len(chunk.block):
             self._set_rest(chunk, len(block) + 1)
         self._count = start + len(block)
-        return Chunk(block, _CountedMarks(chunk.marks, start, len(block), self._name))
+        return Chunk(block, counted(chunk.marks, self._name, start, len(block)))
 
     def state(self) -> State:
         return {"parent": super().state(), self._name: self._count}

@@ -6,21 +6,18 @@ So buffers, prefetching threads and windows never show in a state, and states ar
 however the stream was cut into chunks.
 """
 
-import copy
-import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from bushel.block import Block, Failure, join
-from bushel.errors import StateError, StateRangeError
+from bushel.core.state import State
+from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.ragged import RaggedRows
-
-State: TypeAlias = dict[str, Any]
 
 
 class Marks(ABC):
@@ -81,6 +78,32 @@ class SeriesMarks(Marks):
                 return marks.before(index)
             index -= count
         return self.parts[-1][0].before(index)
+
+
+@plain
+class Framed(Marks):
+    """The states of a step: those of its input, with fields of its own beside them."""
+
+    marks: Marks
+    # The step's own fields, or what they are after so many elements of the chunk.
+    own: State | Callable[[int], State]
+
+    def at(self, used: int) -> State:
+        return {"parent": self.marks.at(used), **self._own(used)}
+
+    def before(self, index: int) -> State:
+        return {"parent": self.marks.before(index), **self._own(index)}
+
+    def _own(self, used: int) -> State:
+        return self.own if isinstance(self.own, dict) else self.own(used)
+
+
+def counted(marks: Marks, name: str, start: int, size: int) -> Framed:
+    """The states of a step that counts elements: `size` of them, after `start` others.
+
+    One that failed is not counted.
+    """
+    return Framed(marks, lambda used: {name: start + min(used, size)})
 
 
 @plain
@@ -170,6 +193,20 @@ class Stream(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Stops all threads; the stream is not used again."""
+
+
+class OneInput(Stream):
+    """A stream over one other: it begins, ends and reads ahead as that one does."""
+
+    def __init__(self, input: Stream) -> None:
+        self._input = input
+        self.eager = input.eager
+
+    def start(self) -> None:
+        self._input.start()
+
+    def close(self) -> None:
+        self._input.close()
 
 
 @plain
@@ -456,56 +493,3 @@ def _join_or_empty(parts: list[Block]) -> Block:
     if parts:
         return join(parts)
     return Block([], np.empty(0, dtype=np.int64))
-
-
-def copy_state(value: Any) -> Any:
-    """Copies the plain values that states are made of, and anything else as `deepcopy` does."""
-    if value is None or isinstance(value, (int, str, float)):
-        return value
-    if type(value) is dict:
-        return {name: copy_state(item) for name, item in value.items()}
-    if type(value) is list:
-        return [copy_state(item) for item in value]
-    return copy.deepcopy(value)
-
-
-def innermost_index(state: State) -> int:
-    """How many positions were read in a state, under whatever later steps put around it.
-
-    >>> innermost_index({"parent": {"next_index": 3}, "counter": 2})
-    3
-    """
-    while "next_index" not in state:
-        state = state["parent"]
-    return int(state["next_index"])
-
-
-def need(state: Any, *names: str) -> list[Any]:
-    """Reads fields of a state, which may come from anywhere.
-
-    >>> need({"next_index": 3}, "next_index")
-    [3]
-    """
-    if not isinstance(state, dict):
-        raise StateError(
-            f"a state is a dict, as `get_state()` returned it, and this is a "
-            f"{type(state).__name__}: {state!r:.200}."
-        )
-    missing = [name for name in names if name not in state]
-    if missing:
-        raise StateError(
-            f"this state has no {missing[0]!r}, so it was made by another pipeline: {state!r:.200}."
-        )
-    return [state[name] for name in names]
-
-
-def need_int(state: Any, name: str) -> int:
-    """Reads a whole number of a state that must not be negative."""
-    (value,) = need(state, name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise StateError(f"{name!r} in a state must be a whole number, and is {value!r}.")
-    if value < 0:
-        raise StateRangeError(f"{name!r} in a state must not be negative, and is {value}.")
-    if value > sys.maxsize:
-        raise StateRangeError(f"{name!r} in a state must not exceed {sys.maxsize}, and is {value}.")
-    return value

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from bushel.block import Block
+from bushel.core.state import State, need, need_int
 from bushel.frozen import plain
 from bushel.node import failed
 from bushel.order.windows import StreamWindowsNode, count_windows
 from bushel.run.front import with_front
-from bushel.run.stream import Chunk, Cursor, Marks, State, Stream, beginning_of, need, need_int
+from bushel.run.stream import Chunk, Cursor, Marks, Stream, beginning_of
 from bushel.stack import stack
 from bushel.tree import map_leaves
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from bushel.batch.batch import BatchNode
 from bushel.block import Block, Columns, Failure, join
+from bushel.core.state import State, need_int
 from bushel.errors import WorkerError
 from bushel.frozen import plain
 from bushel.node import Guard, Node, Place, walk
@@ -26,7 +27,7 @@ from bushel.run.bad_records import BadRecord
 from bushel.run.positional import PositionalStream
 from bushel.run.spent import Stopwatch
 from bushel.run.steps import single_step
-from bushel.run.stream import Chunk, FixedMarks, Marks, SeriesMarks, State, Stream, need_int
+from bushel.run.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
 from bushel.transport.arena import Arena
 from bushel.transport.failures import PackedFailure, pack_failure, unpack_failure
 from bushel.transport.rows import pack_values

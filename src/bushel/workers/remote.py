@@ -10,20 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from bushel.core.state import State, innermost_index, replaced
 from bushel.errors import StateError
 from bushel.frozen import plain
 from bushel.node import Guard
 from bushel.run.bad_records import Ledger, bad_records_in, with_bad_records
 from bushel.run.front import with_front
 from bushel.run.quota import DropQuota
-from bushel.run.stream import (
-    Chunk,
-    Marks,
-    State,
-    Stream,
-    beginning_of,
-    innermost_index,
-)
+from bushel.run.stream import Chunk, Marks, Stream, beginning_of
 from bushel.run.tune import BlockSize
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Outcome, pack_block
@@ -264,10 +258,10 @@ class _PlacedMarks(Marks):
     depth: int
 
     def at(self, used: int) -> State:
-        return _rooted(self.made.at(used), self.depth, self._input_state)
+        return replaced(self.made.at(used), self.depth, self._input_state)
 
     def before(self, index: int) -> State:
-        return _rooted(self.made.before(index), self.depth, self._input_state)
+        return replaced(self.made.before(index), self.depth, self._input_state)
 
     def _input_state(self, root: State) -> State:
         index = root["next_index"]
@@ -319,7 +313,7 @@ class RemoteSteps(_Remote):
         # The counts of steps that count, and how many elements were sent since.
         self._counts: State = {"next_index": 0}
         try:
-            self._counts = _rooted(self._twin.state(), self._depth, _at_the_start)
+            self._counts = replaced(self._twin.state(), self._depth, _at_the_start)
         except StateError:  # A user's iterator may have none; it is at its beginning, then.
             for name in self._names:
                 self._counts = {"parent": self._counts, name: 0}
@@ -347,7 +341,7 @@ class RemoteSteps(_Remote):
             counts = self._quota_counts()
             if not _count(self._quotas, outcome.kept):
                 # A filter dropped too much. Where exactly that is to be said, the twin knows.
-                state = _rooted(task.order.state, self._depth, lambda _: taken.marks.at(0))
+                state = replaced(task.order.state, self._depth, lambda _: taken.marks.at(0))
                 self._unsent.clear()
                 chunk = self._go_on_with(self._twin, state, want, counts)
                 self.reached = self._reach()
@@ -380,7 +374,7 @@ class RemoteSteps(_Remote):
             if used < len(taken.block) or taken.block.failure is not None:
                 unsent.insert(0, (taken.rest(used), reached))
             self._unsent.extendleft(reversed(unsent))
-            self._counts = _rooted(after, self._depth, _at_the_start)
+            self._counts = replaced(after, self._depth, _at_the_start)
             self._since = 0
         else:
             block.failure = taken.block.failure
@@ -403,7 +397,7 @@ class RemoteSteps(_Remote):
                     marks = _WithoutElements(state, chunk.marks, self._depth)
                     self._sent.append((None, Chunk(block, marks), reached))
                 continue
-            state = _rooted(_advanced(self._counts, self._since), self._depth, _at_the_start)
+            state = replaced(_advanced(self._counts, self._since), self._depth, _at_the_start)
             given = pack_block(block)
             task = self._engine.submit(self._fragment, state, 0, int(block.positions[0]), given)
             self._sent.append((task, chunk, reached))
@@ -444,14 +438,7 @@ class _WithoutElements(Marks):
     depth: int
 
     def at(self, used: int) -> State:
-        return _rooted(self.counts, self.depth, lambda _: self.input.at(used))
-
-
-def _rooted(state: State, depth: int, root: Callable[[State], State]) -> State:
-    """Puts another state in the place of the one that lies so deep."""
-    if not depth:
-        return root(state)
-    return {**state, "parent": _rooted(state["parent"], depth - 1, root)}
+        return replaced(self.counts, self.depth, lambda _: self.input.at(used))
 
 
 def _at_the_start(_: State) -> State:

@@ -1,0 +1,143 @@
+"""States: plain JSON that says where a stream is, and the one grammar that all of them follow.
+
+A step's state holds the states of the streams that it reads from, and fields of its own:
+
+    {"parent": {"next_index": 12}, "epoch": 1}      of a stream over one other
+    {"parents": [{...}, {...}], "index": 7}         over several; in a dict by their names
+    {"lanes": {"0": {...}, "3": {...}}, "step": 9}  over those lanes that this host owns
+
+Whoever looks for something in states asks `children` rather than knowing the steps.
+"""
+
+import copy
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from bushel.errors import StateError, StateRangeError
+
+State: TypeAlias = dict[str, Any]
+
+# Fields that hold the state of one other stream.
+_ONE = ("parent", "parent_state")
+# Fields that hold those of several, in a list or by their names.
+_SEVERAL = ("parents", "iterators_in_use_states", "lanes")
+
+
+def children(state: Any) -> Iterator[tuple[tuple[str, ...], State]]:
+    """The states of the streams that a stream reads from, and where in its own they are.
+
+    >>> list(children({"parent": {"next_index": 3}, "epoch": 1}))
+    [(('parent',), {'next_index': 3})]
+    >>> [place for place, _ in children({"parents": [{"next_index": 3}, None], "index": 0})]
+    [('parents', '0')]
+    """
+    if not isinstance(state, dict):
+        return
+    for name, value in state.items():
+        if name in _ONE and isinstance(value, dict):
+            yield (name,), value
+        elif name in _SEVERAL:
+            for key, child in by_name(value).items():
+                if isinstance(child, dict):
+                    yield (name, key), child
+
+
+def by_name(values: Any) -> dict[str, Any]:
+    """What is said of several streams, by their names, or by their numbers if it is a list."""
+    if isinstance(values, dict):
+        return values
+    return {str(number): value for number, value in enumerate(values or ())}
+
+
+def walk_states(state: Any) -> Iterator[State]:
+    """A state and those within it, a step before those that it reads from.
+
+    >>> [sorted(part) for part in walk_states({"parent": {"parent": {"next_index": 3}}, "bad": []})]
+    [['bad', 'parent'], ['parent'], ['next_index']]
+    """
+    if isinstance(state, dict):
+        waiting = [state]
+        while waiting:
+            here = waiting.pop()
+            yield here
+            waiting += reversed([child for _, child in children(here)])
+
+
+def replaced(state: State, depth: int, make: Callable[[State], State]) -> State:
+    """The same state, with another in place of the one so many parents below it.
+
+    >>> replaced({"parent": {"next_index": 3}, "epoch": 1}, 1, lambda inner: {"next_index": 4})
+    {'parent': {'next_index': 4}, 'epoch': 1}
+    """
+    outer: list[State] = []
+    for _ in range(depth):
+        outer.append(state)
+        state = state["parent"]
+    state = make(state)
+    for around in reversed(outer):
+        state = {**around, "parent": state}
+    return state
+
+
+def innermost_index(state: State) -> int:
+    """How many positions were read in a state, under whatever later steps put around it.
+
+    >>> innermost_index({"parent": {"next_index": 3}, "counter": 2})
+    3
+    """
+    while "next_index" not in state:
+        state = state["parent"]
+    return int(state["next_index"])
+
+
+def copy_state(value: Any) -> Any:
+    """Copies the plain values that states are made of, and anything else as `deepcopy` does."""
+    if value is None or isinstance(value, (int, str, float)):
+        return value
+    if type(value) is dict:
+        return {name: copy_state(item) for name, item in value.items()}
+    if type(value) is list:
+        return [copy_state(item) for item in value]
+    return copy.deepcopy(value)
+
+
+def need(state: Any, *names: str) -> list[Any]:
+    """Reads fields of a state, which may come from anywhere.
+
+    >>> need({"next_index": 3}, "next_index")
+    [3]
+    """
+    if not isinstance(state, dict):
+        raise StateError(
+            f"a state is a dict, as `get_state()` returned it, and this is a "
+            f"{type(state).__name__}: {state!r:.200}."
+        )
+    missing = [name for name in names if name not in state]
+    if missing:
+        raise StateError(
+            f"this state has no {missing[0]!r}, so it was made by another pipeline: {state!r:.200}."
+        )
+    return [state[name] for name in names]
+
+
+def need_int(state: Any, name: str) -> int:
+    """Reads a whole number of a state that must not be negative."""
+    (value,) = need(state, name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise StateError(f"{name!r} in a state must be a whole number, and is {value!r:.100}.")
+    if value < 0:
+        raise StateRangeError(f"{name!r} in a state must not be negative, and is {value}.")
+    if value > sys.maxsize:
+        raise StateRangeError(f"{name!r} in a state must not exceed {sys.maxsize}, and is {value}.")
+    return value
+
+
+def need_counts(state: Any, parent: str, *names: str) -> list[Any]:
+    """Reads the state of the input, and whole numbers of the step's own.
+
+    >>> need_counts({"parent": {"next_index": 3}, "next_row": 1}, "parent", "next_row")
+    [{'next_index': 3}, 1]
+    """
+    (inner, *_) = need(state, parent, *names)
+    return [inner, *(need_int(state, name) for name in names)]
