@@ -72,3 +72,25 @@ def iterators(ds: grain.MapDataset[int]) -> None:
         reveal_type(iterator.get_state())  # dict[str, Any]
         iterator.set_state(iterator.get_state())
         reveal_type(grain.experimental.get_next_index(iterator))  # int
+
+
+def every_method(ds: grain.MapDataset[int], stream: grain.IterDataset[int]) -> None:
+    # An editor knows what comes next, whatever came before.
+    reveal_type(stream.cache())  # IterDataset[int]
+    reveal_type(stream.enumerate())  # IterDataset[tuple[int, int]]
+    reveal_type(stream.take(3).skip(1).repeat(2).shuffle(4, seed=1))  # IterDataset[int]
+    reveal_type(stream.concat(stream))  # IterDataset[int]
+    reveal_type(stream.interleave(stream))  # IterDataset[int]
+    reveal_type(stream.windows(2))  # IterDataset[Any]
+    reveal_type(stream.unbatch())  # IterDataset[Any]
+    reveal_type(stream.map_batches(lambda x: x))  # IterDataset[Any]
+    reveal_type(stream.pack({"text": 4}))  # IterDataset[Any]
+    reveal_type(stream.batch_by_tokens(100))  # IterDataset[Any]
+    reveal_type(stream.bucket_by_length([4, 8], 2))  # IterDataset[Any]
+    reveal_type(stream.on_error("skip"))  # IterDataset[int]
+    reveal_type(ds.enumerate())  # MapDataset[tuple[int, int]]
+    reveal_type(ds.take(3).skip(1).compact())  # MapDataset[int]
+    reveal_type(ds.windows(2))  # MapDataset[Any]
+    reveal_type(ds.batch(2).unbatch())  # MapDataset[Any]
+    reveal_type(ds.map_batches(lambda x: x))  # MapDataset[Any]
+    reveal_type(ds.on_error("skip"))  # MapDataset[int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from bushel.batch.buckets import BucketNode
 from bushel.batch.lengths import Length, LengthOf
@@ -15,13 +15,14 @@ from bushel.batch.pad import padding_of
 from bushel.batch.split import SplitNode, check_bos, check_lengths
 from bushel.batch.tokens import TokenBatchNode
 from bushel.batch.too_long import Fits, Pieces, Truncated
+from bushel.dataset.base import Dataset, T
 from bushel.errors import PlanError
-from bushel.fluent.chain import Chain
 from bushel.node import Node
 from bushel.plan.chain import filter_step, flat_map_step, map_step
 from bushel.plan.only import only_step
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from bushel.dataset.stream import IterDataset
 
 _STRATEGIES = ("first_fit", "best_fit", "concat_then_split")
 _TOO_LONG: dict[str, Callable[[Node, dict[str, int]], Node]] = {
@@ -32,8 +33,12 @@ _TOO_LONG: dict[str, Callable[[Node, dict[str, int]], Node]] = {
 }
 
 
-class StreamPacking(Chain, Generic[T]):
+class Lengths(Dataset[T]):
     """Methods of a stream whose elements have many lengths."""
+
+    if TYPE_CHECKING:
+
+        def _then(self, node: Node) -> IterDataset[Any]: ...
 
     def pack(
         self,
@@ -48,7 +53,7 @@ class StreamPacking(Chain, Generic[T]):
         max_sequences: int | None = None,
         too_long: str | None = None,
         bos_token_id: int | None = None,
-    ) -> Any:
+    ) -> IterDataset[Any]:
         """Lays sequences side by side in rows of fixed lengths.
 
         Rows have, beside each feature, which of their sequences a cell belongs to
@@ -132,7 +137,7 @@ class StreamPacking(Chain, Generic[T]):
         max_rows: int | None = None,
         drop_remainder: bool = False,
         lengths_as: str | None = None,
-    ) -> Any:
+    ) -> IterDataset[Any]:
         """Batches as many neighbours as fit into a budget: rows times the longest, padded.
 
         >>> import numpy as np
@@ -185,7 +190,7 @@ class StreamPacking(Chain, Generic[T]):
         window: int = 10_000,
         drop_remainder: bool = False,
         lengths_as: str | None = None,
-    ) -> Any:
+    ) -> IterDataset[Any]:
         """Batches elements of like lengths: a bucket that is full becomes a batch.
 
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""What users chain: random-access datasets and streams.
+"""Random-access datasets: element i, and as many epochs as one likes.
 
 Each method builds one node and returns a new dataset; nothing is read or computed until an
 element is asked for.
@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import operator
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 import numpy as np
 
 from bushel.block import Block
-from bushel.checkpoint.state import describe_pipeline
-from bushel.deliver.iterator import DatasetIterator, StreamIterator
-from bushel.deliver.open import open_stream
+from bushel.dataset.base import Dataset, S, T, shown
+from bushel.dataset.parts import Parts
+from bushel.dataset.stream import IterDataset, StreamNodeDataset
+from bushel.deliver.iterator import DatasetIterator
 from bushel.errors import EmptyDatasetError, PlanError
-from bushel.fluent.caching import StreamCaching
-from bushel.fluent.failures import Failures
-from bushel.fluent.mixing import StreamMixing
-from bushel.fluent.packing import StreamPacking
-from bushel.fluent.parts import MapParts, StreamParts
 from bushel.node import Node
-from bushel.options import MultiprocessingOptions, ReadOptions
+from bushel.options import ReadOptions
 from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
 from bushel.order.repeat import INFINITE, RepeatNode
 from bushel.order.shuffle import ShuffleNode
@@ -40,15 +36,12 @@ from bushel.plan.chain import (
     map_with_index_step,
     random_map_step,
 )
-from bushel.plan.lanes import DealNode, gathered
-from bushel.plan.mixing import MixWeights, mix_step
+from bushel.plan.lanes import DealNode
 from bushel.plan.parts import droppers
 from bushel.plan.places import (
     CustomMapNode,
-    CustomStreamNode,
     SeedNode,
     ToStreamNode,
-    WorkersNode,
 )
 from bushel.plan.seeds import default_seed
 from bushel.positions import Positions, positions_of
@@ -56,84 +49,6 @@ from bushel.run.inline import compile_node
 from bushel.sharding import ShardOptions
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
-
-if TYPE_CHECKING:
-    # Elements of which nothing is known are Any: those of `batch(8)`, say. Type checkers
-    # would ask the user for an annotation otherwise. They know this module without it.
-    import typing_extensions
-
-    T = typing_extensions.TypeVar("T", default=Any)
-    S = typing_extensions.TypeVar("S", default=Any)
-else:
-    T = TypeVar("T")
-    S = TypeVar("S")
-Self = TypeVar("Self", bound="_Dataset[Any]")
-
-
-class _Dataset(Generic[T]):
-    """What random-access datasets and streams have in common."""
-
-    _parents: tuple[_Dataset[Any], ...]
-
-    def __init__(self, parents: _Dataset[Any] | Sequence[_Dataset[Any]] = ()) -> None:
-        self._parents = (parents,) if isinstance(parents, _Dataset) else tuple(parents)
-
-    @property
-    def parents(self) -> tuple[_Dataset[Any], ...]:
-        """The datasets that this one reads from."""
-        return self._parents
-
-    @property
-    def _parent(self) -> Any:
-        assert len(self._parents) == 1, self._parents
-        return self._parents[0]
-
-    def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
-        """Calls `func(self, ...)`, for chaining what is no method.
-
-        >>> MapDataset.range(3).pipe(lambda ds, n: ds.repeat(n), 2).pipe(list)
-        [0, 1, 2, 0, 1, 2]
-        """
-        return func(self, *args, **kwargs)
-
-    def apply(self: Self, transformations: Any) -> Self:
-        """Applies one transformation object, or a sequence of them in order.
-
-        >>> list(MapDataset.range(5).apply([transforms.Batch(2)]))
-        [array([0, 1]), array([2, 3]), array([4])]
-        """
-        if not isinstance(transformations, (list, tuple)):
-            transformations = (transformations,)
-        ds: Any = self
-        for transformation in transformations:
-            ds = _apply_one(ds, transformation)
-        return ds  # type: ignore[no-any-return]
-
-
-def _apply_one(ds: Any, transformation: Any) -> Any:
-    if isinstance(transformation, transforms.Batch):
-        return ds.batch(
-            transformation.batch_size,
-            drop_remainder=transformation.drop_remainder,
-            batch_fn=transformation.batch_fn,
-        )
-    for kind, method in _METHODS:
-        if isinstance(transformation, kind):
-            return method(ds, transformation)
-    raise NotImplementedError(
-        f"`apply` takes objects of the classes in `bushel.transforms`, and got "
-        f"{transformation!r}. For a function, write `ds.map(function)`."
-    )
-
-
-_METHODS: tuple[tuple[type, Callable[[Any, Any], Any]], ...] = (
-    (transforms.Map, lambda ds, transform: ds.map(transform)),
-    (transforms.RandomMap, lambda ds, transform: ds.random_map(transform)),
-    (transforms.MapWithIndex, lambda ds, transform: ds.map_with_index(transform)),
-    (transforms.FlatMap, lambda ds, transform: ds._flat_map(transform)),
-    (transforms.Filter, lambda ds, transform: ds.filter(transform)),
-    (transforms.MapBatches, lambda ds, transform: ds.map_batches(transform)),
-)
 
 
 class _MapDatasetMeta(ABCMeta):
@@ -209,7 +124,7 @@ class _MapDatasetMeta(ABCMeta):
         return MapNodeDataset(node, datasets)
 
 
-class MapDataset(MapParts[T], Failures[T], _Dataset[T], metaclass=_MapDatasetMeta):
+class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
     """Random-access dataset: element i, and as many epochs as one likes.
 
     Lazy and immutable. Positions beyond the length belong to later epochs, in which random
@@ -333,7 +248,9 @@ class MapDataset(MapParts[T], Failures[T], _Dataset[T], metaclass=_MapDatasetMet
         """
         return self._then(map_with_index_step(map_node(self), transform))
 
-    def map_batches(self, transform: transforms.MapBatches | Callable[[Any], Any]) -> Any:
+    def map_batches(
+        self, transform: transforms.MapBatches | Callable[[Any], Any]
+    ) -> MapDataset[Any]:
         """Applies a function to whole blocks of elements at once, given as columns.
 
         The function gets a tree of arrays with a common leading axis and returns one of the
@@ -444,6 +361,9 @@ class MapDataset(MapParts[T], Failures[T], _Dataset[T], metaclass=_MapDatasetMet
     def _own_node(self) -> Node:
         return map_node(self)
 
+    def _stream_node(self) -> Node:
+        return ToStreamNode(map_node(self), ReadOptions(), False)
+
     def _then(self, node: Node) -> MapDataset[Any]:
         return MapNodeDataset(node, self)
 
@@ -488,197 +408,7 @@ class MapNodeDataset(MapDataset[T]):
         return {**self.__dict__, "_evaluate": None}
 
     def __repr__(self) -> str:
-        return f"MapDataset({_show(self._node)})"
-
-
-class _IterDatasetMeta(ABCMeta):
-    """The ways to begin a stream from other streams."""
-
-    def concatenate(cls, datasets: Sequence[IterDataset[T]]) -> IterDataset[T]:
-        """One stream after the other.
-
-        >>> odd = MapDataset.range(5).to_iter_dataset().filter(lambda x: x % 2)
-        >>> list(IterDataset.concatenate([odd, odd]))
-        [1, 3, 1, 3]
-        """
-        parts = tuple(stream_node(dataset) for dataset in datasets)
-        if not parts:
-            raise PlanError("`concatenate` needs at least one dataset, and got none.")
-        return StreamNodeDataset(ConcatenateNode(parts), list(datasets))
-
-    def mix(
-        cls,
-        datasets: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
-        weights: MixWeights | None = None,
-        *,
-        on_end: str = "stop",
-    ) -> IterDataset[T]:
-        """Elements of several streams in proportion, spread evenly, until one of them ends.
-
-        With mappings, parts are ordered by name, and a state is restored by name: parts that
-        are new start at their beginning. Weights may be others when a state is restored: from
-        there on the mixture follows those.
-
-        >>> ones, tens = MapDataset.range(3), MapDataset.range(10, 20)
-        >>> list(IterDataset.mix([ones.to_iter_dataset(), tens.to_iter_dataset()], [1, 2]))
-        [0, 10, 11, 1, 12, 13, 2, 14, 15]
-        >>> list(IterDataset.mix([ones, tens], lambda step: [1, step], on_end="drop"))
-        [0, 1, 10, 2, 11, 12, 13, 14, 15, 16, 17, 18, 19]
-
-        Args:
-          datasets: the parts, in a list, or by name.
-          weights: in a list, or by name; or a `WeightSchedule`; or a function that gets the
-            number of an element of the mixture and returns the weights for it. It must return
-            the same for the same number, always. Weights that change may be 0 for a while.
-          on_end: what happens when it is the turn of a part that has no more elements. "stop"
-            ends the mixture. "restart" begins that part again, the same each time (for another
-            order each time, `repeat` the random-access dataset that it is made of, and it never
-            ends). "drop" goes on with the others, until none has both elements and a weight.
-        """
-        names: tuple[str, ...] | None = None
-        if isinstance(datasets, Mapping):
-            names = tuple(sorted(datasets))
-            datasets = [datasets[name] for name in names]
-        parts = [stream_node(dataset) for dataset in datasets]
-        return StreamNodeDataset(mix_step(parts, weights, names, on_end), list(datasets))
-
-
-class IterDataset(
-    StreamParts[T],
-    StreamPacking[T],
-    StreamMixing[T],
-    StreamCaching[T],
-    Failures[T],
-    _Dataset[T],
-    metaclass=_IterDatasetMeta,
-):
-    """Dataset that can only be iterated; the iterator has a state.
-
-    Lazy and immutable. Subclasses of your own define `__iter__`, which returns a
-    `DatasetIterator`, and find what they read from in `self._parent`.
-    """
-
-    @abstractmethod
-    def __iter__(self) -> DatasetIterator[T]:
-        """Makes an iterator that starts at the beginning."""
-
-    def batch(
-        self,
-        batch_size: int,
-        *,
-        drop_remainder: bool = False,
-        batch_fn: Callable[[Sequence[T]], S] | None = None,
-    ) -> IterDataset[S]:
-        """Groups neighbours, as `MapDataset.batch` does.
-
-        >>> odd = MapDataset.range(7).to_iter_dataset().filter(lambda x: x % 2)
-        >>> list(odd.batch(2))
-        [array([1, 3]), array([5])]
-
-        Behind `MapDataset.lanes`, `batch_size` is that of all hosts together, and this host
-        gets its share of the rows.
-        """
-        size = operator.index(batch_size)
-        parent = gathered(stream_node(self), size)
-        return self._then(batch_step(parent, size, drop_remainder, batch_fn))
-
-    def filter(self, transform: transforms.Filter | Callable[[T], bool]) -> IterDataset[T]:
-        """Leaves out elements for which a function is false.
-
-        Warns, or raises, when nearly all are (see `DatasetOptions`).
-        """
-        return self._then(filter_step(stream_node(self), transform))
-
-    def map(self, transform: transforms.Map | Callable[[T], S]) -> IterDataset[S]:
-        """Applies a function, or a `transforms.Map`, to each element."""
-        return self._then(map_step(stream_node(self), transform))
-
-    def map_with_index(
-        self, transform: transforms.MapWithIndex | Callable[[int, T], S]
-    ) -> IterDataset[S]:
-        """Applies a function to the running count of elements and the element.
-
-        >>> odd = MapDataset.range(4).to_iter_dataset().filter(lambda x: x % 2)
-        >>> list(odd.map_with_index(lambda i, x: (i, x)))
-        [(0, 1), (1, 3)]
-        """
-        return self._then(map_with_index_step(stream_node(self), transform))
-
-    def map_batches(self, transform: transforms.MapBatches | Callable[[Any], Any]) -> Any:
-        """Applies a function to whole blocks at once, as `MapDataset.map_batches` does."""
-        return self._then(map_batches_step(stream_node(self), transform))
-
-    def random_map(
-        self,
-        transform: transforms.RandomMap | Callable[[T, np.random.Generator], S],
-        *,
-        seed: int | None = None,
-    ) -> IterDataset[S]:
-        """Applies a function to each element and a generator from seed and running count."""
-        return self._then(random_map_step(stream_node(self), transform, seed))
-
-    def seed(self, seed: int) -> IterDataset[T]:
-        """Gives random steps downstream a seed; each derives one of its own from it."""
-        return self._then(SeedNode(stream_node(self), seed))
-
-    def mp_prefetch(
-        self,
-        options: MultiprocessingOptions | None = None,
-        worker_init_fn: Callable[[int, int], None] | None = None,
-        sequential_slice: bool = False,
-    ) -> IterDataset[T]:
-        """Runs the pipeline so far in worker processes; without workers it does nothing.
-
-        The stream is the same, whatever the number of workers, and so are its states. Workers
-        stay for the next pass over this dataset, and end with it or when an iterator is closed.
-
-        Args:
-          options: how many workers, how far ahead, and what to do about one that hangs.
-          worker_init_fn: called in each worker, before anything else, with its number and how
-            many there are.
-          sequential_slice: accepted for programs written for Grain; no worker has a part of
-            the data of its own here, so there is nothing to slice.
-        """
-        if options is None or not options.num_workers:
-            return self
-        if not isinstance(options, MultiprocessingOptions):
-            raise TypeError(
-                "`mp_prefetch` takes `MultiprocessingOptions`, and got a "
-                f"{type(options).__name__}: {options!r}."
-            )
-        if worker_init_fn is not None and not callable(worker_init_fn):
-            raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
-        from bushel.workers.home import Home  # Only for those who want them.
-
-        home = [Home.of_a_new_dataset()]
-        return self._then(WorkersNode(stream_node(self), options, worker_init_fn, home))
-
-    def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
-        """The older name of `mp_prefetch`."""
-        return self.mp_prefetch(multiprocessing_options)
-
-    def _flat_map(self, transform: Any) -> IterDataset[Any]:
-        return self._then(flat_map_step(stream_node(self), transform))
-
-    def _own_node(self) -> Node:
-        return stream_node(self)
-
-    def _then(self, node: Node) -> IterDataset[Any]:
-        return StreamNodeDataset(node, self)
-
-
-class StreamNodeDataset(IterDataset[T]):
-    """A stream that is a node; all of bushel's own are."""
-
-    def __init__(self, node: Node, parents: Any = ()) -> None:
-        super().__init__(parents)
-        self._node = node
-
-    def __iter__(self) -> DatasetIterator[T]:
-        return StreamIterator(open_stream(self._node), describe_pipeline(self._node))
-
-    def __repr__(self) -> str:
-        return f"IterDataset({_show(self._node)})"
+        return f"MapDataset({shown(self._node)})"
 
 
 def map_node(ds: Any) -> Node:
@@ -689,29 +419,6 @@ def map_node(ds: Any) -> Node:
         raise TypeError(f"this takes a `MapDataset`, and got a {type(ds).__name__}.")
     parents = tuple(map_node(parent) for parent in getattr(ds, "_parents", ()))
     return CustomMapNode(ds, parents)
-
-
-def stream_node(ds: Any) -> Node:
-    """The node of a stream; a random-access dataset becomes one."""
-    if isinstance(ds, MapDataset):
-        return ToStreamNode(map_node(ds), ReadOptions(), False)
-    if isinstance(ds, StreamNodeDataset) and type(ds).__iter__ is StreamNodeDataset.__iter__:
-        return ds._node
-    if not isinstance(ds, IterDataset):
-        raise TypeError(f"this takes an `IterDataset`, and got a {type(ds).__name__}.")
-    parents = tuple(
-        map_node(parent) if isinstance(parent, MapDataset) else stream_node(parent)
-        for parent in getattr(ds, "_parents", ())
-    )
-    return CustomStreamNode(ds, parents)
-
-
-def _show(node: Node) -> str:
-    inputs = node.inputs
-    before = ", ".join(_show(parent) for parent in inputs)
-    if not before or not node.label:
-        return before or node.label
-    return f"{before} -> {node.label}" if len(inputs) == 1 else f"[{before}] -> {node.label}"
 
 
 def check_parts(datasets: Any, operation: str) -> list[Any]:

@@ -1,0 +1,151 @@
+"""What random-access datasets and streams have in common: a node, and steps behind it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from bushel.node import Guard, Node
+from bushel.options import OnError
+from bushel.plan.guard import guarded
+from bushel.transforms import base as transforms
+
+if TYPE_CHECKING:
+    # Elements of which nothing is known are Any: those of `batch(8)`, say. Type checkers
+    # would ask the user for an annotation otherwise. They know this module without it.
+    import os
+
+    import typing_extensions
+
+    T = typing_extensions.TypeVar("T", default=Any)
+    S = typing_extensions.TypeVar("S", default=Any)
+else:
+    T = TypeVar("T")
+    S = TypeVar("S")
+Self = TypeVar("Self", bound="Dataset[Any]")
+
+
+class Dataset(Generic[T]):
+    """What random-access datasets and streams have in common."""
+
+    _parents: tuple[Dataset[Any], ...]
+
+    def __init__(self, parents: Dataset[Any] | Sequence[Dataset[Any]] = ()) -> None:
+        self._parents = (parents,) if isinstance(parents, Dataset) else tuple(parents)
+
+    @property
+    def parents(self) -> tuple[Dataset[Any], ...]:
+        """The datasets that this one reads from."""
+        return self._parents
+
+    @abstractmethod
+    def _own_node(self) -> Node:
+        """The step that this dataset ends with."""
+
+    @abstractmethod
+    def _stream_node(self) -> Node:
+        """The same of the stream that it is when one iterates over it."""
+
+    @abstractmethod
+    def _then(self, node: Node) -> Any:
+        """A dataset of the same kind that ends with another step."""
+
+    @property
+    def _parent(self) -> Any:
+        assert len(self._parents) == 1, self._parents
+        return self._parents[0]
+
+    def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
+        """Calls `func(self, ...)`, for chaining what is no method.
+
+        >>> from bushel import MapDataset
+        >>> MapDataset.range(3).pipe(lambda ds, n: ds.repeat(n), 2).pipe(list)
+        [0, 1, 2, 0, 1, 2]
+        """
+        return func(self, *args, **kwargs)
+
+    def apply(self: Self, transformations: Any) -> Self:
+        """Applies one transformation object, or a sequence of them in order.
+
+        >>> from bushel import MapDataset
+        >>> list(MapDataset.range(5).apply([transforms.Batch(2)]))
+        [array([0, 1]), array([2, 3]), array([4])]
+        """
+        if not isinstance(transformations, (list, tuple)):
+            transformations = (transformations,)
+        ds: Any = self
+        for transformation in transformations:
+            ds = _apply_one(ds, transformation)
+        return ds  # type: ignore[no-any-return]
+
+    def on_error(
+        self: Self,
+        policy: str,
+        *,
+        replacement: Any = None,
+        errors: type[Exception] | tuple[type[Exception], ...] = Exception,
+        budget: int | None = None,
+        quarantine: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Says what becomes of elements for which a source or a function before this fails.
+
+        "raise", as without it; "skip" leaves them out, as a filter does; "replace" puts
+        something else in their place, so that everything keeps its position.
+
+        >>> from bushel import MapDataset
+        >>> texts = MapDataset.source(["1", "2", "three", "4"]).map(int)
+        >>> list(texts.on_error("skip"))
+        [1, 2, 4]
+        >>> list(texts.on_error("replace", replacement=0).batch(2))
+        [array([1, 2]), array([0, 4])]
+
+        A stream counts them, and its states do, so a budget is used up at the same record for
+        any number of workers, resumed or not. Elements asked for by their position are not
+        counted. Bad records are told by the logger "bushel", the first few of them.
+
+        Args:
+          policy: "raise", "skip" or "replace".
+          replacement: the element for "replace", or a function that makes it of the exception.
+          errors: which exceptions mean that a record is bad; others are raised.
+          budget: with more bad records than that `BadRecordsError` is raised.
+          quarantine: the path of a file that gets a line of JSON for each bad record, once:
+            its file, record and offset where they are known, the operation, and the reason.
+        """
+        options = OnError(policy, replacement, errors, budget, quarantine)
+        node = guarded(self._own_node(), options)
+        return self._then(node) if isinstance(node, Guard) else self
+
+
+def _apply_one(ds: Any, transformation: Any) -> Any:
+    if isinstance(transformation, transforms.Batch):
+        return ds.batch(
+            transformation.batch_size,
+            drop_remainder=transformation.drop_remainder,
+            batch_fn=transformation.batch_fn,
+        )
+    for kind, method in _METHODS:
+        if isinstance(transformation, kind):
+            return method(ds, transformation)
+    raise NotImplementedError(
+        f"`apply` takes objects of the classes in `bushel.transforms`, and got "
+        f"{transformation!r}. For a function, write `ds.map(function)`."
+    )
+
+
+_METHODS: tuple[tuple[type, Callable[[Any, Any], Any]], ...] = (
+    (transforms.Map, lambda ds, transform: ds.map(transform)),
+    (transforms.RandomMap, lambda ds, transform: ds.random_map(transform)),
+    (transforms.MapWithIndex, lambda ds, transform: ds.map_with_index(transform)),
+    (transforms.FlatMap, lambda ds, transform: ds._flat_map(transform)),
+    (transforms.Filter, lambda ds, transform: ds.filter(transform)),
+    (transforms.MapBatches, lambda ds, transform: ds.map_batches(transform)),
+)
+
+
+def shown(node: Node) -> str:
+    inputs = node.inputs
+    before = ", ".join(shown(parent) for parent in inputs)
+    if not before or not node.label:
+        return before or node.label
+    return f"{before} -> {node.label}" if len(inputs) == 1 else f"[{before}] -> {node.label}"

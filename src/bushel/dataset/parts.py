@@ -1,0 +1,175 @@
+"""Parts of a random-access dataset: some of its elements, numbered, taken apart, in windows."""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import TYPE_CHECKING, Any
+
+from bushel.batch.batch import BatchNode
+from bushel.checkpoint.state import describe_pipeline
+from bushel.dataset.base import Dataset, T
+from bushel.dataset.check import check_count, check_window
+from bushel.errors import PlanError
+from bushel.files.paths import is_remote
+from bushel.node import Node
+from bushel.order.repeat import INFINITE
+from bushel.order.slice import SliceNode
+from bushel.order.windows import OverlapNode, count_windows
+from bushel.plan.fingerprint import fingerprints
+from bushel.plan.parts import EnumerateNode, PresentNode, droppers
+from bushel.plan.unbatch import UnbatchNode, batch_sizes
+from bushel.run.compact import MISSING, Kept, KeptNode, is_same_each_epoch
+
+if TYPE_CHECKING:
+    from bushel.dataset.random_access import MapDataset
+
+
+class Parts(Dataset[T]):
+    """Methods of a random-access dataset that give some of its elements, or others of the same."""
+
+    if TYPE_CHECKING:
+
+        def _then(self, node: Node) -> MapDataset[Any]: ...
+
+    def take(self, count: int) -> MapDataset[T]:
+        """Keeps the first `count` elements of each epoch, or all if there are fewer.
+
+        >>> from bushel import MapDataset
+        >>> list(MapDataset.range(10).take(3))
+        [0, 1, 2]
+        """
+        parent = self._own_node()
+        stop = min(check_count(count, "take"), parent.length())
+        return self._then(SliceNode(parent, 0, stop, 1))
+
+    def skip(self, count: int) -> MapDataset[T]:
+        """Leaves out the first `count` elements of each epoch, at no cost.
+
+        >>> from bushel import MapDataset
+        >>> list(MapDataset.range(10).skip(7))
+        [7, 8, 9]
+        """
+        parent = self._own_node()
+        length = parent.length()
+        start = min(check_count(count, "skip"), length)
+        return self._then(SliceNode(parent, start, length, 1))
+
+    def enumerate(self, start: int = 0) -> MapDataset[tuple[int, T]]:
+        """Makes pairs of the position, counted from `start`, and the element.
+
+        Positions go on through later epochs. What a filter dropped is counted, and stays None.
+
+        >>> from bushel import MapDataset
+        >>> list(MapDataset.range(10, 13).enumerate())
+        [(0, 10), (1, 11), (2, 12)]
+        """
+        return self._then(EnumerateNode(self._own_node(), operator.index(start)))
+
+    def unbatch(self, batch_size: int | None = None) -> MapDataset[Any]:
+        """Makes an element of each row of a batch.
+
+        To read one row makes its whole batch; rows that are read one after the other share it.
+
+        Args:
+          batch_size: how many rows each batch has, where no `batch` upstream tells.
+
+        >>> from bushel import MapDataset
+        >>> rows = MapDataset.range(5).batch(2).map(lambda x: x * 10).unbatch()
+        >>> len(rows), int(rows[3])
+        (5, 30)
+        """
+        parent = self._own_node()
+        size, last = _sizes_of_batches(parent, batch_size)
+        node: Node = UnbatchNode(parent, size, last)
+        if last < size:
+            node = SliceNode(node, 0, (parent.length() - 1) * size + last, 1)
+        if not any(droppers(parent)):
+            node = PresentNode(node, "`unbatch()` found no row here.")
+        return self._then(node)
+
+    def windows(
+        self, size: int, stride: int = 1, *, drop_remainder: bool = True
+    ) -> MapDataset[Any]:
+        """Joins `size` neighbours, then the `size` that begin `stride` further, and so on.
+
+        Elements are stacked as `batch` stacks them, and windows lie within one epoch. With
+        `drop_remainder=False` elements at the end that are in no whole window come as a shorter
+        one.
+
+        >>> from bushel import MapDataset
+        >>> list(MapDataset.range(7).windows(3, stride=2))
+        [array([0, 1, 2]), array([2, 3, 4]), array([4, 5, 6])]
+        """
+        parent = self._own_node()
+        size, stride = check_window(size, stride)
+        for step in droppers(parent):
+            raise PlanError(
+                f"`windows({size})` cannot follow `{step.label}` on a random-access dataset: it "
+                "may leave elements out, so window 0 has no known members. Call `.compact()` "
+                "between the two, or `.to_iter_dataset()`."
+            )
+        length = parent.length()
+        if not any(count_windows(length, size, stride, bool(drop_remainder))):
+            raise PlanError(
+                f"`windows({size})` of a dataset of {length} elements: there is no whole window. "
+                "Take a smaller size, or `drop_remainder=False`."
+            )
+        laid_out = OverlapNode(parent, size, stride, bool(drop_remainder))
+        return self._then(BatchNode(laid_out, size))
+
+    def compact(self, *, cache: str | os.PathLike[str] | None = None) -> MapDataset[T]:
+        """Leaves out, for good, the elements that a filter dropped.
+
+        What follows is random access again: positions have no gaps, the length is that of what
+        is left, and `batch`, `shuffle`, slices and `windows` may follow.
+
+        Which elements are left is found by one pass over the dataset as it is up to here, when
+        an element or the length is first needed; so put it right behind the filter, and what is
+        costly or random behind it. The answers are kept in memory, 4 bytes for each element
+        that is left, and travel to workers. An element that fails in that pass is taken for one
+        that is left, and fails again where it is read.
+
+        With a random order before it, every epoch needs a pass of its own. All epochs must have
+        as many elements as the first.
+
+        Args:
+          cache: a file in which the answers are kept for the next time. It is made anew when
+            the steps before, their functions, the files or the length of the data are others;
+            what it cannot notice is other data of the same name and length. Remove it then.
+
+        >>> from bushel import MapDataset
+        >>> odd = MapDataset.range(10).filter(lambda x: x % 2).compact()
+        >>> len(odd), list(odd.shuffle(seed=1).batch(2))
+        (5, [array([3, 5]), array([7, 1]), array([9])])
+        """
+        parent = self._own_node()
+        if parent.length() == INFINITE:
+            raise PlanError(
+                "`compact()` must look at every element, and this dataset is infinite. Call "
+                "`compact()` before `repeat()`."
+            )
+        path = None if cache is None else os.fspath(cache)
+        if path is not None and is_remote(path):
+            raise PlanError(f"`compact`: `cache` must be a file on this machine, not {path!r}.")
+        text = [] if path is None else [*describe_pipeline(parent), *fingerprints(parent)]
+        node = KeptNode(parent, Kept(path, text), is_same_each_epoch(parent))
+        return self._then(PresentNode(node, MISSING))
+
+
+def _sizes_of_batches(parent: Node, batch_size: int | None) -> tuple[int, int]:
+    """How many rows batches have, and the last one."""
+    if batch_size is not None:
+        size = operator.index(batch_size)
+        if size <= 0:
+            raise PlanError(f"`unbatch`: batch_size must be positive, and is {size}.")
+        return size, size
+    known = batch_sizes(parent)
+    if known is None:
+        raise PlanError(
+            f"`unbatch()` on a random-access dataset needs batches of one known size, and behind "
+            f"`{parent.label}` it is not known, or the last one is shorter and may be anywhere. "
+            "Write `batch(..., drop_remainder=True)`, or `unbatch(batch_size)` where all batches "
+            "have it; or call `.to_iter_dataset()` before `unbatch()`."
+        )
+    return known

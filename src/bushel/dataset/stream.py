@@ -1,0 +1,465 @@
+"""Streams: datasets that can only be iterated, by iterators that have a state.
+
+Each method builds one node and returns a new dataset; nothing is read or computed until an
+element is asked for.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bushel.checkpoint.state import describe_pipeline
+from bushel.dataset.base import Dataset, S, T, shown
+from bushel.dataset.check import check_count, check_window
+from bushel.dataset.lengths import Lengths
+from bushel.deliver.iterator import DatasetIterator, StreamIterator
+from bushel.deliver.open import open_stream
+from bushel.errors import PlanError
+from bushel.node import Node
+from bushel.options import MultiprocessingOptions
+from bushel.order.mix import ConcatenateNode
+from bushel.order.spread import StreamShuffleNode
+from bushel.order.windows import StreamWindowsNode
+from bushel.plan.chain import (
+    batch_step,
+    check_seed,
+    filter_step,
+    flat_map_step,
+    map_batches_step,
+    map_step,
+    map_with_index_step,
+    random_map_step,
+)
+from bushel.plan.lanes import gathered
+from bushel.plan.mixing import MixWeights, mix_step
+from bushel.plan.parts import EnumerateNode, SkipNode
+from bushel.plan.passes import CacheNode, InterleaveNode, LimitNode, StreamRepeatNode
+from bushel.plan.places import CustomStreamNode, SeedNode, WorkersNode
+from bushel.plan.seeds import default_seed
+from bushel.plan.unbatch import UnbatchNode
+from bushel.transforms import base as transforms
+
+
+class _IterDatasetMeta(ABCMeta):
+    """The ways to begin a stream from other streams."""
+
+    def concatenate(cls, datasets: Sequence[IterDataset[T]]) -> IterDataset[T]:
+        """One stream after the other.
+
+        >>> from bushel import MapDataset
+        >>> odd = MapDataset.range(5).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(IterDataset.concatenate([odd, odd]))
+        [1, 3, 1, 3]
+        """
+        parts = tuple(stream_node(dataset) for dataset in datasets)
+        if not parts:
+            raise PlanError("`concatenate` needs at least one dataset, and got none.")
+        return StreamNodeDataset(ConcatenateNode(parts), list(datasets))
+
+    def mix(
+        cls,
+        datasets: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
+        weights: MixWeights | None = None,
+        *,
+        on_end: str = "stop",
+    ) -> IterDataset[T]:
+        """Elements of several streams in proportion, spread evenly, until one of them ends.
+
+        With mappings, parts are ordered by name, and a state is restored by name: parts that
+        are new start at their beginning. Weights may be others when a state is restored: from
+        there on the mixture follows those.
+
+        >>> from bushel import MapDataset
+        >>> ones, tens = MapDataset.range(3), MapDataset.range(10, 20)
+        >>> list(IterDataset.mix([ones.to_iter_dataset(), tens.to_iter_dataset()], [1, 2]))
+        [0, 10, 11, 1, 12, 13, 2, 14, 15]
+        >>> list(IterDataset.mix([ones, tens], lambda step: [1, step], on_end="drop"))
+        [0, 1, 10, 2, 11, 12, 13, 14, 15, 16, 17, 18, 19]
+
+        Args:
+          datasets: the parts, in a list, or by name.
+          weights: in a list, or by name; or a `WeightSchedule`; or a function that gets the
+            number of an element of the mixture and returns the weights for it. It must return
+            the same for the same number, always. Weights that change may be 0 for a while.
+          on_end: what happens when it is the turn of a part that has no more elements. "stop"
+            ends the mixture. "restart" begins that part again, the same each time (for another
+            order each time, `repeat` the random-access dataset that it is made of, and it never
+            ends). "drop" goes on with the others, until none has both elements and a weight.
+        """
+        names: tuple[str, ...] | None = None
+        if isinstance(datasets, Mapping):
+            names = tuple(sorted(datasets))
+            datasets = [datasets[name] for name in names]
+        parts = [stream_node(dataset) for dataset in datasets]
+        return StreamNodeDataset(mix_step(parts, weights, names, on_end), list(datasets))
+
+
+class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
+    """Dataset that can only be iterated; the iterator has a state.
+
+    Lazy and immutable. Subclasses of your own define `__iter__`, which returns a
+    `DatasetIterator`, and find what they read from in `self._parent`.
+    """
+
+    @abstractmethod
+    def __iter__(self) -> DatasetIterator[T]:
+        """Makes an iterator that starts at the beginning."""
+
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[Sequence[T]], S] | None = None,
+    ) -> IterDataset[S]:
+        """Groups neighbours, as `MapDataset.batch` does.
+
+        >>> from bushel import MapDataset
+        >>> odd = MapDataset.range(7).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.batch(2))
+        [array([1, 3]), array([5])]
+
+        Behind `MapDataset.lanes`, `batch_size` is that of all hosts together, and this host
+        gets its share of the rows.
+        """
+        size = operator.index(batch_size)
+        parent = gathered(stream_node(self), size)
+        return self._then(batch_step(parent, size, drop_remainder, batch_fn))
+
+    def filter(self, transform: transforms.Filter | Callable[[T], bool]) -> IterDataset[T]:
+        """Leaves out elements for which a function is false.
+
+        Warns, or raises, when nearly all are (see `DatasetOptions`).
+        """
+        return self._then(filter_step(stream_node(self), transform))
+
+    def map(self, transform: transforms.Map | Callable[[T], S]) -> IterDataset[S]:
+        """Applies a function, or a `transforms.Map`, to each element."""
+        return self._then(map_step(stream_node(self), transform))
+
+    def map_with_index(
+        self, transform: transforms.MapWithIndex | Callable[[int, T], S]
+    ) -> IterDataset[S]:
+        """Applies a function to the running count of elements and the element.
+
+        >>> from bushel import MapDataset
+        >>> odd = MapDataset.range(4).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.map_with_index(lambda i, x: (i, x)))
+        [(0, 1), (1, 3)]
+        """
+        return self._then(map_with_index_step(stream_node(self), transform))
+
+    def map_batches(
+        self, transform: transforms.MapBatches | Callable[[Any], Any]
+    ) -> IterDataset[Any]:
+        """Applies a function to whole blocks at once, as `MapDataset.map_batches` does."""
+        return self._then(map_batches_step(stream_node(self), transform))
+
+    def random_map(
+        self,
+        transform: transforms.RandomMap | Callable[[T, np.random.Generator], S],
+        *,
+        seed: int | None = None,
+    ) -> IterDataset[S]:
+        """Applies a function to each element and a generator from seed and running count."""
+        return self._then(random_map_step(stream_node(self), transform, seed))
+
+    def seed(self, seed: int) -> IterDataset[T]:
+        """Gives random steps downstream a seed; each derives one of its own from it."""
+        return self._then(SeedNode(stream_node(self), seed))
+
+    def take(self, count: int) -> IterDataset[T]:
+        """Ends the stream after `count` elements.
+
+        Between `lanes` and `batch` it is so many of each lane, as all that is done there.
+
+        >>> from bushel import MapDataset
+        >>> odd = MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.take(3))
+        [1, 3, 5]
+        """
+        parent = self._own_node()
+        return self._then(LimitNode(parent, check_count(count, "take")))
+
+    def skip(self, count: int) -> IterDataset[T]:
+        """Passes over the first `count` elements; one that fails among them counts, too.
+
+        Where the stream reads a random-access dataset in which nothing leaves elements out (no
+        filter, no flat map), nothing is read, and it costs nothing: `count` positions are passed
+        over, whatever is there. Otherwise elements are made and dropped, once: a state behind
+        the first element knows that it was done.
+
+        >>> from bushel import MapDataset
+        >>> odd = MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.skip(3))
+        [7, 9]
+        """
+        parent = self._own_node()
+        return self._then(SkipNode(parent, check_count(count, "skip")))
+
+    def enumerate(self, start: int = 0) -> IterDataset[tuple[int, T]]:
+        """Makes pairs of the running count and the element.
+
+        >>> from bushel import MapDataset
+        >>> odd = MapDataset.range(6).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.enumerate(start=1))
+        [(1, 1), (2, 3), (3, 5)]
+        """
+        return self._then(EnumerateNode(self._own_node(), operator.index(start)))
+
+    def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
+        """Goes over the stream so many times, or for ever; each time is the same.
+
+        `MapDataset.repeat` differs from epoch to epoch where there are random steps.
+
+        >>> from bushel import MapDataset
+        >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
+        [0, 1, 2, 0, 1, 2]
+        """
+        if num_epochs is not None and operator.index(num_epochs) <= 0:
+            raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
+        return self._then(StreamRepeatNode(self._own_node(), num_epochs))
+
+    def unbatch(self) -> IterDataset[Any]:
+        """Makes an element of each row of a batch; batches may have any number of them.
+
+        The arrays of an element are views of those of its batch, not copies.
+
+        >>> from bushel import MapDataset
+        >>> batches = MapDataset.range(5).to_iter_dataset().batch(2).map(lambda x: x * 10)
+        >>> [int(x) for x in batches.unbatch()]
+        [0, 10, 20, 30, 40]
+        """
+        return self._then(UnbatchNode(self._own_node()))
+
+    def windows(
+        self, size: int, stride: int = 1, *, drop_remainder: bool = True
+    ) -> IterDataset[Any]:
+        """Joins `size` neighbours, then the `size` that begin `stride` further, and so on.
+
+        Elements are stacked as `batch` stacks them. With `drop_remainder=False` elements at the
+        end that are in no whole window come as a shorter one.
+
+        >>> from bushel import MapDataset
+        >>> odd = MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.windows(3, stride=2))
+        [array([1, 3, 5]), array([5, 7, 9])]
+        """
+        sizes = check_window(size, stride)
+        return self._then(StreamWindowsNode(self._own_node(), *sizes, bool(drop_remainder)))
+
+    def shuffle(self, buffer_size: int, seed: int | None = None) -> IterDataset[T]:
+        """Puts the elements of a stream in a random order, as far as a buffer allows.
+
+        What comes next is one of the last `2 * buffer_size` elements that were read, each about
+        equally likely, while at most `buffer_size` of them wait in memory. A stream that ends
+        before the buffer is full is shuffled as a whole. Where an element goes depends on the
+        seed and its place alone: a state is a few numbers, and to go on from one reads at most
+        `2 * buffer_size` elements again, wherever it is.
+
+        How well it mixes, on a sorted stream of 20 buffers: 100 elements in a row come from a
+        stretch of 1.95 buffers, with a standard deviation of 0.56 buffers. Shuffled windows of
+        the same size have 0.98 and 0.29, and their borders remain. A reservoir has 5.0 and 0.97,
+        but no state other than all it holds. `MapDataset.shuffle` shuffles everything, for
+        nothing: this is for streams without random access.
+
+        Args:
+          buffer_size: how many elements may wait.
+          seed: what picks the order; derived from `ds.seed(...)` if there is none.
+
+        >>> from bushel import MapDataset
+        >>> stream = MapDataset.range(12).to_iter_dataset().shuffle(buffer_size=6, seed=2)
+        >>> sorted(stream) == list(range(12))
+        True
+        """
+        parent = self._own_node()
+        size = operator.index(buffer_size)
+        if size <= 0:
+            raise PlanError(f"`shuffle`: buffer_size must be positive, and is {size}.")
+        if seed is None:
+            seed = default_seed((parent,), "shuffle")
+        return self._then(StreamShuffleNode(parent, size, check_seed(seed, "shuffle")))
+
+    def cache(
+        self, path: str | os.PathLike[str] | None = None, *, max_bytes: int | None = None
+    ) -> IterDataset[T]:
+        """Remembers the elements of the stream, so that the next epoch computes nothing.
+
+        >>> from bushel import MapDataset
+        >>> from bushel.experimental import RepeatIterDataset
+        >>> computed = []
+        >>> ds = MapDataset.range(3).to_iter_dataset().map(lambda x: computed.append(x) or x)
+        >>> list(RepeatIterDataset(ds.cache(), 2)), computed
+        ([0, 1, 2, 0, 1, 2], [0, 1, 2])
+
+        Without a path, each iterator remembers in memory what it has given out. With one, the
+        first iterator that goes through the whole stream leaves a file there, and every later
+        epoch, iterator, process and run reads it. The file holds arrays, numbers, strings, bytes
+        and dicts, lists and tuples of those, without pickles, and no other elements. It appears
+        when it is complete, never before. It belongs to the steps before `cache`, as they are
+        written, the code of their functions included; another pipeline refuses it. (What those
+        functions call, and what files contain, is not compared: remove the file when that
+        changes.)
+
+        States are those of the stream without a file, and are good with or without one.
+
+        Args:
+          path: the file; its folder must exist.
+          max_bytes: how much to remember at most. In memory, what comes behind is computed each
+            time; on disk, a stream that is larger is not kept at all, with a warning.
+        """
+        if max_bytes is not None and operator.index(max_bytes) <= 0:
+            raise PlanError(f"`cache`: max_bytes must be positive, and is {max_bytes}.")
+        place = None if path is None else os.path.abspath(os.fspath(path))
+        if place is not None and not os.path.isdir(os.path.dirname(place)):
+            raise PlanError(
+                f"`cache`: there is no folder {os.path.dirname(place)!r} to keep a file in. Make "
+                "it before, so that a misspelt path is noticed."
+            )
+        if place is not None and os.path.isdir(place):
+            raise PlanError(
+                f"`cache`: {place!r} is a folder. Write the name of a file in it, one for each "
+                "pipeline."
+            )
+        return self._then(CacheNode(self._own_node(), place, max_bytes))
+
+    def concat(self, *others: Dataset[T]) -> IterDataset[T]:
+        """This stream, and then the others, one after the other.
+
+        For a list of streams there is `IterDataset.concatenate`.
+
+        >>> import bushel
+        >>> odd = bushel.MapDataset.range(5).to_iter_dataset().filter(lambda x: x % 2)
+        >>> list(odd.concat(bushel.MapDataset.range(10, 12), odd))
+        [1, 3, 10, 11, 1, 3]
+        """
+        parts = _parts_of(self, others, "concat")
+        return StreamNodeDataset(ConcatenateNode(tuple(parts)), (self, *others))
+
+    def interleave(self, *others: Dataset[T], cycle_length: int | None = None) -> IterDataset[T]:
+        """Elements of this stream and the others in turn, one of each.
+
+        With `cycle_length` only so many are open at a time, and the next one takes the place of
+        one that ends. Otherwise all are, and those that end drop out.
+
+        >>> import bushel
+        >>> low, high = bushel.MapDataset.range(3), bushel.MapDataset.range(10, 15)
+        >>> list(low.to_iter_dataset().interleave(high))
+        [0, 10, 1, 11, 2, 12, 13, 14]
+        """
+        parts = _parts_of(self, others, "interleave")
+        cycle = len(parts) if cycle_length is None else operator.index(cycle_length)
+        if cycle <= 0:
+            raise PlanError(f"`cycle_length` must be positive, and is {cycle}.")
+        name = f"interleave({len(parts)} datasets, cycle_length={cycle})"
+        opener = _Opener(parts)
+        node = InterleaveNode(opener.part, opener.open, opener.count, cycle, name)
+        return StreamNodeDataset(node, (self, *others))
+
+    def mp_prefetch(
+        self,
+        options: MultiprocessingOptions | None = None,
+        worker_init_fn: Callable[[int, int], None] | None = None,
+        sequential_slice: bool = False,
+    ) -> IterDataset[T]:
+        """Runs the pipeline so far in worker processes; without workers it does nothing.
+
+        The stream is the same, whatever the number of workers, and so are its states. Workers
+        stay for the next pass over this dataset, and end with it or when an iterator is closed.
+
+        Args:
+          options: how many workers, how far ahead, and what to do about one that hangs.
+          worker_init_fn: called in each worker, before anything else, with its number and how
+            many there are.
+          sequential_slice: accepted for programs written for Grain; no worker has a part of
+            the data of its own here, so there is nothing to slice.
+        """
+        if options is None or not options.num_workers:
+            return self
+        if not isinstance(options, MultiprocessingOptions):
+            raise TypeError(
+                "`mp_prefetch` takes `MultiprocessingOptions`, and got a "
+                f"{type(options).__name__}: {options!r}."
+            )
+        if worker_init_fn is not None and not callable(worker_init_fn):
+            raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
+        from bushel.workers.home import Home  # Only for those who want them.
+
+        home = [Home.of_a_new_dataset()]
+        return self._then(WorkersNode(stream_node(self), options, worker_init_fn, home))
+
+    def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
+        """The older name of `mp_prefetch`."""
+        return self.mp_prefetch(multiprocessing_options)
+
+    def _flat_map(self, transform: Any) -> IterDataset[Any]:
+        return self._then(flat_map_step(stream_node(self), transform))
+
+    def _own_node(self) -> Node:
+        return stream_node(self)
+
+    def _stream_node(self) -> Node:
+        return stream_node(self)
+
+    def _then(self, node: Node) -> IterDataset[Any]:
+        return StreamNodeDataset(node, self)
+
+
+class StreamNodeDataset(IterDataset[T]):
+    """A stream that is a node; all of bushel's own are."""
+
+    def __init__(self, node: Node, parents: Any = ()) -> None:
+        super().__init__(parents)
+        self._node = node
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return StreamIterator(open_stream(self._node), describe_pipeline(self._node))
+
+    def __repr__(self) -> str:
+        return f"IterDataset({shown(self._node)})"
+
+
+def stream_node(ds: Any) -> Node:
+    """The node of a stream; a random-access dataset becomes one."""
+    if isinstance(ds, StreamNodeDataset) and type(ds).__iter__ is StreamNodeDataset.__iter__:
+        return ds._node
+    if not isinstance(ds, Dataset):
+        raise TypeError(f"this takes an `IterDataset`, and got a {type(ds).__name__}.")
+    if not isinstance(ds, IterDataset):
+        return ds._stream_node()
+    parents = tuple(parent._own_node() for parent in getattr(ds, "_parents", ()))
+    return CustomStreamNode(ds, parents)
+
+
+class _Opener:
+    """The streams to interleave, which are opened when it is their turn."""
+
+    def __init__(self, parts: Sequence[Node]) -> None:
+        self._parts = parts
+
+    def count(self) -> int:
+        return len(self._parts)
+
+    def part(self, number: int) -> Node:
+        return self._parts[number]
+
+    def open(self, number: int) -> Any:
+        return open_stream(self._parts[number])
+
+
+def _parts_of(first: IterDataset[Any], others: Sequence[Any], method: str) -> list[Node]:
+    parts = [stream_node(first)]
+    for number, other in enumerate(others, start=1):
+        if not isinstance(other, Dataset):
+            raise TypeError(
+                f"`{method}` takes datasets, and argument {number} is a {type(other).__name__}: "
+                f"{other!r:.100}. For a list of them, write `{method}(*datasets)`."
+            )
+        parts.append(stream_node(other))
+    return parts

@@ -1,1 +1,0 @@
-"""Methods of datasets beyond those of Grain, by what they are about."""
