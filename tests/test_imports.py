@@ -33,7 +33,7 @@ HEAVY = (
 _NAME_ONLY = "import bushel"
 
 _ALL_OF_IT = """
-import bushel, bushel.python, bushel.testing
+import bushel, bushel.python, bushel.grain.testing
 from bushel import checkpoint, experimental, multiprocessing, sources, transforms
 """
 

@@ -15,17 +15,7 @@ ROWS = (
     ("__init__",),
     ("python", "multiprocessing"),
     ("experimental",),
-    ("parquet_datasets",),
-    (
-        "loader",
-        "spec",
-        "named_datasets",
-        "elastic",
-        "file_datasets",
-        "packed_datasets",
-        "stream_datasets",
-        "testing",
-    ),
+    ("grain", "loader"),
     ("dataset",),
     ("deliver",),
     ("workers",),
@@ -37,7 +27,7 @@ ROWS = (
     ("ragged",),
     ("block", "stack", "options", "sharding", "pillow"),
     ("core",),
-    ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants", "settings"),
+    ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants"),
     ("lazy", "room", "memory_file", "shared_memory"),
 )
 ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from bushel.dataset import IterDataset as IterDataset
     from bushel.dataset import MapDataset as MapDataset
     from bushel.deliver.iterator import DatasetIterator as DatasetIterator
+    from bushel.grain.packed import PaddingReport as PaddingReport
+    from bushel.grain.packed import padding_report as padding_report
+    from bushel.grain.settings import config as config
     from bushel.loader import DataLoader as DataLoader
     from bushel.loader import DataLoaderIterator as DataLoaderIterator
     from bushel.loader import load as load
@@ -47,14 +50,11 @@ if TYPE_CHECKING:
     from bushel.options import OnError as OnError
     from bushel.options import ReadOptions as ReadOptions
     from bushel.order.schedule import WeightSchedule as WeightSchedule
-    from bushel.packed_datasets import PaddingReport as PaddingReport
-    from bushel.packed_datasets import padding_report as padding_report
     from bushel.record import Record as Record
     from bushel.record import RecordMetadata as RecordMetadata
     from bushel.samplers import IndexSampler as IndexSampler
     from bushel.samplers import Sampler as Sampler
     from bushel.samplers import SequentialSampler as SequentialSampler
-    from bushel.settings import config as config
     from bushel.sharding import NoSharding as NoSharding
     from bushel.sharding import ShardByJaxProcess as ShardByJaxProcess
     from bushel.sharding import ShardOptions as ShardOptions
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 # Where each name lives; "module" alone is a module of that name.
 _HOMES = {
     "checkpoint": "checkpoint",
-    "config": "settings:config",
+    "config": "grain.settings:config",
     "constants": "constants",
     "experimental": "experimental",
     "multiprocessing": "multiprocessing",
@@ -124,8 +124,8 @@ _HOMES = {
     "SharedMemoryDataSource": "sources.shared:SharedMemoryDataSource",
     "WeightSchedule": "order.schedule:WeightSchedule",
     "load": "loader:load",
-    "PaddingReport": "packed_datasets:PaddingReport",
-    "padding_report": "packed_datasets:padding_report",
+    "PaddingReport": "grain.packed:PaddingReport",
+    "padding_report": "grain.packed:padding_report",
     "open": "sources.formats:open_source",
 }
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from bushel.deliver.iterator import get_next_index, set_next_index
-from bushel.elastic import ElasticIterator
-from bushel.file_datasets import TFRecordIterDataset
-from bushel.named_datasets import (
+from bushel.grain.elastic import ElasticIterator
+from bushel.grain.files import TFRecordIterDataset
+from bushel.grain.named import (
     FlatMapIterDataset,
     FlatMapMapDataset,
     ThreadPrefetchIterDataset,
@@ -16,22 +16,16 @@ from bushel.named_datasets import (
     ZipMapDataset,
     device_put,
 )
-from bushel.operations import PackAndBatchOperation
-from bushel.options import DatasetOptions, ExecutionTrackingMode
-from bushel.order.permutation import index_shuffle
-from bushel.packed_datasets import (
+from bushel.grain.packed import (
     BestFitPackIterDataset,
     BOSHandling,
     ConcatThenSplitIterDataset,
     FirstFitPackIterDataset,
     RebatchIterDataset,
 )
-from bushel.parquet_datasets import ParquetIterDataset
-from bushel.rng import RngPool
-from bushel.run.suggest import PerformanceConfig, pick_performance_config
-from bushel.spec import ShapeDtypeStruct, ShapeDtypeStructProtocol, get_element_spec
-from bushel.stack import batch_and_pad
-from bushel.stream_datasets import (
+from bushel.grain.parquet import ParquetIterDataset
+from bushel.grain.spec import ShapeDtypeStruct, ShapeDtypeStructProtocol, get_element_spec
+from bushel.grain.streams import (
     CacheIterDataset,
     InterleaveIterDataset,
     LimitIterDataset,
@@ -39,7 +33,13 @@ from bushel.stream_datasets import (
     ThreadPrefetchDatasetIterator,
     multithread_prefetch,
 )
-from bushel.testing import assert_equal_output_after_checkpoint
+from bushel.grain.suggest import PerformanceConfig, pick_performance_config
+from bushel.grain.testing import assert_equal_output_after_checkpoint
+from bushel.operations import PackAndBatchOperation
+from bushel.options import DatasetOptions, ExecutionTrackingMode
+from bushel.order.permutation import index_shuffle
+from bushel.rng import RngPool
+from bushel.stack import batch_and_pad
 from bushel.transforms import FlatMap as FlatMapTransform
 from bushel.transforms import MapWithIndex as MapWithIndexTransform
 

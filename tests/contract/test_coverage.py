@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from bushel import IterDataset, MapDataset, named_datasets, packed_datasets, stream_datasets
+from bushel import IterDataset, MapDataset
 from bushel.dataset import MapNodeDataset, StreamNodeDataset
+from bushel.grain import named as named_datasets
+from bushel.grain import packed as packed_datasets
+from bushel.grain import streams as stream_datasets
 from tests.contract.pipelines import PIPELINES
 
 # Public, and no step of a pipeline.

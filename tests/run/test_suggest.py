@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import bushel
 from bushel.experimental import WindowShuffleIterDataset
+from bushel.grain.suggest import PerformanceConfig, pick_performance_config
 from bushel.options import MultiprocessingOptions, ReadOptions
-from bushel.run.suggest import PerformanceConfig, pick_performance_config
 from tests.property.profile import tried
 
 MEGABYTE = 1 << 20

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bushel import IterDataset, MapDataset, ReadOptions
 from bushel.errors import BatchError, PlanError, StateError
-from bushel.packed_datasets import PaddingReport, padding_report
+from bushel.grain.packed import PaddingReport, padding_report
 from tests.contract.events import events_of, pull_events, run_events
 from tests.contract.test_schedules import walk
 from tests.grain.oracle import Raised, assert_same, events

@@ -6,12 +6,12 @@ from typing import Any
 
 from bushel.dataset import StreamNodeDataset
 from bushel.errors import PlanError
+from bushel.grain.streams import InterleaveIterDataset
 from bushel.node import Node
 from bushel.options import ReadOptions
 from bushel.plan.places import ToStreamNode
 from bushel.sources.memory import SequenceNode
 from bushel.sources.parquet_rows import ParquetRows
-from bushel.stream_datasets import InterleaveIterDataset
 
 _MOST_OPEN = 16
 
