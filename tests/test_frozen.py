@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import bushel
-from bushel.frozen import frozen, plain
-from bushel.node import Node
+from bushel.core.frozen import frozen, plain
+from bushel.core.node import Node
 
 
 @frozen

@@ -23,12 +23,8 @@ ROWS = (
     ("plan", "transport", "checkpoint", "samplers", "operations"),
     ("sources", "order", "transforms", "batch"),
     ("files",),
-    ("node",),
-    ("ragged",),
-    ("block", "stack", "options", "sharding", "pillow"),
-    ("core",),
-    ("errors", "positions", "tree", "frozen", "naming", "rng", "record", "constants"),
-    ("lazy", "room", "memory_file", "shared_memory"),
+    ("core", "sharding"),
+    ("errors", "constants"),
 )
 ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}
 
@@ -36,7 +32,7 @@ ROW_OF = {unit: number for number, row in enumerate(ROWS) for unit in row}
 CORE = {"numpy", "cloudpickle"}
 # The one file that may import an optional dependency.
 OPTIONAL = {
-    "PIL": "pillow.py",
+    "PIL": "core/pillow.py",
     "array_record": "sources/array_record.py",
     "bagz": "sources/bagz.py",
     "boto3": "files/aws.py",
@@ -65,7 +61,7 @@ LAZY = {
     ("sources/arrow_package.py", "pyarrow.parquet"): "an optional dependency",
     ("sources/memory.py", "bushel.sources.huggingface"): "only for those with such datasets",
     ("sources/bagz.py", "bagz"): "an optional dependency",
-    ("pillow.py", "PIL"): "an optional dependency",
+    ("core/pillow.py", "PIL"): "an optional dependency",
     ("transforms/jpeg_decoders.py", "cv2"): "an optional dependency",
     ("transforms/jpeg_decoders.py", "simplejpeg"): "an optional dependency",
     ("sources/lance.py", "lance"): "an optional dependency",
@@ -104,7 +100,10 @@ LAZY = {
     ("plan/fingerprint.py", "hashlib"): "it loads a library of cryptography",
     ("files/beside.py", "multiprocessing.managers"): "much to import, for a forked process",
     ("files/beside.py", "secrets"): "the same",
-    ("memory_file.py", "tempfile"): "much to import, and where there is memfd_create, for nothing",
+    (
+        "core/memory_file.py",
+        "tempfile",
+    ): "much to import, and where there is memfd_create, for nothing",
 }
 
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))

@@ -8,7 +8,7 @@ Each name is loaded when it is first used, so that importing bushel costs next t
 
 from typing import TYPE_CHECKING
 
-from bushel.lazy import lazily
+from bushel.core.lazy import lazily
 
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from bushel.checkpoint.orbax import CheckpointSave as CheckpointSave
     from bushel.checkpoint.orbax import CheckpointSave as GrainCheckpointSave
     from bushel.checkpoint.orbax import CheckpointSave as PyGrainCheckpointSave
+    from bushel.core.options import MultiprocessingOptions as MultiprocessingOptions
+    from bushel.core.options import OnError as OnError
+    from bushel.core.options import ReadOptions as ReadOptions
+    from bushel.core.record import Record as Record
+    from bushel.core.record import RecordMetadata as RecordMetadata
     from bushel.dataset import IterDataset as IterDataset
     from bushel.dataset import MapDataset as MapDataset
     from bushel.deliver.iterator import DatasetIterator as DatasetIterator
@@ -46,12 +51,7 @@ if TYPE_CHECKING:
     from bushel.operations import MapOperation as MapOperation
     from bushel.operations import Operation as Operation
     from bushel.operations import RandomMapOperation as RandomMapOperation
-    from bushel.options import MultiprocessingOptions as MultiprocessingOptions
-    from bushel.options import OnError as OnError
-    from bushel.options import ReadOptions as ReadOptions
     from bushel.order.schedule import WeightSchedule as WeightSchedule
-    from bushel.record import Record as Record
-    from bushel.record import RecordMetadata as RecordMetadata
     from bushel.samplers import IndexSampler as IndexSampler
     from bushel.samplers import Sampler as Sampler
     from bushel.samplers import SequentialSampler as SequentialSampler
@@ -106,17 +106,17 @@ _HOMES = {
     "MapOperation": "operations:MapOperation",
     "MapTransform": "transforms:Map",
     "MapWithIndexTransform": "transforms:MapWithIndex",
-    "MultiprocessingOptions": "options:MultiprocessingOptions",
+    "MultiprocessingOptions": "core.options:MultiprocessingOptions",
     "NoSharding": "sharding:NoSharding",
-    "OnError": "options:OnError",
+    "OnError": "core.options:OnError",
     "Operation": "operations:Operation",
     "RandomAccessDataSource": "sources:RandomAccessDataSource",
     "RandomMapOperation": "operations:RandomMapOperation",
     "RandomMapTransform": "transforms:RandomMap",
     "RangeDataSource": "sources:RangeDataSource",
-    "ReadOptions": "options:ReadOptions",
-    "Record": "record:Record",
-    "RecordMetadata": "record:RecordMetadata",
+    "ReadOptions": "core.options:ReadOptions",
+    "Record": "core.record:Record",
+    "RecordMetadata": "core.record:RecordMetadata",
     "Sampler": "samplers:Sampler",
     "SequentialSampler": "samplers:SequentialSampler",
     "ShardByJaxProcess": "sharding:ShardByJaxProcess",

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from bushel.core.options import DatasetOptions, ExecutionTrackingMode
+from bushel.core.rng import RngPool
+from bushel.core.stack import batch_and_pad
 from bushel.deliver.iterator import get_next_index, set_next_index
 from bushel.grain.elastic import ElasticIterator
 from bushel.grain.files import TFRecordIterDataset
@@ -36,10 +39,7 @@ from bushel.grain.streams import (
 from bushel.grain.suggest import PerformanceConfig, pick_performance_config
 from bushel.grain.testing import assert_equal_output_after_checkpoint
 from bushel.operations import PackAndBatchOperation
-from bushel.options import DatasetOptions, ExecutionTrackingMode
 from bushel.order.permutation import index_shuffle
-from bushel.rng import RngPool
-from bushel.stack import batch_and_pad
 from bushel.transforms import FlatMap as FlatMapTransform
 from bushel.transforms import MapWithIndex as MapWithIndexTransform
 

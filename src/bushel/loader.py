@@ -14,12 +14,13 @@ from bushel.batch.batch import BatchNode
 from bushel.checkpoint.differences import differing_fields, differing_steps
 from bushel.checkpoint.state import VERSION, Pipeline, check_depth, is_pipeline
 from bushel.core.machine import available_cores
+from bushel.core.node import Each, Node
+from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions
+from bushel.core.rng import KeyedGenerators
 from bushel.core.state import State, copy_state, innermost_index
 from bushel.deliver.iterator import StreamIterator, load_from, save_into
 from bushel.deliver.open import open_stream
 from bushel.errors import PlanError, SourceError, StateError, StateRangeError
-from bushel.node import Each, Node
-from bushel.options import MultiprocessingOptions, OnError, ReadOptions
 from bushel.plan.guard import guarded
 from bushel.plan.places import ToStreamNode, WorkersNode
 from bushel.plan.sampled import (
@@ -31,7 +32,6 @@ from bushel.plan.sampled import (
     SampledNode,
     SamplerOrder,
 )
-from bushel.rng import KeyedGenerators
 from bushel.samplers import IndexSampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardOptions
 from bushel.sources.memory import ColumnsNode, source_node

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from bushel.lazy import lazily
-from bushel.options import MultiprocessingOptions
+from bushel.core.lazy import lazily
+from bushel.core.options import MultiprocessingOptions
 
 if TYPE_CHECKING:
     from bushel.transport.shared_array import SharedMemoryArray, SharedMemoryArrayMetadata

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from bushel.batch.packing import Bins, Feature, Packing
+from bushel.core.record import Record
+from bushel.core.stack import stack
+from bushel.core.tree import leaves_with_paths, map_leaves
 from bushel.errors import PlanError
-from bushel.record import Record
-from bushel.stack import stack
-from bushel.tree import leaves_with_paths, map_leaves
 
 _log = logging.getLogger("bushel")
 

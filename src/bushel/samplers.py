@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
+from bushel.core.positions import Keys, Positions, split_epochs
+from bushel.core.record import RecordMetadata
+from bushel.core.rng import generator_for_key
 from bushel.errors import EmptyDatasetError, PlanError
 from bushel.order.permutation import permute
-from bushel.positions import Keys, Positions, split_epochs
-from bushel.record import RecordMetadata
-from bushel.rng import generator_for_key
 from bushel.sharding import NoSharding, ShardOptions, even_split
 
 _log = logging.getLogger("bushel")

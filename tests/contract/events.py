@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.stream import Stream
+from bushel.core.tree import leaves_with_paths
 from bushel.dataset import stream_node
 from bushel.deliver.open import open_stream
-from bushel.run.stream import Stream
-from bushel.tree import leaves_with_paths
 
 # An element, or the error in its place, and the state right behind it.
 Event = tuple[Any, str]

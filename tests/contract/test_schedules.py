@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 import bushel
 from bushel import IterDataset, MapDataset, ReadOptions
+from bushel.core.node import Guard
 from bushel.dataset import map_node
 from bushel.experimental import DatasetOptions, ThreadPrefetchIterDataset, WithOptionsIterDataset
-from bushel.node import Guard
 from bushel.run import quota
 from bushel.run.bad_records import taking_notes
 from bushel.run.inline import compile_node

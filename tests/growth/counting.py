@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bushel.node import LocateMany
+from bushel.core.node import LocateMany
+from bushel.core.positions import Keys, Positions
 from bushel.order.shuffle import ShuffleNode
-from bushel.positions import Keys, Positions
 
 
 @dataclass

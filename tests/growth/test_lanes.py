@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import bushel
-from bushel.run.stream import Cursor, Taken
+from bushel.core.stream import Cursor, Taken
 from tests.growth.counting import CountingSource, counting_shuffles, threads
 
 ELEMENTS, BATCH = 32 * 1024, 1024

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from bushel import IterDataset, MapDataset, ReadOptions, WeightSchedule
+from bushel.core.node import Node
+from bushel.core.stream import Cursor
 from bushel.experimental import InterleaveIterDataset
-from bushel.node import Node
 from bushel.order import pattern, permutations, shuffle, turns
 from bushel.order.pattern import Pattern
 from bushel.run.inline import compile_node
 from bushel.run.mixing import MixStream
 from bushel.run.positional import PositionalStream
-from bushel.run.stream import Cursor
 from bushel.sources.memory import RangeNode
 
 INLINE = ReadOptions(0, 0)

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bushel import MapDataset
-from bushel.block import Block
+from bushel.core.block import Block
 from bushel.errors import PlanError
 from bushel.run import choose
 from bushel.run.inline import compile_node

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bushel import MapDataset
-from bushel.positions import positions_of, split_epochs
+from bushel.core.positions import positions_of, split_epochs
 
 
 @pytest.mark.parametrize("position", [0, 9, 10, -1, -11, 2**62, -(2**62), 2**63, 10**30, -(10**30)])

@@ -7,13 +7,13 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bushel.node import Node
+from bushel.core.node import Node
+from bushel.core.positions import join_epochs, split_epochs
 from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
 from bushel.order.permutation import permute, permute_one
 from bushel.order.repeat import RepeatNode
 from bushel.order.shuffle import ShuffleNode, WindowShuffleNode
 from bushel.order.slice import SliceNode
-from bushel.positions import join_epochs, split_epochs
 from bushel.run.inline import compile_node
 from bushel.sources.memory import RangeNode
 from tests.property.profile import tried

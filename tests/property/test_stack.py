@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bushel.block import Columns, unstack
-from bushel.stack import stack
-from bushel.tree import leaves_with_paths, map_leaves
+from bushel.core.block import Columns, unstack
+from bushel.core.stack import stack
+from bushel.core.tree import leaves_with_paths, map_leaves
 from tests.contract.events import freeze
 from tests.property.profile import tried
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from bushel import MapDataset, MultiprocessingOptions, ReadOptions
-from bushel.node import Each
-from bushel.options import DatasetOptions
+from bushel.core.node import Each
+from bushel.core.options import DatasetOptions
+from bushel.core.stream import Chunk
 from bushel.run.positional import PositionalStream, least_block
 from bushel.run.quota import DropQuota
 from bushel.run.steps import EachStream
-from bushel.run.stream import Chunk
 from bushel.workers.watch import Watch
 
 INLINE = ReadOptions(0, 0)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from bushel import IterDataset
-from bushel.block import Block
+from bushel.core.block import Block
 from bushel.core.state import State
+from bushel.core.stream import Chunk, ComputedMarks, Stream
 from bushel.experimental import ThreadPrefetchIterDataset
 from bushel.run.background import BackgroundStream
-from bushel.run.stream import Chunk, ComputedMarks, Stream
 
 _PATIENCE_SECONDS = 30.0
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bushel import IterDataset, MapDataset, ReadOptions
-from bushel.block import Block
+from bushel.core.block import Block
 from bushel.plan.lanes import LaneReadOptions
 from bushel.run.crew import Crew, Seat, crew_for
 from bushel.run.spent import Spent

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from bushel.core.stream import Cursor, Taken
 from bushel.dataset import stream_node
 from bushel.run.build import build_stream
-from bushel.run.stream import Cursor, Taken
 from tests.contract.events import Event, freeze, freeze_error, freeze_state, run_events
 from tests.contract.pipelines import Kit, is_not_third
 

@@ -3,12 +3,12 @@
 import pytest
 
 from bushel import MapDataset, MultiprocessingOptions
-from bushel.block import Block
+from bushel.core.block import Block
+from bushel.core.positions import run_of
 from bushel.core.state import State
+from bushel.core.stream import Chunk, FixedMarks, Stream
 from bushel.plan.lanes import OwnLanesNode
-from bushel.positions import run_of
 from bushel.run.lanes import LanesStream
-from bushel.run.stream import Chunk, FixedMarks, Stream
 from bushel.workers.engine import Engine, Home
 from bushel.workers.remote import RemoteSteps
 

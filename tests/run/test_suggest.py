@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bushel
+from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.experimental import WindowShuffleIterDataset
 from bushel.grain.suggest import PerformanceConfig, pick_performance_config
-from bushel.options import MultiprocessingOptions, ReadOptions
 from tests.property.profile import tried
 
 MEGABYTE = 1 << 20

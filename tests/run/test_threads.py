@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-from bushel.block import Block, Failure
+from bushel.core.block import Block, Failure
 from bushel.run.threads import ReadAhead
 
 _PATIENCE_SECONDS = 30.0

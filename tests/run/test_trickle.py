@@ -8,8 +8,8 @@ import pytest
 
 import bushel
 from bushel import MapDataset, ReadOptions
+from bushel.core.options import DatasetOptions
 from bushel.errors import FilterError
-from bushel.options import DatasetOptions
 from bushel.run import positional
 
 BATCHES = 200

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import bushel
+from bushel.core.stack import stack
 from bushel.run.inline import compile_node
 from bushel.sources.memory import source_node
-from bushel.stack import stack
 from tests.grain.oracle import assert_same
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bushel.core.stack import stack
 from bushel.errors import PlanError, RecordError
 from bushel.sources import encode_example, parse_example, parse_sequence_example
 from bushel.sources.example import check_features
 from bushel.sources.example_columns import parse_columns
-from bushel.stack import stack
 from tests.grain.oracle import assert_same
 from tests.property.profile import tried
 

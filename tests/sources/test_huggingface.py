@@ -10,11 +10,11 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 import bushel
+from bushel.core.stack import stack
 from bushel.errors import SourceError
 from bushel.run.inline import compile_node
 from bushel.sources.huggingface import HuggingFaceDataset
 from bushel.sources.memory import source_node
-from bushel.stack import stack
 from tests.grain.oracle import assert_same
 
 ROWS = 23

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bushel import MapDataset
-from bushel.block import Columns
+from bushel.core.block import Columns
 from bushel.run.inline import compile_node
 from bushel.sources import RangeDataSource
 from bushel.sources.memory import ColumnsNode, RangeNode, SequenceNode, source_node

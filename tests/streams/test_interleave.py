@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import bushel
 from bushel import IterDataset, MapDataset
+from bushel.core.stream import Cursor
 from bushel.dataset import stream_node
 from bushel.experimental import InterleaveIterDataset
 from bushel.run.build import build_stream
-from bushel.run.stream import Cursor
 from tests.contract.events import pull_events
 from tests.contract.test_schedules import walk
 from tests.grain.oracle import Raised, assert_same, events

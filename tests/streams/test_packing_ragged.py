@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel import MapDataset, ReadOptions
-from bushel.ragged import RaggedRows, take_apart
+from bushel.core.ragged import RaggedRows, take_apart
+from bushel.core.stream import Chunk
 from bushel.run.positional import PositionalStream
-from bushel.run.stream import Chunk
 from tests.contract.events import run_events
 from tests.property.profile import tried
 from tests.streams.test_packing_blocks import BUILDS, documents

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bushel.block import Columns
-from bushel.ragged import Kept, Lists, RaggedRows, Run, Table, Text, take_apart
+from bushel.core.block import Columns
+from bushel.core.ragged import Kept, Lists, RaggedRows, Run, Table, Text, take_apart
 from bushel.transport.arena import Arena
 from bushel.transport.rows import pack_values, unpack_values
 from bushel.transport.slots import Ring

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bushel.block import Block
-from bushel.options import DatasetOptions, ReadOptions
+from bushel.core.block import Block
+from bushel.core.options import DatasetOptions, ReadOptions
+from bushel.core.stream import FixedMarks
 from bushel.plan.places import ToStreamNode
 from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota
-from bushel.run.stream import FixedMarks
 from bushel.sources.memory import RangeNode
 from bushel.workers.fragment import Order, Outcome
 from bushel.workers.remote import RemoteStream

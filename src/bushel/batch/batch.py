@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bushel.block import Columns
-from bushel.frozen import frozen
-from bushel.naming import name_of
-from bushel.node import Fold, Node
-from bushel.stack import stack
+from bushel.core.block import Columns
+from bushel.core.frozen import frozen
+from bushel.core.naming import name_of
+from bushel.core.node import Fold, Node
+from bushel.core.stack import stack
 
 
 @frozen

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import add, gt, lshift
 
-from bushel.frozen import plain
+from bushel.core.frozen import plain
 
 # Bins that are asked together whether one of them has room.
 _BLOCK = 8

@@ -4,9 +4,9 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from bushel.core.frozen import plain
+from bushel.core.naming import name_of
 from bushel.errors import BatchError
-from bushel.frozen import plain
-from bushel.naming import name_of
 
 # The name of a feature, a function of an element, or None for elements that are arrays.
 Length: TypeAlias = str | Callable[[Any], int] | None

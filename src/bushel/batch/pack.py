@@ -5,10 +5,10 @@ from typing import Any
 
 from bushel.batch.packing import Bins, Packing, order_of_rows
 from bushel.batch.sequences import Sequences, sequences_of
+from bushel.core.frozen import frozen
+from bushel.core.node import ONE_LANE, Machine, Node, Regroup
 from bushel.core.state import need_counts
 from bushel.errors import StateError
-from bushel.frozen import frozen
-from bushel.node import ONE_LANE, Machine, Node, Regroup
 
 # More elements than any job makes.
 

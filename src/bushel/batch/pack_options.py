@@ -8,9 +8,9 @@ import numpy as np
 
 from bushel.batch.pack import PackNode
 from bushel.batch.packing import Feature, Packing
+from bushel.core.node import Node
+from bushel.core.tree import Path
 from bushel.errors import PlanError
-from bushel.node import Node
-from bushel.tree import Path
 
 
 def pack_node(

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from bushel.batch.cells import joined, padding, places
 from bushel.batch.fit import BestOfMany, BestOfOne, FirstOfMany, FirstOfOne, Fit, Limits
 from bushel.batch.sequences import Sequences
+from bushel.core.frozen import plain
+from bushel.core.tree import Path
 from bushel.errors import BatchError
-from bushel.frozen import plain
-from bushel.tree import Path
 
 Row: TypeAlias = dict[str, Any]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.frozen import plain
+from bushel.core.stack import stack
+from bushel.core.tree import Path, show_path
 from bushel.errors import BatchError, PlanError
-from bushel.frozen import plain
-from bushel.stack import stack
-from bushel.tree import Path, show_path
 
 
 @plain

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import first_leaf
+from bushel.core.block import first_leaf
+from bushel.core.frozen import frozen, plain
+from bushel.core.node import Machine, Node, Regroup
 from bushel.core.state import need_counts
+from bushel.core.tree import Path, leaves_with_paths, map_leaves, show_path
 from bushel.errors import BatchError, StateError
-from bushel.frozen import frozen, plain
-from bushel.node import Machine, Node, Regroup
-from bushel.tree import Path, leaves_with_paths, map_leaves, show_path
 
 # Batches are joined before they are cut up to so many bytes: a batch that somebody keeps keeps
 # them all.

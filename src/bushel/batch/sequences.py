@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bushel.frozen import plain
-from bushel.ragged import RaggedRows, Run, Stacked
-from bushel.tree import Path
+from bushel.core.frozen import plain
+from bushel.core.ragged import RaggedRows, Run, Stacked
+from bushel.core.tree import Path
 
 _dimensions = attrgetter("ndim")
 

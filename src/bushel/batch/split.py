@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from bushel.batch.cells import joined, padding, places
 from bushel.batch.split_tables import Table, table_of
+from bushel.core.frozen import frozen, plain
+from bushel.core.node import Machine, Node, Regroup
 from bushel.core.state import need_counts
 from bushel.errors import BatchError, PlanError, StateError
-from bushel.frozen import frozen, plain
-from bushel.node import Machine, Node, Regroup
 
 # For each feature, which part of an element's sequence is meant.
 Slices: TypeAlias = dict[str, tuple[int, int]]

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.batch.sequences import sequences_of
-from bushel.frozen import plain
-from bushel.ragged import Lists, Numbers, RaggedRows, Run, Stacked
+from bushel.core.frozen import plain
+from bushel.core.ragged import Lists, Numbers, RaggedRows, Run, Stacked
 
 _Array: TypeAlias = npt.NDArray[Any]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from bushel.batch.lengths import LengthOf
 from bushel.batch.pad import Padding, with_lengths
+from bushel.core.frozen import frozen
+from bushel.core.node import Machine, Node, Regroup
 from bushel.core.state import need_counts
 from bushel.errors import BatchError, StateError
-from bushel.frozen import frozen
-from bushel.node import Machine, Node, Regroup
 
 # What a state counts of all batches so far.
 COUNTED = ("batches", "rows", "tokens", "cells")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.frozen import plain
+from bushel.core.frozen import plain
 
 
 def _size(value: Any) -> int:

@@ -5,7 +5,7 @@ The names are those that Orbax is used with; each loads Orbax when it is first u
 
 from typing import TYPE_CHECKING
 
-from bushel.lazy import lazily
+from bushel.core.lazy import lazily
 
 if TYPE_CHECKING:
     from bushel.checkpoint.merge import merge_states

@@ -4,8 +4,8 @@ import re
 from typing import Any, TypeGuard
 
 from bushel.checkpoint.differences import differing_steps
+from bushel.core.node import Node
 from bushel.errors import StateError
-from bushel.node import Node
 
 VERSION = 1
 _SIGNATURE = "bushel"

@@ -23,13 +23,13 @@ from bushel.cli.tables import schema_from, schema_of, schema_text
 from bushel.cli.work import Work
 from bushel.cli.writers import TARGETS, Target
 from bushel.core.machine import available_cores
+from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.dataset import MapDataset
 from bushel.errors import BushelError, FileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
 from bushel.files.whole import replacing
-from bushel.options import MultiprocessingOptions, ReadOptions
 from bushel.sources.formats import BY_NAME
 
 # More than so much becomes several files, which several processes write.

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.tree import leaves_with_paths, map_leaves
+from bushel.core.tree import leaves_with_paths, map_leaves
 
 _MOST_TEXT = 60
 _MOST_NUMBERS = 6

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bushel.cli.tables import to_row, write_arrow, write_parquet
+from bushel.core.frozen import frozen
 from bushel.errors import PlanError
-from bushel.frozen import frozen
 from bushel.sources.array_record import array_record_writer
 from bushel.sources.example import encode_example
 from bushel.sources.tfrecord_write import write_tfrecords

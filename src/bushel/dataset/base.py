@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from bushel.node import Guard, Node
-from bushel.options import OnError
+from bushel.core.node import Guard, Node
+from bushel.core.options import OnError
 from bushel.plan.guard import guarded
 from bushel.transforms import base as transforms
 

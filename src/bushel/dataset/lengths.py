@@ -15,9 +15,9 @@ from bushel.batch.pad import padding_of
 from bushel.batch.split import SplitNode, check_bos, check_lengths
 from bushel.batch.tokens import TokenBatchNode
 from bushel.batch.too_long import Fits, Pieces, Truncated
+from bushel.core.node import Node
 from bushel.dataset.base import Dataset, T
 from bushel.errors import PlanError
-from bushel.node import Node
 from bushel.plan.chain import filter_step, flat_map_step, map_step
 from bushel.plan.only import only_step
 

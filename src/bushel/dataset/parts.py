@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from bushel.batch.batch import BatchNode
 from bushel.checkpoint.state import describe_pipeline
+from bushel.core.node import Node
 from bushel.dataset.base import Dataset, T
 from bushel.dataset.check import check_count, check_window
 from bushel.errors import PlanError
 from bushel.files.paths import is_remote
-from bushel.node import Node
 from bushel.order.repeat import INFINITE
 from bushel.order.slice import SliceNode
 from bushel.order.windows import OverlapNode, count_windows

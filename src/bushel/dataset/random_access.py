@@ -13,14 +13,15 @@ from typing import Any, overload
 
 import numpy as np
 
-from bushel.block import Block
+from bushel.core.block import Block
+from bushel.core.node import Node
+from bushel.core.options import ReadOptions
+from bushel.core.positions import Positions, positions_of
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.parts import Parts
 from bushel.dataset.stream import IterDataset, StreamNodeDataset
 from bushel.deliver.iterator import DatasetIterator
 from bushel.errors import EmptyDatasetError, PlanError
-from bushel.node import Node
-from bushel.options import ReadOptions
 from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
 from bushel.order.repeat import INFINITE, RepeatNode
 from bushel.order.shuffle import ShuffleNode
@@ -44,7 +45,6 @@ from bushel.plan.places import (
     ToStreamNode,
 )
 from bushel.plan.seeds import default_seed
-from bushel.positions import Positions, positions_of
 from bushel.run.inline import compile_node
 from bushel.sharding import ShardOptions
 from bushel.sources.memory import RangeNode, source_node

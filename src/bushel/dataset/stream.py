@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from bushel.checkpoint.state import describe_pipeline
+from bushel.core.node import Node
+from bushel.core.options import MultiprocessingOptions
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.check import check_count, check_window
 from bushel.dataset.lengths import Lengths
 from bushel.deliver.iterator import DatasetIterator, StreamIterator
 from bushel.deliver.open import open_stream
 from bushel.errors import PlanError
-from bushel.node import Node
-from bushel.options import MultiprocessingOptions
 from bushel.order.mix import ConcatenateNode
 from bushel.order.spread import StreamShuffleNode
 from bushel.order.windows import StreamWindowsNode

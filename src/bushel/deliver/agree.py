@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from bushel.core.state import State
+from bushel.core.stream import Chunk, Stream
 from bushel.errors import AgreementError
 from bushel.run.ending import end_with_program
-from bushel.run.stream import Chunk, Stream
 
 # A host may be busy for long before its first element: reading, compiling. One that is dead
 # is found out by the job's own heartbeat, long before that.

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block
+from bushel.core.block import Block
+from bushel.core.frozen import frozen
+from bushel.core.node import Node, OneByOne
+from bushel.core.positions import Positions
+from bushel.core.room import align_batches
+from bushel.core.tree import leaves_with_paths, show_path
 from bushel.deliver.agree import Agreement
 from bushel.errors import ClosedError, MissingPackageError, PlanError
-from bushel.frozen import frozen
-from bushel.node import Node, OneByOne
-from bushel.positions import Positions
-from bushel.room import align_batches
 from bushel.transforms.function import apply_to_rows
-from bushel.tree import leaves_with_paths, show_path
 
 # Processes of a job make their iterators in the same order, so they number them alike.
 _numbers = itertools.count()

@@ -9,12 +9,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
-from bushel.block import Failure, failure_of
 from bushel.checkpoint.state import Pipeline, sign, verify
+from bushel.core.block import Failure, failure_of
 from bushel.core.state import State, copy_state
+from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, Stream, Trickle, beginning_of
 from bushel.deliver.device import process_index_and_count, wait_for_all_processes
 from bushel.errors import ClosedError, ForkedError, StateError
-from bushel.run.stream import Chunk, FixedMarks, Marks, NoMarks, Stream, Trickle, beginning_of
 from bushel.run.tune import BlockSize
 
 T = TypeVar("T")

@@ -20,10 +20,10 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.positions import Keys
 from bushel.errors import PlanError
 from bushel.files.evict import Limit
 from bushel.files.index import cache_folder
-from bushel.positions import Keys
 
 # What is asked for at once: no slower to get than a few bytes, where an answer takes 20 ms.
 _PIECE_BITS = 18

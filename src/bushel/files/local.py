@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.per_process import PerProcess
+from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingFileError
 from bushel.files.paths import is_remote
-from bushel.positions import Keys
 
 # Two ranges with less than this between them are read as one: a call costs as much.
 _GAP = 4096

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.positions import Keys
 from bushel.errors import FileError
 from bushel.files.cache import PIECE, GoneError, Kept, cache_here
 from bushel.files.link import Link, link_to
 from bushel.files.local import read_merged
 from bushel.files.together import requests
-from bushel.positions import Keys
 
 # Two ranges with less than this between them are one request: it takes no longer.
 _GAP = 1 << 17

@@ -4,6 +4,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from bushel.core.options import DatasetOptions
 from bushel.dataset import (
     IterDataset,
     MapDataset,
@@ -15,7 +16,6 @@ from bushel.dataset import (
 )
 from bushel.deliver.device import Placement, ToDeviceNode
 from bushel.errors import PlanError
-from bushel.options import DatasetOptions
 from bushel.order.shuffle import WindowShuffleNode
 from bushel.order.window import StreamWindowShuffleNode
 from bushel.plan.chain import check_seed, check_window, flat_map_step

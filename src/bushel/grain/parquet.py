@@ -4,11 +4,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from bushel.core.node import Node
+from bushel.core.options import ReadOptions
 from bushel.dataset import StreamNodeDataset
 from bushel.errors import PlanError
 from bushel.grain.streams import InterleaveIterDataset
-from bushel.node import Node
-from bushel.options import ReadOptions
 from bushel.plan.places import ToStreamNode
 from bushel.sources.memory import SequenceNode
 from bushel.sources.parquet_rows import ParquetRows

@@ -7,14 +7,14 @@ import numpy as np
 
 from bushel.batch.batch import BatchNode
 from bushel.batch.rebatch import RebatchNode
+from bushel.core.naming import name_of
+from bushel.core.node import Choice, Drop, Each, Fold, Guard, Node, Order, Pass, Place, Zip
+from bushel.core.tree import map_leaves
 from bushel.dataset import IterDataset, MapDataset, map_node, stream_node
 from bushel.errors import PlanError
-from bushel.naming import name_of
-from bushel.node import Choice, Drop, Each, Fold, Guard, Node, Order, Pass, Place, Zip
 from bushel.plan.passes import InterleaveNode
 from bushel.plan.places import CustomMapNode, CustomStreamNode
 from bushel.sources.memory import ColumnsNode, RangeNode
-from bushel.tree import map_leaves
 
 
 @runtime_checkable

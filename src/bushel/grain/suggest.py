@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 
 from bushel.core.machine import available_cores
+from bushel.core.options import MultiprocessingOptions, ReadOptions
+from bushel.core.tree import leaves_with_paths
 from bushel.errors import PlanError
-from bushel.options import MultiprocessingOptions, ReadOptions
-from bushel.tree import leaves_with_paths
 
 _MEGABYTE = 1 << 20
 _USUAL = ReadOptions()

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.tree import leaves_with_paths
+from bushel.core.tree import leaves_with_paths
 
 
 def assert_equal_output_after_checkpoint(ds: Any) -> None:

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from bushel.core.frozen import frozen
+from bushel.core.node import Choice, Node
+from bushel.core.positions import Keys, Positions, split_epochs
 from bushel.errors import PlanError
-from bushel.frozen import frozen
-from bushel.node import Choice, Node
 from bushel.order.pattern import pattern_of
-from bushel.positions import Keys, Positions, split_epochs
 
 
 @frozen

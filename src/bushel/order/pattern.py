@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.positions import Keys, Positions, grouped, split_epochs
+from bushel.core.positions import Keys, Positions, grouped, split_epochs
 
 # What is made at a time. A stretch costs a few numpy calls for each part, however short it is.
 _STRETCH = 8192

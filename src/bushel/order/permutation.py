@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bushel.positions import Positions
+from bushel.core.positions import Positions
 
 Words = TypeVar("Words", npt.NDArray[np.int64], npt.NDArray[np.uint64])
 # One key a round: a number for all positions, or an array with one for each.

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.positions import Keys, Positions, grouped
 from bushel.order.permutation import permute_each, whole_permutation
-from bushel.positions import Keys, Positions, grouped
 
 # In a shorter range the walk back from outside of it is long (see `order/permutation.py`): then
 # whole permutations are made, and kept as long as they are in use.

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bushel.frozen import frozen
-from bushel.node import LocateMany, Node, Order
-from bushel.positions import Positions, split_epochs
+from bushel.core.frozen import frozen
+from bushel.core.node import LocateMany, Node, Order
+from bushel.core.positions import Positions, split_epochs
 
 INFINITE = sys.maxsize
 

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.frozen import frozen
+from bushel.core.naming import name_of
+from bushel.core.positions import Positions
 from bushel.errors import PlanError
-from bushel.frozen import frozen
-from bushel.naming import name_of
-from bushel.positions import Positions
 
 Weights: TypeAlias = Sequence[float] | Mapping[str, float]
 # Whole numbers in proportion to the weights: one row for each part, one column for each step.

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from bushel.frozen import frozen
-from bushel.node import LocateMany, Node, Order
+from bushel.core.frozen import frozen
+from bushel.core.node import LocateMany, Node, Order
+from bushel.core.positions import Positions, join_epochs, split_epochs
 from bushel.order.permutation import permute
 from bushel.order.permutations import Permutations
-from bushel.positions import Positions, join_epochs, split_epochs
 
 
 @frozen

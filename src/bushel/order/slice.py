@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bushel.frozen import frozen
-from bushel.node import LocateMany, Node, Order
-from bushel.positions import Keys, Positions, join_epochs, split_epochs
+from bushel.core.frozen import frozen
+from bushel.core.node import LocateMany, Node, Order
+from bushel.core.positions import Keys, Positions, join_epochs, split_epochs
 
 
 @frozen

@@ -17,8 +17,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from bushel.frozen import frozen
-from bushel.node import ONE_LANE, Node, refuse_length
+from bushel.core.frozen import frozen
+from bushel.core.node import ONE_LANE, Node, refuse_length
 
 Words = npt.NDArray[np.uint64]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from bushel.frozen import frozen
-from bushel.node import Node, Order
-from bushel.positions import Positions
+from bushel.core.frozen import frozen
+from bushel.core.node import Node, Order
+from bushel.core.positions import Positions
 
 
 @frozen

@@ -21,11 +21,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.frozen import plain
+from bushel.core.frozen import plain
+from bushel.core.positions import Keys
 from bushel.order.mix import places_before
 from bushel.order.pattern import pattern_of
 from bushel.order.schedule import Points, Proportions, Table
-from bushel.positions import Keys
 
 # How far each part is ahead of its share, in units of 2**-60 elements. Shares are rounded
 # down to that. So fixed weights give the order of a `Pattern`, for as many elements as their

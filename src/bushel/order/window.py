@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Columns
-from bushel.frozen import frozen
-from bushel.node import ONE_LANE, Fold, Node
+from bushel.core.block import Columns
+from bushel.core.frozen import frozen
+from bushel.core.node import ONE_LANE, Fold, Node
 from bushel.order.permutation import permute
 
 

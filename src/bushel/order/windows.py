@@ -1,8 +1,8 @@
 """Sliding windows: neighbours that overlap, by arithmetic or from a stream."""
 
-from bushel.frozen import frozen
-from bushel.node import Node, Order, refuse_length
-from bushel.positions import Positions, join_epochs, split_epochs
+from bushel.core.frozen import frozen
+from bushel.core.node import Node, Order, refuse_length
+from bushel.core.positions import Positions, join_epochs, split_epochs
 
 
 def count_windows(length: int, size: int, stride: int, drop_remainder: bool) -> tuple[int, int]:

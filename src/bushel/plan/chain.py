@@ -4,11 +4,11 @@ import operator
 from typing import Any
 
 from bushel.batch.batch import BatchNode
+from bushel.core.node import Node
+from bushel.core.options import ReadOptions
+from bushel.core.rng import PositionGenerators
 from bushel.errors import PlanError
-from bushel.node import Node
-from bushel.options import ReadOptions
 from bushel.plan.seeds import default_seed
-from bushel.rng import PositionGenerators
 from bushel.transforms import base as transforms
 from bushel.transforms.filter import FilterNode
 from bushel.transforms.flat_map import FlatMapNode

@@ -1,7 +1,7 @@
 """A stream as several, each over a part of its source."""
 
+from bushel.core.node import Node
 from bushel.errors import PlanError
-from bushel.node import Node
 from bushel.order.slice import SliceNode
 from bushel.plan.lanes import with_inputs
 from bushel.plan.places import CustomStreamNode, ToStreamNode

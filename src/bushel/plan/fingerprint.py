@@ -4,8 +4,8 @@ import functools
 from types import CodeType
 from typing import Any
 
-from bushel.naming import name_of
-from bushel.node import Node, walk
+from bushel.core.naming import name_of
+from bushel.core.node import Node, walk
 
 _METHODS = ("map", "filter", "flat_map", "map_batches", "map_with_index", "random_map")
 

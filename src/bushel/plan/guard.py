@@ -3,10 +3,10 @@
 import copy
 from typing import Any
 
+from bushel.core.frozen import frozen
+from bushel.core.node import Guard, Node
+from bushel.core.options import OnError
 from bushel.errors import BadRecordsError, FilterError
-from bushel.frozen import frozen
-from bushel.node import Guard, Node
-from bushel.options import OnError
 
 # What is told of the stream as a whole: that a budget before this one is used up, or that a
 # filter leaves nearly nothing. To pass over it would be to never hear of it.

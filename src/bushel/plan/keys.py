@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.node import Choice, Drop, Each, Guard, Node, Order, Place, Source
+from bushel.core.node import Choice, Drop, Each, Guard, Node, Order, Place, Source
 from bushel.plan.places import CustomMapNode
 from bushel.plan.sampled import GlobalIndexNode, SampledNode
 

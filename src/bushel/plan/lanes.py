@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from bushel.batch.batch import BatchNode
+from bushel.core.frozen import frozen
+from bushel.core.node import Choice, Each, Node, Place, Zip, refuse_length, walk
+from bushel.core.options import ReadOptions
 from bushel.errors import PlanError
-from bushel.frozen import frozen
-from bushel.node import Choice, Each, Node, Place, Zip, refuse_length, walk
-from bushel.options import ReadOptions
 from bushel.order.slice import SliceNode
 from bushel.order.steps import StepOrder
 from bushel.plan.parts import droppers

@@ -5,14 +5,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bushel.core.frozen import frozen
+from bushel.core.naming import name_of
+from bushel.core.node import ONE_LANE, Choice, Node, Pass, refuse_length
+from bushel.core.positions import Keys, Positions
 from bushel.errors import PlanError
-from bushel.frozen import frozen
-from bushel.naming import name_of
-from bushel.node import ONE_LANE, Choice, Node, Pass, refuse_length
 from bushel.order.mix import to_proportions
 from bushel.order.schedule import Weights, WeightSchedule, table_of
 from bushel.order.turns import FixedTurns, ScheduledTurns, Turns
-from bushel.positions import Keys, Positions
 
 # Weights as `mix` takes them: fixed, or depending on the number of the element.
 MixWeights: TypeAlias = Weights | WeightSchedule | Callable[[int], Weights]

@@ -1,10 +1,10 @@
 """The step that leaves out what is not packed."""
 
 from bushel.batch.too_long import Only
-from bushel.block import Block
-from bushel.frozen import frozen
-from bushel.node import Node
-from bushel.ragged import RaggedRows
+from bushel.core.block import Block
+from bushel.core.frozen import frozen
+from bushel.core.node import Node
+from bushel.core.ragged import RaggedRows
 from bushel.transforms.map import MapNode
 
 

@@ -4,10 +4,9 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from bushel.block import Block
-from bushel.errors import PlanError
-from bushel.frozen import frozen
-from bushel.node import (
+from bushel.core.block import Block
+from bushel.core.frozen import frozen
+from bushel.core.node import (
     ONE_LANE,
     Each,
     Fold,
@@ -19,9 +18,10 @@ from bushel.node import (
     failed,
     leaves_out,
 )
+from bushel.core.positions import Positions
+from bushel.errors import PlanError
 from bushel.order.windows import StreamWindowsNode
 from bushel.plan.places import ToStreamNode
-from bushel.positions import Positions
 from bushel.transforms.function import any_none, apply_to_rows
 
 

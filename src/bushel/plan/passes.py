@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from bushel.frozen import frozen
-from bushel.node import ONE_LANE, Node, Pass, refuse_length
+from bushel.core.frozen import frozen
+from bushel.core.node import ONE_LANE, Node, Pass, refuse_length
 
 
 @frozen

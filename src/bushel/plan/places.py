@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from bushel.block import Block
-from bushel.frozen import frozen
-from bushel.naming import source_name
-from bushel.node import Node, Place, Source, Zip, failed, refuse_length
-from bushel.options import DatasetOptions, MultiprocessingOptions, ReadOptions
-from bushel.positions import Keys, Positions
+from bushel.core.block import Block
+from bushel.core.frozen import frozen
+from bushel.core.naming import source_name
+from bushel.core.node import Node, Place, Source, Zip, failed, refuse_length
+from bushel.core.options import DatasetOptions, MultiprocessingOptions, ReadOptions
+from bushel.core.positions import Keys, Positions
 
 
 @frozen

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Columns
-from bushel.frozen import frozen
-from bushel.naming import name_of
-from bushel.node import Each, Node, Order, Source, failed, refuse_length
-from bushel.positions import Keys, Positions
+from bushel.core.block import Block, Columns
+from bushel.core.frozen import frozen
+from bushel.core.naming import name_of
+from bushel.core.node import Each, Node, Order, Source, failed, refuse_length
+from bushel.core.positions import Keys, Positions
 from bushel.sources.memory import ColumnsNode, read_records
 from bushel.transforms.map import MapWithIndexNode, RandomMapNode
 

@@ -3,10 +3,10 @@
 import operator
 from typing import Any
 
+from bushel.core.node import Node
+from bushel.core.rng import derived_seed
 from bushel.errors import PlanError
-from bushel.node import Node
 from bushel.plan.places import SeedNode
-from bushel.rng import derived_seed
 
 
 def _check(seed: Any) -> int:

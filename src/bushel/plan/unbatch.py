@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from bushel.batch.batch import BatchNode
-from bushel.block import Failure, unstack
+from bushel.core.block import Failure, unstack
+from bushel.core.frozen import frozen
+from bushel.core.node import Drop, Each, Expand, Node, Order, Place
+from bushel.core.positions import Positions
+from bushel.core.tree import leaves_with_paths, show_path
 from bushel.errors import BatchError
-from bushel.frozen import frozen
-from bushel.node import Drop, Each, Expand, Node, Order, Place
-from bushel.positions import Positions
 from bushel.transforms.function import collect
-from bushel.tree import leaves_with_paths, show_path
 
 
 @frozen

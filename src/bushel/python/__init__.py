@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING
 
 from bushel.constants import DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD, RECORD_KEY, SEED
+from bushel.core.lazy import lazily
+from bushel.core.options import MultiprocessingOptions, ReadOptions
+from bushel.core.record import Record, RecordMetadata
 from bushel.dataset import IterDataset, MapDataset
 from bushel.deliver.iterator import DatasetIterator
 from bushel.grain.settings import config
-from bushel.lazy import lazily
 from bushel.loader import DataLoader, load
 from bushel.loader import DataLoaderIterator as PyGrainDatasetIterator
 from bushel.operations import (
@@ -16,9 +18,7 @@ from bushel.operations import (
     Operation,
     RandomMapOperation,
 )
-from bushel.options import MultiprocessingOptions, ReadOptions
 from bushel.python import experimental as experimental
-from bushel.record import Record, RecordMetadata
 from bushel.samplers import IndexSampler, Sampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardByJaxProcess, ShardOptions
 from bushel.sources import RandomAccessDataSource, RangeDataSource

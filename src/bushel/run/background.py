@@ -9,9 +9,9 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 from bushel.core.state import State
+from bushel.core.stream import Chunk, FixedMarks, Marks, Stream, beginning_of
 from bushel.errors import ClosedError, StateError
 from bushel.run.ending import end_with_program, go_first
-from bushel.run.stream import Chunk, FixedMarks, Marks, Stream, beginning_of
 from bushel.run.tune import BlockSize
 
 Item: TypeAlias = Chunk | BaseException | None

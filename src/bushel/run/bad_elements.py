@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bushel.node import Drop, Each, Fold, Guard, Node, Order, Place
-from bushel.positions import Positions, run_of
+from bushel.core.node import Drop, Each, Fold, Guard, Node, Order, Place
+from bushel.core.positions import Positions, run_of
 from bushel.run.bad_records import BadRecord
 from bushel.run.inline import group_span
 

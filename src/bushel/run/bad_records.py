@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from bushel.core.frozen import plain
+from bushel.core.node import Choice, Guard, Node, walk
 from bushel.errors import BadRecordsError, FileError, StateError, place_noted, where_raised
-from bushel.frozen import plain
-from bushel.node import Choice, Guard, Node, walk
 from bushel.plan.keys import record_of
 from bushel.plan.places import ToStreamNode
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
+from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Regroup, Zip, walk
+from bushel.core.options import DatasetOptions
+from bushel.core.stream import Stream
 from bushel.errors import PlanError
-from bushel.node import Drop, Each, Expand, Fold, Guard, Node, Regroup, Zip, walk
-from bushel.options import DatasetOptions
 from bushel.order.mix import ConcatenateNode
 from bushel.order.spread import StreamShuffleNode
 from bushel.order.windows import StreamWindowsNode
@@ -39,7 +40,6 @@ from bushel.run.regroup import RegroupStream
 from bushel.run.skip import SkipStream
 from bushel.run.spread_shuffle import SpreadShuffleStream
 from bushel.run.steps import MakeQuota, single_step
-from bushel.run.stream import Stream
 from bushel.run.windows import WindowsStream
 
 # Makes the stream of a node whose input runs in worker processes.

@@ -21,10 +21,10 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from bushel.checkpoint.differences import differing_steps
+from bushel.core.frozen import plain
 from bushel.errors import FileError, PlanError
 from bushel.files.local import LocalFile
 from bushel.files.whole import lock_now, sync_folder
-from bushel.frozen import plain
 from bushel.run.encoded import Encoder, decode
 
 _MAGIC, _END = b"BUSHELC1", b"BUSHELCE"

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from bushel.block import Block, join
-from bushel.node import Choice, Guard, failed, walk
-from bushel.positions import Positions, sorted_runs
+from bushel.core.block import Block, join
+from bushel.core.node import Choice, Guard, failed, walk
+from bushel.core.positions import Positions, sorted_runs
 from bushel.run.evaluator import Evaluator, labelled
 from bushel.run.many import Compile, Many, at_each, compile_many
 

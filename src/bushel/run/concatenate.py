@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from bushel.core.frozen import plain
 from bushel.core.state import State, need, need_int
+from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.errors import StateError
-from bushel.frozen import plain
-from bushel.run.stream import Chunk, Marks, Stream, beginning_of
 
 
 @plain

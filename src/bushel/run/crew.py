@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 
-from bushel.options import ReadOptions
+from bushel.core.options import ReadOptions
 from bushel.plan.lanes import LaneReadOptions
 from bushel.run.spent import Stopwatch
 from bushel.run.thread_choice import ThreadChoice

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure, failure_of
+from bushel.core.block import Block, Failure, failure_of
 from bushel.core.state import State, copy_state, need, need_int
+from bushel.core.stream import Chunk, ComputedMarks, FixedMarks, Marks, Stream
 from bushel.errors import StateError
-from bushel.run.stream import Chunk, ComputedMarks, FixedMarks, Marks, Stream
 
 
 class CustomStream(Stream):

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block
 from bushel.checkpoint.state import describe_pipeline
+from bushel.core.block import Block
+from bushel.core.frozen import plain
 from bushel.core.state import State, need, need_int
+from bushel.core.stream import Chunk, Marks, OneInput, Stream, beginning_of, counted
 from bushel.errors import BatchError, StateError
-from bushel.frozen import plain
 from bushel.plan.fingerprint import fingerprints
 from bushel.plan.passes import CacheNode
 from bushel.run.cache_file import CacheReader, CacheWriter, Identity
 from bushel.run.passes import cache_state
-from bushel.run.stream import Chunk, Marks, OneInput, Stream, beginning_of, counted
 
 _log = logging.getLogger("bushel")
 

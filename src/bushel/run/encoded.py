@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.memory_file import aligned
+from bushel.core.tree import Path, show_path
 from bushel.errors import BatchError
-from bushel.memory_file import aligned
-from bushel.tree import Path, show_path
 
 # Enough for any one number.
 _ALIGNMENT = 16

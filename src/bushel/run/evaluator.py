@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from bushel.block import Block
-from bushel.node import Drop
-from bushel.positions import Positions, run_of
+from bushel.core.block import Block
+from bushel.core.node import Drop
+from bushel.core.positions import Positions, run_of
 from bushel.transforms.function import any_none
 
 

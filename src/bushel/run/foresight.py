@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bushel.run.stream import Cursor
+from bushel.core.stream import Cursor
 from bushel.run.together import Together
 from bushel.run.tune import approximate_bytes
 

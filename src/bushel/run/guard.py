@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.core.block import Block, Failure
+from bushel.core.node import Guard, failed
+from bushel.core.record import RecordMetadata
 from bushel.core.state import State, innermost_index, need
+from bushel.core.stream import Chunk, Framed, OneInput, Stream
 from bushel.errors import where_raised
-from bushel.node import Guard, failed
-from bushel.record import RecordMetadata
 from bushel.run.bad_records import BadRecord, Ledger, bad_record
-from bushel.run.stream import Chunk, Framed, OneInput, Stream
 
 
 class GuardStream(OneInput):

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import Block, Columns, Failure
-from bushel.errors import PlanError
-from bushel.node import (
+from bushel.core.block import Block, Columns, Failure
+from bushel.core.node import (
     Choice,
     Columnwise,
     Drop,
@@ -29,11 +28,12 @@ from bushel.node import (
     Zip,
     failed,
 )
-from bushel.positions import Positions, run_of
+from bushel.core.positions import Positions, run_of
+from bushel.core.stack import stack
+from bushel.errors import PlanError
 from bushel.run.bad_records import note, pass_on, taking_notes
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
-from bushel.stack import stack
 from bushel.transforms.function import collect_one
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read

@@ -6,14 +6,14 @@ from itertools import takewhile
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.core.block import Block, Failure
+from bushel.core.frozen import plain
+from bushel.core.node import failed
+from bushel.core.positions import Keys
 from bushel.core.state import State, need, need_int
+from bushel.core.stream import Chunk, ComputedMarks, Cursor, Marks, Stream
 from bushel.errors import StateError
-from bushel.frozen import plain
-from bushel.node import failed
 from bushel.plan.passes import InterleaveNode
-from bushel.positions import Keys
-from bushel.run.stream import Chunk, ComputedMarks, Cursor, Marks, Stream
 from bushel.run.tune import TARGET_SECONDS, BlockSize, approximate_bytes
 
 _Place = tuple[Marks, int]

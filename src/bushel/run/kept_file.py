@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.positions import Positions
 from bushel.errors import FileError
 from bushel.files.whole import written_whole
-from bushel.positions import Positions
 
 _MAGIC = b"BUSHELKP"
 _VERSION = 2

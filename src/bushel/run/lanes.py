@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Columns, Failure, merge_columns
+from bushel.core.block import Block, Columns, Failure, merge_columns
+from bushel.core.frozen import plain
+from bushel.core.positions import Keys
 from bushel.core.state import State, need, need_int
+from bushel.core.stream import Chunk, Marks, Stream, Taken
+from bushel.core.tree import map_leaves
 from bushel.errors import StateError, StateRangeError
-from bushel.frozen import plain
 from bushel.plan.lanes import OwnLanesNode
-from bushel.positions import Keys
 from bushel.run.front import with_front
 from bushel.run.merge import Merged
-from bushel.run.stream import Chunk, Marks, Stream, Taken
 from bushel.run.together import FEWEST, Together
 from bushel.run.tune import MOST_ELEMENTS, TARGET_SECONDS, BlockSize, approximate_bytes
-from bushel.tree import map_leaves
 
 # What a host says that has no more elements of its own, but can pad as long as others have.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize

@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bushel.block import Block, Columns, merge_columns
-from bushel.node import Drop, Each, Node, Order, Place, Source
-from bushel.positions import Keys, Positions, grouped, sorted_runs
+from bushel.core.block import Block, Columns, merge_columns
+from bushel.core.node import Drop, Each, Node, Order, Place, Source
+from bushel.core.positions import Keys, Positions, grouped, sorted_runs
 from bushel.run.evaluator import Evaluator, dropped, labelled
 
 Compile: TypeAlias = Callable[[Node], Evaluator]

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.core.block import Block, Failure
+from bushel.core.frozen import plain
+from bushel.core.node import Zip
 from bushel.core.state import State, need
+from bushel.core.stream import Chunk, Cursor, Marks, Stream, Taken
 from bushel.errors import PlanError, StateError
-from bushel.frozen import plain
-from bushel.node import Zip
-from bushel.run.stream import Chunk, Cursor, Marks, Stream, Taken
 
 
 class Merged(Stream):

@@ -7,18 +7,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import Block, Failure
+from bushel.core.block import Block, Failure
+from bushel.core.frozen import plain
+from bushel.core.node import failed
+from bushel.core.positions import Keys, sorted_runs
 from bushel.core.state import State, need, need_int
+from bushel.core.stream import Chunk, Cursor, Marks, Stream, beginning_of
 from bushel.errors import PlanError, StateError
-from bushel.frozen import plain
-from bushel.node import failed
 from bushel.order.turns import Ahead, Choices
 from bushel.plan.mixing import EpochsNode, StreamMixNode
-from bushel.positions import Keys, sorted_runs
 from bushel.run.foresight import Foresight
 from bushel.run.merge import Merged
 from bushel.run.mix_weights import Course, going_on, own_piece
-from bushel.run.stream import Chunk, Cursor, Marks, Stream, beginning_of
 
 _Counts: TypeAlias = npt.NDArray[np.int64]
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, failure_of
+from bushel.core.block import Block, failure_of
+from bushel.core.naming import name_of
+from bushel.core.record import Record, RecordMetadata
 from bushel.core.state import State
+from bushel.core.stream import Chunk, Cursor, FixedMarks, Marks, Stream
 from bushel.errors import PlanError, note_where
-from bushel.naming import name_of
-from bushel.record import Record, RecordMetadata
-from bushel.run.stream import Chunk, Cursor, FixedMarks, Marks, Stream
 
 
 class OperationStream(Stream):

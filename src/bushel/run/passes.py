@@ -4,11 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block
+from bushel.core.block import Block
 from bushel.core.state import State, need, need_int
-from bushel.errors import PlanError
-from bushel.run.encoded import size_of
-from bushel.run.stream import (
+from bushel.core.stream import (
     Chunk,
     Framed,
     Marks,
@@ -20,6 +18,8 @@ from bushel.run.stream import (
     beginning_of,
     counted,
 )
+from bushel.errors import PlanError
+from bushel.run.encoded import size_of
 
 
 class RepeatStream(OneInput):

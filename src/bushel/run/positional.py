@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure, join
+from bushel.core.block import Block, Failure, join
 from bushel.core.machine import available_cores
+from bushel.core.node import Fold, Guard, Node, Source, leaves_out, walk
+from bushel.core.options import ReadOptions
 from bushel.core.state import State, need_int
+from bushel.core.stream import Chunk, Marks, Stream, Trickle
 from bushel.errors import StateRangeError
-from bushel.node import Fold, Guard, Node, Source, leaves_out, walk
-from bushel.options import ReadOptions
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.bad_elements import by_element, each_once, paths_to_guards
 from bushel.run.bad_records import BadRecord, Ledger, taking_notes
@@ -20,7 +21,6 @@ from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.spent import Spent, Stopwatch
 from bushel.run.steps import KeptMarks
-from bushel.run.stream import Chunk, Marks, Stream, Trickle
 from bushel.run.threads import ReadAhead
 from bushel.run.tune import BlockSize
 from bushel.transforms.function import any_none

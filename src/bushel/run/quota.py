@@ -5,8 +5,8 @@ import logging
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.options import DatasetOptions
 from bushel.errors import FilterError
-from bushel.options import DatasetOptions
 
 _WINDOW = 1000
 _log = logging.getLogger("bushel")

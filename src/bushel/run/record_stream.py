@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.core.block import Block, Failure
+from bushel.core.node import failed
+from bushel.core.positions import Keys
 from bushel.core.state import State, need_int
+from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import RecordError
 from bushel.files.local import ByteFile, OpenFiles
-from bushel.node import failed
 from bushel.plan.files import FileStreamNode
-from bushel.positions import Keys
-from bushel.run.stream import Chunk, Marks, Stream
 from bushel.sources.indexed_unpacked import unpacked
 from bushel.sources.tfrecord_scan import begins_with_record
 from bushel.sources.tfrecord_stream import records_from

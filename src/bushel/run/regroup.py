@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.core.block import Block, Failure
+from bushel.core.frozen import plain
+from bushel.core.node import Machine, Regroup, failed
 from bushel.core.state import State, need_int
+from bushel.core.stream import Chunk, Cursor, Marks, Stream
 from bushel.errors import StateError
-from bushel.frozen import plain
-from bushel.node import Machine, Regroup, failed
 from bushel.run.front import with_front, with_shown
-from bushel.run.stream import Chunk, Cursor, Marks, Stream
 
 # One row takes many elements, so many more are asked for than rows: as many as it took before,
 # within bounds.

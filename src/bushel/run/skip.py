@@ -1,8 +1,8 @@
 """A stream without its first elements."""
 
 from bushel.core.state import State, need, need_int
+from bushel.core.stream import Chunk, Framed, Marks, OneInput, Stream, beginning_of
 from bushel.errors import StateError, StateRangeError
-from bushel.run.stream import Chunk, Framed, Marks, OneInput, Stream, beginning_of
 
 _AT_A_TIME = 1024
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.core.block import Block, Failure
+from bushel.core.frozen import plain
 from bushel.core.state import State, need, need_int
+from bushel.core.stream import Chunk, Cursor, Marks, Stream
 from bushel.errors import StateError
-from bushel.frozen import plain
 from bushel.order.spread import StreamShuffleNode, side_of
 from bushel.run.front import with_front
-from bushel.run.stream import Chunk, Cursor, Marks, Stream
 
 
 @plain

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure
+from bushel.core.block import Block, Failure
+from bushel.core.frozen import plain
+from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, failed
+from bushel.core.positions import Keys
+from bushel.core.record import RecordMetadata
 from bushel.core.state import State, need, need_int
+from bushel.core.stream import Chunk, Cursor, Marks, OneInput, Stream, counted
 from bushel.errors import PlanError
-from bushel.frozen import plain
-from bushel.node import Drop, Each, Expand, Fold, Guard, Node, failed
-from bushel.positions import Keys
-from bushel.record import RecordMetadata
 from bushel.run.bad_records import BadRecord
 from bushel.run.front import with_front
 from bushel.run.guard import GuardStream
 from bushel.run.quota import DropQuota
-from bushel.run.stream import Chunk, Cursor, Marks, OneInput, Stream, counted
 
 
 class _Elementwise(OneInput):

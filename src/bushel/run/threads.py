@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from bushel.block import Block
+from bushel.core.block import Block
 from bushel.errors import ClosedError
 from bushel.run.ending import end_with_program
 from bushel.run.spent import Spent, Stopwatch

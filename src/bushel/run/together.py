@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bushel.block import Block
-from bushel.positions import Keys, Positions, run_of
+from bushel.core.block import Block
+from bushel.core.positions import Keys, Positions, run_of
+from bushel.core.stream import Cursor, Stream
 from bushel.run.inline import compile_node
 from bushel.run.many import Many, compile_many
 from bushel.run.positional import PositionalStream
 from bushel.run.spent import Spent, Stopwatch
-from bushel.run.stream import Cursor, Stream
 
 # So many streams are worth being read together.
 FEWEST = 4

@@ -5,7 +5,7 @@ It is learned from measured times that the caller hands in, so a test can hand i
 
 from typing import Any
 
-from bushel.tree import open_node
+from bushel.core.tree import open_node
 
 # A block should be worth its overhead (tens of microseconds) and still arrive soon.
 TARGET_SECONDS = 0.004

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block
+from bushel.core.block import Block
+from bushel.core.frozen import plain
+from bushel.core.node import failed
+from bushel.core.stack import stack
 from bushel.core.state import State, need, need_int
-from bushel.frozen import plain
-from bushel.node import failed
+from bushel.core.stream import Chunk, Cursor, Marks, Stream, beginning_of
+from bushel.core.tree import map_leaves
 from bushel.order.windows import StreamWindowsNode, count_windows
 from bushel.run.front import with_front
-from bushel.run.stream import Chunk, Cursor, Marks, Stream, beginning_of
-from bushel.stack import stack
-from bushel.tree import map_leaves
 
 
 @plain

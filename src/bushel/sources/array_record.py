@@ -38,6 +38,7 @@ import numpy as np
 
 from bushel.core.machine import available_cores, descriptors_to_keep
 from bushel.core.per_process import PerProcess
+from bushel.core.positions import Keys
 from bushel.errors import (
     FileError,
     MissingFileError,
@@ -49,7 +50,6 @@ from bushel.errors import (
 from bushel.files.copies import local_path
 from bushel.files.local import stamp_of
 from bushel.files.paths import expand, is_remote
-from bushel.positions import Keys
 from bushel.sources.endings import ARRAY_RECORD
 
 T = TypeVar("T")

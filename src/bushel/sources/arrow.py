@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bushel.positions import Keys
+from bushel.core.positions import Keys
 from bushel.sources.arrow_files import (
     CACHE_BYTES,
     DISK_BYTES,

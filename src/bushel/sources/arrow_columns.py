@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bushel.positions import Keys
+from bushel.core.positions import Keys
 from bushel.sources.arrow_memory import Memory, Rows, memory_of
 from bushel.sources.arrow_package import arrow
 from bushel.sources.arrow_types import inner_array, is_tensor, number_type, stored_type

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bushel.core.positions import Keys
 from bushel.errors import FileError, PlanError, replaced_file
 from bushel.files.local import ByteFile, open_file, stamp_of
 from bushel.files.paths import expand, is_remote
-from bushel.positions import Keys
 from bushel.sources.arrow_cache import PartCache
 from bushel.sources.arrow_parts import Part, Reader
 from bushel.sources.arrow_unpacked import Unpacked

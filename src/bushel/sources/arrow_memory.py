@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bushel.positions import Keys
+from bushel.core.positions import Keys
 
 
 class Rows:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import unstack
-from bushel.positions import Keys, grouped
+from bushel.core.block import unstack
+from bushel.core.positions import Keys, grouped
 from bushel.sources.arrow_columns import View, is_regular, view_of
 from bushel.sources.arrow_items import Items, has_items, items_of
 from bushel.sources.arrow_memory import Rows, stretch_of

@@ -9,11 +9,11 @@ import numpy as np
 
 from bushel.core.machine import descriptors_to_keep
 from bushel.core.per_process import PerProcess
+from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingPackageError, PlanError, RecordError, replaced_file
 from bushel.files.copies import local_path
 from bushel.files.local import stamp_of
 from bushel.files.paths import expand
-from bushel.positions import Keys
 from bushel.sources.endings import BAGZ
 from bushel.sources.keyed import KeyedSource, by_part, shown_files
 from bushel.sources.mapped import check_unchanged

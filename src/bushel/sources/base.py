@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from bushel.core.positions import Keys
+from bushel.core.tree import Path, show_path
 from bushel.errors import PlanError
-from bushel.positions import Keys
-from bushel.tree import Path, show_path
 
 T_co = TypeVar("T_co", covariant=True)
 

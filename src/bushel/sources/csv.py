@@ -4,12 +4,12 @@ import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from bushel.core.positions import Keys
 from bushel.errors import PlanError, RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.paths import without_query
 from bushel.files.progress import Progress
-from bushel.positions import Keys
 from bushel.sources.endings import CSV
 from bushel.sources.lines import LineSource
 from bushel.sources.lines_scan import scan_lines

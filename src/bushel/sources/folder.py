@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from bushel.core.pillow import pillow_images
+from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingFileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import expand, is_remote, natural
-from bushel.pillow import pillow_images
-from bushel.positions import Keys
 from bushel.sources.images import ENDINGS, decode_image
 from bushel.sources.keyed import KeyedSource, shown_files
 

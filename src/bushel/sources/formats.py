@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from bushel.core.frozen import frozen
 from bushel.errors import MissingFileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import expand, is_remote, without_query
-from bushel.frozen import frozen
 from bushel.sources import endings
 from bushel.sources.tfrecord_crc import masked_crcs
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Columns, unstack
+from bushel.core.block import Columns, unstack
+from bushel.core.positions import Keys
 from bushel.errors import SourceError
-from bushel.positions import Keys
 from bushel.sources.arrow_items import has_items
 from bushel.sources.arrow_memory import stretch_of
 from bushel.sources.arrow_package import arrow

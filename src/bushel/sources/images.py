@@ -5,8 +5,8 @@ import io
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.pillow import pillow_images
 from bushel.errors import RecordError
-from bushel.pillow import pillow_images
 
 # What the names of images end in.
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")

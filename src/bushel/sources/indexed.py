@@ -16,13 +16,13 @@ from typing import Any, ClassVar, NamedTuple, SupportsIndex, TypeAlias
 import numpy as np
 
 from bushel.core.per_process import ProcessLock
+from bushel.core.positions import Keys, grouped
 from bushel.errors import FileError, RecordError, replaced_file
 from bushel.files.index import Columns, index_of, places_of_index
 from bushel.files.local import ByteFile, OpenFiles
 from bushel.files.paths import expand, is_remote
 from bushel.files.progress import Progress
 from bushel.files.together import MOST_REQUESTS, Together
-from bushel.positions import Keys, grouped
 from bushel.sources.endings import COMPRESSED
 from bushel.sources.indexed_unpacked import unpacked
 

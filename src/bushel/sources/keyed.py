@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from bushel.positions import Keys
+from bushel.core.positions import Keys
 
 
 class KeyedSource(ABC):

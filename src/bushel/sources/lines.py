@@ -5,11 +5,11 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from bushel.core.positions import Keys
 from bushel.errors import PlanError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.progress import Progress
-from bushel.positions import Keys
 from bushel.sources.endings import JSON_LINES, TEXT
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.lines_scan import scan_lines

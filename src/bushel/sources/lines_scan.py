@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.positions import Keys
 from bushel.errors import RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.progress import Progress
-from bushel.positions import Keys
 from bushel.sources.scan_chunks import CHUNK, Bytes, in_chunks, places_of
 
 _CHUNK = CHUNK

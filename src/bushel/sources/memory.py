@@ -6,15 +6,15 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from bushel.block import Block, Columns, Failure, column_of, is_stackable
+from bushel.core.block import Block, Columns, Failure, column_of, is_stackable
+from bushel.core.frozen import frozen
+from bushel.core.naming import source_name
+from bushel.core.node import Source, failed
+from bushel.core.positions import Keys, Positions, split_epochs
+from bushel.core.tree import leaves_with_paths, map_leaves, open_node, show_path
 from bushel.errors import EmptyDatasetError, SourceError, note_place, place_noted
-from bushel.frozen import frozen
-from bushel.naming import source_name
-from bushel.node import Source, failed
-from bushel.positions import Keys, Positions, split_epochs
 from bushel.sources.base import ColumnReader, ColumnSource, check_equally_long
 from bushel.sources.torch_datasets import refuse_iterable
-from bushel.tree import leaves_with_paths, map_leaves, open_node, show_path
 
 
 class RangeDataSource:

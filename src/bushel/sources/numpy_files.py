@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import is_stackable_array, unstack
+from bushel.core.block import is_stackable_array, unstack
 from bushel.core.per_process import PerProcess
+from bushel.core.positions import Keys
 from bushel.errors import FileError, PlanError
 from bushel.files.paths import expand, without_query
-from bushel.positions import Keys
 from bushel.sources.endings import NUMPY
 from bushel.sources.keyed import KeyedSource, by_part, rows_of, shown_files
 from bushel.sources.mapped import MappedFiles

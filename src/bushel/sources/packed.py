@@ -20,13 +20,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import Columns
+from bushel.core.block import Columns
+from bushel.core.frozen import frozen
+from bushel.core.memory_file import aligned
+from bushel.core.positions import Keys
+from bushel.core.tree import leaves_with_paths, map_leaves, show_path
 from bushel.errors import SourceError
-from bushel.frozen import frozen
-from bushel.memory_file import aligned
-from bushel.positions import Keys
 from bushel.sources.base import check_equally_long
-from bushel.tree import leaves_with_paths, map_leaves, show_path
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
 Array: TypeAlias = npt.NDArray[Any]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.positions import Keys, grouped
 from bushel.errors import FileError
-from bushel.positions import Keys, grouped
 from bushel.sources.arrow_files import stamp_at
 from bushel.sources.parquet import opened
 

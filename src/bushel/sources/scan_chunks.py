@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.machine import available_cores
+from bushel.core.positions import Keys
 from bushel.files.local import ByteFile, LocalFile
-from bushel.positions import Keys
 
 Found = TypeVar("Found")
 Bytes: TypeAlias = npt.NDArray[np.uint8]

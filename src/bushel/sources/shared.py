@@ -8,9 +8,9 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from bushel.core.memory_file import create_unnamed, keep_file, map_file
+from bushel.core.shared_memory import create_named, open_named, remove_named
 from bushel.errors import ClosedError, PlanError
-from bushel.memory_file import create_unnamed, keep_file, map_file
-from bushel.shared_memory import create_named, open_named, remove_named
 from bushel.sources.base import ColumnSource
 from bushel.sources.packed import Memory, Packed, Packing, checked_key
 

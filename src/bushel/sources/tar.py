@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bushel.core.positions import Keys
 from bushel.errors import PlanError, RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
-from bushel.positions import Keys
 from bushel.sources.endings import TAR
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.tar_damaged import scan_damaged

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.positions import Keys
+from bushel.core.positions import Keys
 
 BLOCK = 512
 Names: TypeAlias = npt.NDArray[np.uint8]

@@ -5,8 +5,8 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.positions import Keys
 from bushel.errors import RecordError
-from bushel.positions import Keys
 from bushel.sources.tar_members import Member
 from bushel.sources.tar_names import split_name
 from bushel.sources.tar_plain import Names, PlainMembers

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.positions import Keys
 from bushel.errors import PlanError, RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.progress import Progress
-from bushel.positions import Keys
 from bushel.sources.endings import TFRECORD
 from bushel.sources.example import Features, check_features, parse_example
 from bushel.sources.example_columns import parse_columns

@@ -10,11 +10,11 @@ import logging
 
 import numpy as np
 
+from bushel.core.positions import Keys
 from bushel.errors import RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.progress import Progress
-from bushel.positions import Keys
 from bushel.sources.tfrecord_crc import masked_crcs_at_every_byte
 from bushel.sources.tfrecord_scan import FOOTER, HEADER, headers_are_right, walk
 

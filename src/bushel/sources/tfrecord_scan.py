@@ -14,12 +14,12 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.positions import Keys
 from bushel.errors import RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
-from bushel.positions import Keys
 from bushel.sources.scan_chunks import CHUNK, Bytes, highest_bits, in_chunks, places_of
 from bushel.sources.tfrecord_crc import masked_crcs
 

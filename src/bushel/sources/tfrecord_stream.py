@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from bushel.core.positions import Keys
 from bushel.errors import RecordError
 from bushel.files.local import ByteFile
-from bushel.positions import Keys
 from bushel.sources.tfrecord_crc import masked_crcs
 from bushel.sources.tfrecord_scan import FOOTER, HEADER, headers_are_right, walk
 

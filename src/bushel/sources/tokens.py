@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import unstack
+from bushel.core.block import unstack
+from bushel.core.positions import Keys
 from bushel.errors import FileError, PlanError
 from bushel.files.paths import expand, without_query
-from bushel.positions import Keys
 from bushel.sources.keyed import KeyedSource, by_part, shown_files
 from bushel.sources.mapped import MappedFile, MappedFiles
 from bushel.sources.npy import layout_of

@@ -12,12 +12,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import is_stackable
+from bushel.core.block import is_stackable
+from bushel.core.naming import source_name
+from bushel.core.positions import Keys
+from bushel.core.tree import Path, open_node, show_path
 from bushel.errors import MissingPackageError, PlanError, SourceError
-from bushel.naming import source_name
-from bushel.positions import Keys
 from bushel.sources.base import ColumnSource
-from bushel.tree import Path, open_node, show_path
 
 
 class TorchDataSource(ColumnSource):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import is_stackable_array, unstack
+from bushel.core.block import is_stackable_array, unstack
 from bushel.core.per_process import LastUsed, PerProcess
+from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
-from bushel.positions import Keys
 from bushel.sources.keyed import KeyedSource
 
 _CACHE_BYTES = 1 << 26

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bushel.block import Failure
-from bushel.frozen import frozen
-from bushel.naming import name_of
-from bushel.node import Expand, Node
-from bushel.positions import Positions
+from bushel.core.block import Failure
+from bushel.core.frozen import frozen
+from bushel.core.naming import name_of
+from bushel.core.node import Expand, Node
+from bushel.core.positions import Positions
 from bushel.transforms.function import collect
 
 

@@ -6,9 +6,9 @@ from operator import is_
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
-from bushel.block import Block, Failure
-from bushel.node import Node, failed
-from bushel.positions import Positions
+from bushel.core.block import Block, Failure
+from bushel.core.node import Node, failed
+from bushel.core.positions import Positions
 from bushel.transforms.views import by_itself, keeps_more
 
 Results = Callable[[Iterable[Any], Positions], Iterable[Any]]

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.pillow import pillow_images
 from bushel.errors import MissingPackageError
-from bushel.pillow import pillow_images
 from bushel.transforms.jpeg_header import Header, shortened
 
 Image: TypeAlias = npt.NDArray[np.uint8]

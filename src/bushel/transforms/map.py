@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bushel.block import Block, Columns, is_stackable, is_stackable_array, join
+from bushel.core.block import Block, Columns, is_stackable, is_stackable_array, join
+from bushel.core.frozen import frozen
+from bushel.core.naming import name_of
+from bushel.core.node import ONE_LANE, Columnwise, Node, OneByOne, failed
+from bushel.core.positions import Positions
+from bushel.core.stack import stack
+from bushel.core.tree import leaves_with_paths, map_leaves, show_path
 from bushel.errors import BatchError
-from bushel.frozen import frozen
-from bushel.naming import name_of
-from bushel.node import ONE_LANE, Columnwise, Node, OneByOne, failed
-from bushel.positions import Positions
-from bushel.stack import stack
 from bushel.transforms.function import any_none, apply_to_rows, identity_of
-from bushel.tree import leaves_with_paths, map_leaves, show_path
 
 
 @frozen

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bushel.memory_file import aligned
+from bushel.core.memory_file import aligned
 from bushel.transport.slots import Ring, Slot
 
 

@@ -4,9 +4,9 @@ import pickle
 import traceback
 from typing import Any
 
-from bushel.block import Failure
+from bushel.core.block import Failure
+from bushel.core.frozen import plain
 from bushel.errors import WorkerError
-from bushel.frozen import plain
 from bushel.transport.own_classes import dump_own
 
 

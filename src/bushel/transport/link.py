@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 import numpy as np
 
-from bushel.memory_file import aligned
+from bushel.core.memory_file import aligned
 from bushel.transport.arena import Arena
 from bushel.transport.channel import Channel
 from bushel.transport.own_classes import OwnClasses

@@ -6,9 +6,9 @@ a few flat arrays. Those are made where they will be sent from, so that nothing 
 
 from typing import Any
 
-from bushel.block import Columns
-from bushel.ragged import RaggedRows, take_apart
-from bushel.room import Make
+from bushel.core.block import Columns
+from bushel.core.ragged import RaggedRows, take_apart
+from bushel.core.room import Make
 
 
 def pack_values(values: list[Any] | Columns, make: Make | None = None) -> list[Any] | Columns:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.shared_memory import create_named, open_named, remove_named
+from bushel.core.shared_memory import create_named, open_named, remove_named
 
 if TYPE_CHECKING:
     from multiprocessing.shared_memory import SharedMemory

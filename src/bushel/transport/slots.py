@@ -26,7 +26,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.memory_file import create_unnamed, map_file
+from bushel.core.memory_file import create_unnamed, map_file
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 

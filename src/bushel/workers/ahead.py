@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from bushel.core.frozen import plain
 from bushel.core.state import State
-from bushel.frozen import plain
+from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.run.lanes import LanesStream
-from bushel.run.stream import Chunk, Marks, Stream, beginning_of
 from bushel.workers.remote import Reached
 
 

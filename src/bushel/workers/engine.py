@@ -4,8 +4,8 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from bushel.core.options import MultiprocessingOptions
 from bushel.core.state import State
-from bushel.options import MultiprocessingOptions
 from bushel.workers.fragment import Fragment, Order, Outcome
 from bushel.workers.home import Home as Home
 from bushel.workers.pool import Pool, raise_closed

@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.batch.batch import BatchNode
-from bushel.block import Block, Columns, Failure, join
+from bushel.core.block import Block, Columns, Failure, join
+from bushel.core.frozen import plain
+from bushel.core.node import Guard, Node, Place, walk
+from bushel.core.options import ReadOptions
 from bushel.core.state import State, need_int
+from bushel.core.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
 from bushel.errors import WorkerError
-from bushel.frozen import plain
-from bushel.node import Guard, Node, Place, walk
-from bushel.options import ReadOptions
 from bushel.run.bad_records import BadRecord
 from bushel.run.positional import PositionalStream
 from bushel.run.spent import Stopwatch
 from bushel.run.steps import single_step
-from bushel.run.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
 from bushel.transport.arena import Arena
 from bushel.transport.failures import PackedFailure, pack_failure, unpack_failure
 from bushel.transport.rows import pack_values

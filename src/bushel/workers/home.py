@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bushel.options import MultiprocessingOptions
+from bushel.core.options import MultiprocessingOptions
 from bushel.workers import early
 
 if TYPE_CHECKING:

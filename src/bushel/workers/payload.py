@@ -19,8 +19,8 @@ import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.memory_file import aligned, create_unnamed, file_of, map_file
 from bushel.errors import PlanError
-from bushel.memory_file import aligned, create_unnamed, file_of, map_file
 from bushel.sources.memory import SequenceNode
 from bushel.transport.link import Link, set_apart
 from bushel.transport.own_classes import marked_classes

@@ -22,8 +22,8 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from bushel.core.machine import memory_limit
+from bushel.core.options import MultiprocessingOptions
 from bushel.errors import ClosedError, PlanError, WorkerError
-from bushel.options import MultiprocessingOptions
 from bushel.plan.keys import key_of
 from bushel.transport.channel import ChannelClosed
 from bushel.workers.child import UNKNOWN

@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from bushel.core.frozen import plain
+from bushel.core.node import Guard
 from bushel.core.state import State, innermost_index, replaced
+from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.errors import StateError
-from bushel.frozen import plain
-from bushel.node import Guard
 from bushel.run.bad_records import Ledger, bad_records_in, with_bad_records
 from bushel.run.front import with_front
 from bushel.run.quota import DropQuota
-from bushel.run.stream import Chunk, Marks, Stream, beginning_of
 from bushel.run.tune import BlockSize
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Outcome, pack_block

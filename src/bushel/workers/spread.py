@@ -11,9 +11,10 @@ only the position, or the element itself.
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Place, leaves_out, walk
+from bushel.core.options import DatasetOptions, ReadOptions
+from bushel.core.stream import Stream
 from bushel.errors import PlanError
-from bushel.node import Drop, Each, Expand, Fold, Guard, Node, Place, leaves_out, walk
-from bushel.options import DatasetOptions, ReadOptions
 from bushel.plan.lanes import LaneReadOptions
 from bushel.plan.parts import droppers
 from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
@@ -21,7 +22,6 @@ from bushel.run.build import build_with, step_of
 from bushel.run.lanes import LanesStream
 from bushel.run.positional import PositionalStream, dropping_step, least_block
 from bushel.run.quota import DropQuota
-from bushel.run.stream import Stream
 from bushel.workers.ahead import AheadOfHosts
 from bushel.workers.engine import Engine, Home
 from bushel.workers.fragment import Fragment, detached

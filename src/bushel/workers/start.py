@@ -8,7 +8,7 @@ import os
 import socket
 from contextlib import suppress
 
-from bushel.memory_file import create_unnamed
+from bushel.core.memory_file import create_unnamed
 from bushel.workers import early
 from bushel.workers.child import Child, NurseryProcess
 from bushel.workers.launch import start_nursery

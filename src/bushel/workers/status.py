@@ -6,7 +6,7 @@ worker hangs, which could not answer a question.
 
 import struct
 
-from bushel.memory_file import map_file
+from bushel.core.memory_file import map_file
 
 # How often something was noted, the task, the operation, the position, the key's length.
 _HEAD = struct.Struct("<qqqqq")

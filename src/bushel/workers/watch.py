@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from bushel.block import Block, Columns, Failure, join
-from bushel.frozen import frozen
-from bushel.node import ONE_LANE, Drop, Each, Expand, Fold, Node, Source
-from bushel.positions import Keys, Positions
-from bushel.room import made_in
+from bushel.core.block import Block, Columns, Failure, join
+from bushel.core.frozen import frozen
+from bushel.core.node import ONE_LANE, Drop, Each, Expand, Fold, Node, Source
+from bushel.core.positions import Keys, Positions
+from bushel.core.room import made_in
 
 # Called with the node's number, and in careful mode with position and key; and with `BETWEEN`
 # when the step is done.

@@ -22,9 +22,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from bushel.block import Block, Columns, Failure, failure_of
+from bushel.core.block import Block, Columns, Failure, failure_of
+from bushel.core.positions import Keys, Positions
 from bushel.errors import PlanError, note_where
-from bushel.positions import Keys, Positions
 
 # Maps positions of many orders: each has the number of its order beside it.
 LocateMany: TypeAlias = Callable[[Keys, Positions], Positions]

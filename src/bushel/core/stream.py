@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bushel.block import Block, Failure, join
+from bushel.core.block import Block, Failure, join
+from bushel.core.frozen import plain
+from bushel.core.ragged import RaggedRows
 from bushel.core.state import State
 from bushel.errors import StateError
-from bushel.frozen import plain
-from bushel.ragged import RaggedRows
 
 
 class Marks(ABC):

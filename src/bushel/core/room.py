@@ -30,10 +30,10 @@ room = _Room()
 def made_in(allocate: Make) -> Iterator[None]:
     """Has the arrays of batches made by `allocate` meanwhile.
 
-    >>> import bushel.stack
+    >>> import bushel.core.stack
     >>> made = []
     >>> with made_in(lambda shape, dtype: made.append(shape) or np.empty(shape, dtype)):
-    ...     bushel.stack.stack([np.array([1, 2]), np.array([3, 4])]).tolist(), made
+    ...     bushel.core.stack.stack([np.array([1, 2]), np.array([3, 4])]).tolist(), made
     ([[1, 2], [3, 4]], [(4,)])
     """
     before, room.make = room.make, allocate

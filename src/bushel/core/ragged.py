@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.block import Columns
-from bushel.frozen import plain
-from bushel.positions import Keys
-from bushel.room import Make
-from bushel.stack import stack
+from bushel.core.block import Columns
+from bushel.core.frozen import plain
+from bushel.core.positions import Keys
+from bushel.core.room import Make
+from bushel.core.stack import stack
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from bushel.frozen import plain
-from bushel.positions import Keys, Positions
-from bushel.room import room
-from bushel.tree import leaves_with_paths, map_leaves, open_node
+from bushel.core.frozen import plain
+from bushel.core.positions import Keys, Positions
+from bushel.core.room import room
+from bushel.core.tree import leaves_with_paths, map_leaves, open_node
 
 
 class Columns:

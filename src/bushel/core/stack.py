@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.room import room
+from bushel.core.tree import Path, map_leaves, open_node, show_path
 from bushel.errors import BatchError
-from bushel.room import room
-from bushel.tree import Path, map_leaves, open_node, show_path
 
 _PLAIN_NUMBERS: dict[type, np.dtype[Any]] = {
     int: np.dtype(np.int64),

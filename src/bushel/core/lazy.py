@@ -9,9 +9,9 @@ def lazily(namespace: dict[str, Any], homes: Mapping[str, str]) -> Callable[[str
     """Makes the `__getattr__` of a module whose names live elsewhere: "module:name" each.
 
     >>> names = {"__name__": "example"}
-    >>> find = lazily(names, {"Fold": "node:Fold"})
+    >>> find = lazily(names, {"Fold": "core.node:Fold"})
     >>> find("Fold").__module__, "Fold" in names
-    ('bushel.node', True)
+    ('bushel.core.node', True)
     """
 
     def find(name: str) -> Any:
