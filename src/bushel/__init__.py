@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from bushel.grain.packed import PaddingReport as PaddingReport
     from bushel.grain.packed import padding_report as padding_report
     from bushel.grain.settings import config as config
-    from bushel.loader import DataLoader as DataLoader
-    from bushel.loader import DataLoaderIterator as DataLoaderIterator
-    from bushel.loader import load as load
-    from bushel.operations import BatchOperation as BatchOperation
-    from bushel.operations import FilterOperation as FilterOperation
-    from bushel.operations import MapOperation as MapOperation
-    from bushel.operations import Operation as Operation
-    from bushel.operations import RandomMapOperation as RandomMapOperation
+    from bushel.loader.loader import DataLoader as DataLoader
+    from bushel.loader.loader import DataLoaderIterator as DataLoaderIterator
+    from bushel.loader.loader import load as load
+    from bushel.loader.operations import BatchOperation as BatchOperation
+    from bushel.loader.operations import FilterOperation as FilterOperation
+    from bushel.loader.operations import MapOperation as MapOperation
+    from bushel.loader.operations import Operation as Operation
+    from bushel.loader.operations import RandomMapOperation as RandomMapOperation
     from bushel.order.schedule import WeightSchedule as WeightSchedule
     from bushel.samplers import IndexSampler as IndexSampler
     from bushel.samplers import Sampler as Sampler
@@ -85,33 +85,33 @@ _HOMES = {
     "transforms": "transforms",
     "ArrayRecordDataSource": "sources.array_record:ArrayRecordDataSource",
     "Batch": "transforms:Batch",
-    "BatchOperation": "operations:BatchOperation",
+    "BatchOperation": "loader.operations:BatchOperation",
     "BatchTransform": "transforms:Batch",
     **{
         f"{prefix}{name}": f"checkpoint.orbax:{name}"
         for prefix in ("", "Grain", "PyGrain")
         for name in ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
     },
-    "DataLoader": "loader:DataLoader",
-    "DataLoaderIterator": "loader:DataLoaderIterator",
+    "DataLoader": "loader.loader:DataLoader",
+    "DataLoaderIterator": "loader.loader:DataLoaderIterator",
     "DatasetIterator": "deliver.iterator:DatasetIterator",
     "DatasetSelectionMap": "transforms:DatasetSelectionMap",
-    "FilterOperation": "operations:FilterOperation",
+    "FilterOperation": "loader.operations:FilterOperation",
     "FilterTransform": "transforms:Filter",
     "InMemoryDataSource": "sources.shared:SharedMemoryDataSource",
     "IndexSampler": "samplers:IndexSampler",
     "IterDataset": "dataset:IterDataset",
     "MapBatches": "transforms:MapBatches",
     "MapDataset": "dataset:MapDataset",
-    "MapOperation": "operations:MapOperation",
+    "MapOperation": "loader.operations:MapOperation",
     "MapTransform": "transforms:Map",
     "MapWithIndexTransform": "transforms:MapWithIndex",
     "MultiprocessingOptions": "core.options:MultiprocessingOptions",
     "NoSharding": "sharding:NoSharding",
     "OnError": "core.options:OnError",
-    "Operation": "operations:Operation",
+    "Operation": "loader.operations:Operation",
     "RandomAccessDataSource": "sources:RandomAccessDataSource",
-    "RandomMapOperation": "operations:RandomMapOperation",
+    "RandomMapOperation": "loader.operations:RandomMapOperation",
     "RandomMapTransform": "transforms:RandomMap",
     "RangeDataSource": "sources:RangeDataSource",
     "ReadOptions": "core.options:ReadOptions",
@@ -123,7 +123,7 @@ _HOMES = {
     "ShardOptions": "sharding:ShardOptions",
     "SharedMemoryDataSource": "sources.shared:SharedMemoryDataSource",
     "WeightSchedule": "order.schedule:WeightSchedule",
-    "load": "loader:load",
+    "load": "loader.loader:load",
     "PaddingReport": "grain.packed:PaddingReport",
     "padding_report": "grain.packed:padding_report",
     "open": "sources.formats:open_source",

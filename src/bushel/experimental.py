@@ -38,7 +38,7 @@ from bushel.grain.streams import (
 )
 from bushel.grain.suggest import PerformanceConfig, pick_performance_config
 from bushel.grain.testing import assert_equal_output_after_checkpoint
-from bushel.operations import PackAndBatchOperation
+from bushel.loader.operations import PackAndBatchOperation
 from bushel.order.permutation import index_shuffle
 from bushel.transforms import FlatMap as FlatMapTransform
 from bushel.transforms import MapWithIndex as MapWithIndexTransform

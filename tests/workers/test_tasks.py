@@ -8,8 +8,8 @@ import pytest
 
 from bushel.core.block import Block
 from bushel.core.options import DatasetOptions, ReadOptions
+from bushel.core.places import ToStreamNode
 from bushel.core.stream import FixedMarks
-from bushel.plan.places import ToStreamNode
 from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota
 from bushel.sources.memory import RangeNode

@@ -10,8 +10,9 @@ from typing import Any
 
 from bushel.batch.lengths import LengthOf
 from bushel.batch.pad import Padding, with_lengths
+from bushel.batch.regroup import Machine, Regroup
 from bushel.core.frozen import frozen
-from bushel.core.node import Machine, Node, Regroup
+from bushel.core.node import Node
 from bushel.core.state import need_counts
 from bushel.errors import BatchError
 

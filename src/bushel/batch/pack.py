@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bushel.batch.packing import Bins, Packing, order_of_rows
+from bushel.batch.regroup import Machine, Regroup
 from bushel.batch.sequences import Sequences, sequences_of
 from bushel.core.frozen import frozen
-from bushel.core.node import ONE_LANE, Machine, Node, Regroup
+from bushel.core.node import ONE_LANE, Node
 from bushel.core.state import need_counts
 from bushel.errors import StateError
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from bushel.batch.regroup import Machine, Regroup
 from bushel.core.block import first_leaf
 from bushel.core.frozen import frozen, plain
-from bushel.core.node import Machine, Node, Regroup
+from bushel.core.node import Node
 from bushel.core.state import need_counts
 from bushel.core.tree import Path, leaves_with_paths, map_leaves, show_path
 from bushel.errors import BatchError, StateError

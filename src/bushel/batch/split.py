@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.batch.cells import joined, padding, places
+from bushel.batch.regroup import Machine, Regroup
 from bushel.batch.split_tables import Table, table_of
 from bushel.core.frozen import frozen, plain
-from bushel.core.node import Machine, Node, Regroup
+from bushel.core.node import Node
 from bushel.core.state import need_counts
 from bushel.errors import BatchError, PlanError, StateError
 

@@ -8,8 +8,7 @@
     Expand   an Each that makes several of one  expand(rows) -> sequences
     Zip      one element from each input
     Fold     groups of neighbours               group_size, fold(block) -> block
-    Regroup  neighbours, as many as fit         machine()
-    Pass     how much of a stream, how often
+    Step     a step of streams alone            open(streams) -> stream   (core/step.py)
     Guard    what stands in for those that fail stand_in(error) -> element
     Place    where or when, never what          passed over by position
 
@@ -37,6 +36,8 @@ class Node(ABC):
     """One step of a pipeline."""
 
     __slots__ = ()
+    # Whether it vouches that no element is missing, whatever steps before it may leave out.
+    has_all = False
 
     @property
     @abstractmethod
@@ -257,69 +258,6 @@ class Fold(_Single):
     def length(self) -> int:
         whole, rest = divmod(self.input.length(), self.group_size)
         return whole + (1 if rest and not self.drops_short_group else 0)
-
-
-class Machine(ABC):
-    """Makes new elements of a group of neighbours; holds the group that is being made."""
-
-    # What was used of the element that comes next, as plain values; None where it is whole.
-    carried: Any = None
-    # Whether a group may end within an element, of which the next one takes the rest. (Others
-    # carry what has nothing to do with the next element.)
-    cuts_elements = False
-    # Whether the group needs no further element; else it ends with the first that is refused.
-    complete = False
-
-    @abstractmethod
-    def begin(self, carried: Any) -> None:
-        """Begins a group, with what is left of the next element."""
-
-    @abstractmethod
-    def add(self, element: Any) -> bool:
-        """Takes an element; False where it ends the group, and is offered again to the next."""
-
-    # Whether `elements` below may be rows that were taken apart (`bushel/ragged.py`).
-    takes_ragged = False
-
-    def add_many(self, elements: Sequence[Any], start: int) -> int:
-        """Takes elements from `start` on, as far as each is an easy one, and says how many.
-
-        The one behind them is given to `add_at`, which may take it, refuse it or fail.
-        """
-        return 0
-
-    def add_at(self, elements: Sequence[Any], index: int) -> bool:
-        """The same as `add`, for one of the elements that `add_many` was shown."""
-        return self.add(elements[index])
-
-    @abstractmethod
-    def end(self, made_before: int) -> list[Any]:
-        """Makes the elements of the group, so many having been made before it."""
-
-    def finish(self, made: list[Any]) -> list[Any]:
-        """Completes what several groups made, where that is better done together; cannot fail."""
-        return made
-
-    @abstractmethod
-    def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
-        """The state after `used` elements of the group that begins at `parent`."""
-
-    @abstractmethod
-    def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        """What `state_of` was given."""
-
-
-class Regroup(_Single):
-    """Makes new elements of any number of neighbours."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def machine(self) -> Machine:
-        """What does it, for one stream."""
-
-    def length(self) -> int:
-        return refuse_length(self)
 
 
 class Pass(_Single):

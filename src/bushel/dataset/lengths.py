@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bushel.batch.buckets import BucketNode
 from bushel.batch.lengths import Length, LengthOf
+from bushel.batch.only import only_step
 from bushel.batch.pack_options import names_of, pack_node, packing_of
 from bushel.batch.packing import Packing
 from bushel.batch.pad import padding_of
@@ -17,9 +18,8 @@ from bushel.batch.tokens import TokenBatchNode
 from bushel.batch.too_long import Fits, Pieces, Truncated
 from bushel.core.node import Node
 from bushel.dataset.base import Dataset, T
+from bushel.dataset.steps import filter_step, flat_map_step, map_step
 from bushel.errors import PlanError
-from bushel.plan.chain import filter_step, flat_map_step, map_step
-from bushel.plan.only import only_step
 
 if TYPE_CHECKING:
     from bushel.dataset.stream import IterDataset

@@ -7,19 +7,21 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from bushel.batch.batch import BatchNode
+from bushel.batch.unbatch import UnbatchNode, batch_sizes
 from bushel.checkpoint.state import describe_pipeline
+from bushel.core.fingerprint import fingerprints
 from bushel.core.node import Node
+from bushel.core.places import droppers
 from bushel.dataset.base import Dataset, T
 from bushel.dataset.check import check_count, check_window
 from bushel.errors import PlanError
 from bushel.files.paths import is_remote
+from bushel.order.present import PresentNode
 from bushel.order.repeat import INFINITE
 from bushel.order.slice import SliceNode
 from bushel.order.windows import OverlapNode, count_windows
-from bushel.plan.fingerprint import fingerprints
-from bushel.plan.parts import EnumerateNode, PresentNode, droppers
-from bushel.plan.unbatch import UnbatchNode, batch_sizes
 from bushel.run.compact import MISSING, Kept, KeptNode, is_same_each_epoch
+from bushel.transforms.enumerate import EnumerateNode
 
 if TYPE_CHECKING:
     from bushel.dataset.random_access import MapDataset

@@ -16,17 +16,17 @@ import numpy as np
 from bushel.core.block import Block
 from bushel.core.node import Node
 from bushel.core.options import ReadOptions
+from bushel.core.places import (
+    CustomMapNode,
+    SeedNode,
+    ToStreamNode,
+    droppers,
+)
 from bushel.core.positions import Positions, positions_of
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.parts import Parts
-from bushel.dataset.stream import IterDataset, StreamNodeDataset
-from bushel.deliver.iterator import DatasetIterator
-from bushel.errors import EmptyDatasetError, PlanError
-from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
-from bushel.order.repeat import INFINITE, RepeatNode
-from bushel.order.shuffle import ShuffleNode
-from bushel.order.slice import SliceNode
-from bushel.plan.chain import (
+from bushel.dataset.seeds import default_seed
+from bushel.dataset.steps import (
     batch_step,
     check_read_options,
     check_seed,
@@ -37,14 +37,14 @@ from bushel.plan.chain import (
     map_with_index_step,
     random_map_step,
 )
+from bushel.dataset.stream import IterDataset, StreamNodeDataset
+from bushel.deliver.iterator import DatasetIterator
+from bushel.errors import EmptyDatasetError, PlanError
+from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
+from bushel.order.repeat import INFINITE, RepeatNode
+from bushel.order.shuffle import ShuffleNode
+from bushel.order.slice import SliceNode
 from bushel.plan.lanes import DealNode
-from bushel.plan.parts import droppers
-from bushel.plan.places import (
-    CustomMapNode,
-    SeedNode,
-    ToStreamNode,
-)
-from bushel.plan.seeds import default_seed
 from bushel.run.inline import compile_node
 from bushel.sharding import ShardOptions
 from bushel.sources.memory import RangeNode, source_node

@@ -14,19 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from bushel.batch.unbatch import UnbatchNode
+from bushel.cache.memory import CacheNode
 from bushel.checkpoint.state import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.options import MultiprocessingOptions
+from bushel.core.places import CustomStreamNode, SeedNode, WorkersNode
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.check import check_count, check_window
 from bushel.dataset.lengths import Lengths
-from bushel.deliver.iterator import DatasetIterator, StreamIterator
-from bushel.deliver.open import open_stream
-from bushel.errors import PlanError
-from bushel.order.mix import ConcatenateNode
-from bushel.order.spread import StreamShuffleNode
-from bushel.order.windows import StreamWindowsNode
-from bushel.plan.chain import (
+from bushel.dataset.seeds import default_seed
+from bushel.dataset.steps import (
     batch_step,
     check_seed,
     filter_step,
@@ -36,14 +34,19 @@ from bushel.plan.chain import (
     map_with_index_step,
     random_map_step,
 )
+from bushel.deliver.iterator import DatasetIterator, StreamIterator
+from bushel.deliver.open import open_stream
+from bushel.errors import PlanError
+from bushel.order.mix import ConcatenateNode
+from bushel.order.repeat import StreamRepeatNode
+from bushel.order.stream_shuffle import StreamShuffleNode
+from bushel.order.take import LimitNode, SkipNode
+from bushel.order.windows import StreamWindowsNode
 from bushel.plan.lanes import gathered
 from bushel.plan.mixing import MixWeights, mix_step
-from bushel.plan.parts import EnumerateNode, SkipNode
-from bushel.plan.passes import CacheNode, InterleaveNode, LimitNode, StreamRepeatNode
-from bushel.plan.places import CustomStreamNode, SeedNode, WorkersNode
-from bushel.plan.seeds import default_seed
-from bushel.plan.unbatch import UnbatchNode
+from bushel.plan.passes import InterleaveNode
 from bushel.transforms import base as transforms
+from bushel.transforms.enumerate import EnumerateNode
 
 
 class _IterDatasetMeta(ABCMeta):

@@ -5,11 +5,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bushel.core.node import Node
+from bushel.core.places import CustomStreamNode, ToStreamNode, WorkersNode
 from bushel.core.stream import Cursor, Stream
 from bushel.deliver.agree import AgreedStream, Agreement
 from bushel.deliver.device import agreement, process_index_and_count
 from bushel.plan.lanes import DealNode, OwnLanesNode, own_lanes
-from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
 
 if TYPE_CHECKING:
     from bushel.run.build import Spread

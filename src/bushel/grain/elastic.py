@@ -5,11 +5,11 @@ from typing import Any
 
 from bushel.checkpoint.state import describe_pipeline, sign, verify
 from bushel.core.options import MultiprocessingOptions, ReadOptions
+from bushel.core.places import droppers
 from bushel.core.state import need_int
 from bushel.dataset import IterDataset, MapDataset, map_node
 from bushel.deliver.iterator import DatasetIterator
 from bushel.errors import ClosedError, PlanError
-from bushel.plan.parts import droppers
 from bushel.sharding import ShardOptions
 
 

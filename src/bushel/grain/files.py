@@ -3,8 +3,7 @@
 import os
 
 from bushel.dataset import StreamNodeDataset
-from bushel.plan.files import FileStreamNode
-from bushel.run.record_stream import RecordStream
+from bushel.sources.record_stream import FileStreamNode
 
 
 class TFRecordIterDataset(StreamNodeDataset[bytes]):
@@ -22,4 +21,4 @@ class TFRecordIterDataset(StreamNodeDataset[bytes]):
     """
 
     def __init__(self, path: str) -> None:
-        super().__init__(FileStreamNode(os.fspath(path), type(self).__name__, RecordStream))
+        super().__init__(FileStreamNode(os.fspath(path), type(self).__name__))

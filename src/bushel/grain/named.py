@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from bushel.core.options import DatasetOptions
+from bushel.core.places import OptionsNode, PrefetchNode, ZipNode
 from bushel.dataset import (
     IterDataset,
     MapDataset,
@@ -14,12 +15,11 @@ from bushel.dataset import (
     map_node,
     stream_node,
 )
+from bushel.dataset.steps import check_seed, check_window, flat_map_step
 from bushel.deliver.device import Placement, ToDeviceNode
 from bushel.errors import PlanError
 from bushel.order.shuffle import WindowShuffleNode
 from bushel.order.window import StreamWindowShuffleNode
-from bushel.plan.chain import check_seed, check_window, flat_map_step
-from bushel.plan.places import OptionsNode, PrefetchNode, ZipNode
 from bushel.transforms import base as transforms
 
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from typing import Any
 
 from bushel.core.node import Node
 from bushel.core.options import ReadOptions
+from bushel.core.places import ToStreamNode
 from bushel.dataset import StreamNodeDataset
 from bushel.errors import PlanError
 from bushel.grain.streams import InterleaveIterDataset
-from bushel.plan.places import ToStreamNode
 from bushel.sources.memory import SequenceNode
 from bushel.sources.parquet_rows import ParquetRows
 

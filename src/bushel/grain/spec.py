@@ -9,11 +9,12 @@ from bushel.batch.batch import BatchNode
 from bushel.batch.rebatch import RebatchNode
 from bushel.core.naming import name_of
 from bushel.core.node import Choice, Drop, Each, Fold, Guard, Node, Order, Pass, Place, Zip
+from bushel.core.places import CustomMapNode, CustomStreamNode
+from bushel.core.step import Step
 from bushel.core.tree import map_leaves
 from bushel.dataset import IterDataset, MapDataset, map_node, stream_node
 from bushel.errors import PlanError
 from bushel.plan.passes import InterleaveNode
-from bushel.plan.places import CustomMapNode, CustomStreamNode
 from bushel.sources.memory import ColumnsNode, RangeNode
 
 
@@ -81,8 +82,9 @@ def _spec(node: Node) -> Any:
         first = next((part for part in parts if part is not None), None)
         if first is not None:
             return _spec(first)
-    if isinstance(node, (Order, Drop, Guard, Place, Fold, Pass)):
-        return _spec(node.input)
+    same = isinstance(node, Step) and node.same_elements
+    if same or isinstance(node, (Order, Drop, Guard, Place, Fold, Pass)):
+        return _spec(node.inputs[0])
     if isinstance(node, Choice):
         return _spec(node.inputs[0])
     if isinstance(node, Zip):

@@ -4,15 +4,18 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+from bushel.cache.memory import CacheNode
 from bushel.core.node import Node
+from bushel.core.places import PrefetchNode
 from bushel.core.stream import Cursor
 from bushel.dataset import IterDataset, MapDataset, StreamNodeDataset, stream_node
 from bushel.deliver.iterator import DatasetIterator
 from bushel.deliver.open import open_stream
 from bushel.errors import ClosedError, PlanError
-from bushel.plan.copies import copies_of
-from bushel.plan.passes import CacheNode, InterleaveNode, LimitNode, StreamRepeatNode
-from bushel.plan.places import PrefetchNode
+from bushel.grain.copies import copies_of
+from bushel.order.repeat import StreamRepeatNode
+from bushel.order.take import LimitNode
+from bushel.plan.passes import InterleaveNode
 from bushel.run.background import BackgroundStream
 from bushel.run.custom import CustomStream
 

@@ -1,4 +1,4 @@
-"""Repetition: several epochs in a row."""
+"""Repetition: several epochs in a row, by arithmetic or over a stream."""
 
 import sys
 from collections.abc import Sequence
@@ -8,6 +8,10 @@ import numpy as np
 from bushel.core.frozen import frozen
 from bushel.core.node import LocateMany, Node, Order
 from bushel.core.positions import Positions, split_epochs
+from bushel.core.state import State, need, need_int
+from bushel.core.step import How, OverOne
+from bushel.core.stream import Chunk, Framed, OneInput, Stream, beginning_of
+from bushel.errors import PlanError
 
 INFINITE = sys.maxsize
 
@@ -62,3 +66,55 @@ class RepeatNode(Order):
         epochs = "" if self.num_epochs is None else str(self.num_epochs)
         same = "" if self.reseed_each_epoch else "reseed_each_epoch=False"
         return f"repeat({', '.join(filter(None, (epochs, same)))})"
+
+
+@frozen
+class StreamRepeatNode(OverOne):
+    """Goes over a stream again and again."""
+
+    input: Node
+    epochs: int | None
+    same_elements = True
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return RepeatStream(inputs[0], self.epochs)
+
+    def describe(self) -> str:
+        return f"repeat({self.epochs or ''})"
+
+
+class RepeatStream(OneInput):
+    """Goes over its input again and again, so many times or for ever."""
+
+    def __init__(self, input: Stream, epochs: int | None) -> None:
+        super().__init__(input)
+        self._epochs = epochs
+        self._epoch = 0
+        self._start = beginning_of(input)
+        # Whether this pass had any element: one that has none would be repeated for ever.
+        self._had_any = True
+
+    def pull(self, want: int) -> Chunk | None:
+        while True:
+            chunk = self._input.pull(want)
+            if chunk is not None:
+                self._had_any = self._had_any or bool(len(chunk.block) or chunk.block.failure)
+                return Chunk(chunk.block, Framed(chunk.marks, {"epoch": self._epoch}))
+            if self._epochs is not None and self._epoch + 1 >= self._epochs:
+                return None
+            if not self._had_any:
+                if self._epochs is not None:
+                    return None
+                raise PlanError("`repeat` cannot go on for ever: the stream has no elements.")
+            self._input.restore(self._start.at(0))
+            self._epoch += 1
+            self._had_any = False
+
+    def state(self) -> State:
+        return {"parent": self._input.state(), "epoch": self._epoch}
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        epoch = need_int(state, "epoch")
+        self._input.restore(parent)
+        self._epoch, self._had_any = epoch, True

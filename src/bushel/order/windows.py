@@ -1,8 +1,20 @@
 """Sliding windows: neighbours that overlap, by arithmetic or from a stream."""
 
-from bushel.core.frozen import frozen
-from bushel.core.node import Node, Order, refuse_length
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bushel.core.block import Block
+from bushel.core.frozen import frozen, plain
+from bushel.core.node import Node, Order, failed
 from bushel.core.positions import Positions, join_epochs, split_epochs
+from bushel.core.stack import stack
+from bushel.core.state import State, need, need_int
+from bushel.core.step import How, OverOne
+from bushel.core.stream import Chunk, Cursor, Marks, Stream, beginning_of
+from bushel.core.tree import map_leaves
+from bushel.order.front import with_front
 
 
 def count_windows(length: int, size: int, stride: int, drop_remainder: bool) -> tuple[int, int]:
@@ -51,20 +63,17 @@ class OverlapNode(Order):
 
 
 @frozen
-class StreamWindowsNode(Node):
+class StreamWindowsNode(OverOne):
     """Joins the elements of each window over a stream."""
 
     input: Node
     size: int
     stride: int
     drop_remainder: bool
+    one_each = True
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def length(self) -> int:
-        return refuse_length(self)
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return WindowsStream(inputs[0], self)
 
     def describe(self) -> str:
         return describe_windows(self.size, self.stride, self.drop_remainder)
@@ -79,3 +88,127 @@ def describe_windows(size: int, stride: int, drop_remainder: bool) -> str:
     every = "" if stride == 1 else f", stride={stride}"
     keep = "" if drop_remainder else ", drop_remainder=False"
     return f"windows({size}{every}{keep})"
+
+
+@plain
+class _WindowsMarks(Marks):
+    marks: Marks
+    # For each window, and before the first: how many elements have come, whether the next
+    # window follows upon one, and how many of the next elements it shares with that one.
+    places: Sequence[tuple[int, bool, int]]
+
+    def at(self, used: int) -> State:
+        count, follows, shared = self.places[used]
+        parent = self.marks.at(count)
+        if shared:
+            parent = with_front(parent, lambda: self.marks.at(count + shared))
+        return {"parent": parent, "follows": int(follows)}
+
+
+class WindowsStream(Stream):
+    """Joins `size` neighbours, and goes on `stride` further.
+
+    Behind an element that fails windows begin anew: none goes across it.
+    """
+
+    def __init__(self, input: Stream, node: StreamWindowsNode) -> None:
+        self._cursor = Cursor(input)
+        self._node = node
+        self.eager = input.eager
+        self._number = 0
+        # How far the next window is from the end of the last one: then it begins with elements
+        # of that one, or behind some which are in no window.
+        self._overlap = max(0, node.size - node.stride)
+        self._gap = max(0, node.stride - node.size)
+        self._begin(False)
+
+    def _begin(self, follows: bool) -> None:
+        # Whether the next window follows upon another one.
+        self._follows = follows
+        # How many elements it shares with that one; of a state, the input knows.
+        self._shared = 0
+        # Where we are, whatever has been read.
+        start = _WindowsMarks(beginning_of(self._cursor.stream), [(0, follows, 0)])
+        self._place: tuple[Marks, int] = (start, 0)
+
+    def pull(self, want: int) -> Chunk | None:
+        size, stride = self._node.size, self._node.stride
+        gap = self._gap if self._follows else 0
+        asked = gap + size + stride * (max(1, want) - 1)
+        taken = self._cursor.take(asked)
+        elements, failure = taken.block, taken.failure
+        at_end = failure is None and len(elements) < asked
+        bounds = self._bounds(gap, len(elements), at_end)
+        rows: list[Any] = []
+        places = [(0, self._follows, self._shared)]
+        for start, stop in bounds:
+            try:
+                rows.append(self._joined(elements.part(start, stop)))
+            except Exception as error:
+                failure = failed(error, self._node, self._number + len(rows))
+            whole = stop - start == size
+            next_one = start + min(size, stride) if whole else stop
+            places.append((next_one, whole, stop - next_one))
+            if len(rows) < len(places) - 1:
+                break
+        broken = len(rows) < len(bounds)
+        if failure is not None and not broken:
+            places.append((len(elements) + 1, False, 0))
+        count, self._follows, self._shared = places[-1]
+        if broken or (count < len(elements) and not at_end):
+            self._cursor.put_back(taken, count)
+        self._number += len(rows)
+        if not rows and failure is None:
+            return None
+        marks = _WindowsMarks(taken.marks, places)
+        self._place = (marks, len(places) - 1)
+        positions = elements.positions[[stop - 1 for _, stop in bounds[: len(rows)]]]
+        return Chunk(Block(rows, positions, failure), marks)
+
+    def _bounds(self, gap: int, count: int, at_end: bool) -> list[tuple[int, int]]:
+        """Where the windows in so many elements begin and end."""
+        size, stride = self._node.size, self._node.stride
+        drop = self._node.drop_remainder or not at_end
+        whole, rest = count_windows(max(0, count - gap), size, stride, drop)
+        starts = range(gap, gap + whole * stride, stride)
+        bounds = [(start, start + size) for start in starts]
+        # A shorter one, if some of its elements are in no other.
+        if rest and (whole or not self._follows or rest > self._overlap):
+            bounds.append((count - rest, count))
+        return bounds
+
+    def _joined(self, window: Block) -> Any:
+        values = window.values
+        if isinstance(values, list):
+            return stack(values)
+        if values.keys is None and self._overlap:
+            # Each has its elements for itself: what is done to one does not show in the next.
+            return map_leaves(np.copy, values.gather())
+        return values.gather()
+
+    def state(self) -> State:
+        marks, used = self._place
+        return marks.at(used)
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        follows = bool(need_int(state, "follows"))
+        self._cursor.restore(parent)
+        self._begin(follows)
+
+    def state_for(self, index: int) -> State:
+        # Behind the window before: at its end, or where the next one begins, if that is sooner.
+        size, stride = self._node.size, self._node.stride
+        before = (index - 1) * stride + min(size, stride) if index else 0
+        return {"parent": self._cursor.stream.state_for(before), "follows": int(index > 0)}
+
+    def index_in(self, state: State) -> int:
+        (parent,) = need(state, "parent")
+        before = self._cursor.stream.index_in(parent)
+        return -(-before // self._node.stride)
+
+    def start(self) -> None:
+        self._cursor.stream.start()
+
+    def close(self) -> None:
+        self._cursor.stream.close()

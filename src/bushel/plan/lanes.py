@@ -21,19 +21,19 @@ from bushel.batch.batch import BatchNode
 from bushel.core.frozen import frozen
 from bushel.core.node import Choice, Each, Node, Place, Zip, refuse_length, walk
 from bushel.core.options import ReadOptions
-from bushel.errors import PlanError
-from bushel.order.slice import SliceNode
-from bushel.order.steps import StepOrder
-from bushel.plan.parts import droppers
-from bushel.plan.passes import LimitNode
-from bushel.plan.places import (
+from bushel.core.places import (
     CustomStreamNode,
     OptionsNode,
     PrefetchNode,
     SeedNode,
     ToStreamNode,
     WorkersNode,
+    droppers,
 )
+from bushel.errors import PlanError
+from bushel.order.slice import SliceNode
+from bushel.order.steps import StepOrder
+from bushel.order.take import LimitNode
 from bushel.sharding import ShardOptions
 
 # A dataset that is repeated for ever, or a part of it, has more positions than any job reads.

@@ -9,9 +9,9 @@ from bushel.core.record import Record, RecordMetadata
 from bushel.dataset import IterDataset, MapDataset
 from bushel.deliver.iterator import DatasetIterator
 from bushel.grain.settings import config
-from bushel.loader import DataLoader, load
-from bushel.loader import DataLoaderIterator as PyGrainDatasetIterator
-from bushel.operations import (
+from bushel.loader.loader import DataLoader, load
+from bushel.loader.loader import DataLoaderIterator as PyGrainDatasetIterator
+from bushel.loader.operations import (
     BatchOperation,
     FilterOperation,
     MapOperation,

@@ -16,9 +16,9 @@ from typing import Any
 
 from bushel.core.frozen import plain
 from bushel.core.node import Choice, Guard, Node, walk
+from bushel.core.places import ToStreamNode
 from bushel.errors import BadRecordsError, FileError, StateError, place_noted, where_raised
-from bushel.plan.keys import record_of
-from bushel.plan.places import ToStreamNode
+from bushel.order.keys import record_of
 
 _log = logging.getLogger("bushel")
 # What a line of the quarantine file says of a reason.

@@ -2,19 +2,9 @@
 
 from collections.abc import Callable
 
-from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Regroup, Zip, walk
+from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Zip, walk
 from bushel.core.options import DatasetOptions
-from bushel.core.stream import Stream
-from bushel.errors import PlanError
-from bushel.order.mix import ConcatenateNode
-from bushel.order.spread import StreamShuffleNode
-from bushel.order.windows import StreamWindowsNode
-from bushel.plan.files import FileStreamNode
-from bushel.plan.lanes import OwnLanesNode, SharedThreads
-from bushel.plan.mixing import EpochsNode, StreamMixNode
-from bushel.plan.parts import SkipNode, is_by_position
-from bushel.plan.passes import CacheNode, InterleaveNode, LimitNode, StreamRepeatNode
-from bushel.plan.places import (
+from bushel.core.places import (
     CustomStreamNode,
     OptionsNode,
     PrefetchNode,
@@ -23,24 +13,23 @@ from bushel.plan.places import (
     WorkersNode,
     ZipNode,
 )
-from bushel.plan.sampled import OperationNode
+from bushel.core.step import How, Step
+from bushel.core.stream import Stream
+from bushel.errors import PlanError
+from bushel.order.mix import ConcatenateNode
+from bushel.plan.lanes import OwnLanesNode, SharedThreads
+from bushel.plan.mixing import EpochsNode, StreamMixNode
+from bushel.plan.passes import InterleaveNode
 from bushel.run.background import BackgroundStream
 from bushel.run.concatenate import ConcatenateStream
 from bushel.run.custom import CustomStream
-from bushel.run.disk_cache import DiskCacheStream
 from bushel.run.interleave import InterleaveStream
 from bushel.run.lanes import LanesStream
 from bushel.run.merge import ZipStream
 from bushel.run.mixing import EpochsStream, MixStream
-from bushel.run.operation import OperationStream
-from bushel.run.passes import CacheStream, LimitStream, RepeatStream
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
-from bushel.run.regroup import RegroupStream
-from bushel.run.skip import SkipStream
-from bushel.run.spread_shuffle import SpreadShuffleStream
 from bushel.run.steps import MakeQuota, single_step
-from bushel.run.windows import WindowsStream
 
 # Makes the stream of a node whose input runs in worker processes.
 Spread = Callable[[WorkersNode, DatasetOptions], Stream]
@@ -87,7 +76,7 @@ def build_with(
     if threads is None and isinstance(node, (StreamMixNode, Zip)):
         threads = SharedThreads(len(node.inputs))
     inputs = [build_with(parent, options, spread, threads) for parent in node.inputs]
-    return step_of(node, inputs, quota)
+    return step_of(node, inputs, How(options, quota))
 
 
 def positional(
@@ -99,31 +88,14 @@ def positional(
     return PositionalStream(node.input, read_options, node.allow_nones, watch)
 
 
-def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:
+def step_of(node: Node, inputs: list[Stream], how: How) -> Stream:
     """The stream of one step over the streams that it reads from."""
+    if isinstance(node, Step):
+        return node.open(inputs, how)
     if isinstance(node, (Each, Drop, Expand, Fold, Guard)):
-        return single_step(node, inputs[0], quota)
-    if isinstance(node, Regroup):
-        return RegroupStream(inputs[0], node)
-    if isinstance(node, StreamRepeatNode):
-        return RepeatStream(inputs[0], node.epochs)
-    if isinstance(node, LimitNode):
-        return LimitStream(inputs[0], node.count)
-    if isinstance(node, SkipNode):
-        return SkipStream(inputs[0], node.count, is_by_position(node.input))
-    if isinstance(node, StreamWindowsNode):
-        return WindowsStream(inputs[0], node)
-    if isinstance(node, StreamShuffleNode):
-        return SpreadShuffleStream(inputs[0], node)
-    if isinstance(node, CacheNode):
-        if node.file is not None:
-            return DiskCacheStream(inputs[0], node)
-        return CacheStream(inputs[0], node.max_bytes)
+        return single_step(node, inputs[0], how.quota)
     if isinstance(node, InterleaveNode):
         return InterleaveStream(node)
-    if isinstance(node, FileStreamNode):
-        stream: Stream = node.open(node)
-        return stream
     if isinstance(node, ConcatenateNode):
         return ConcatenateStream(inputs)
     if isinstance(node, StreamMixNode):
@@ -137,6 +109,4 @@ def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:
         return LanesStream(inputs, node)
     if isinstance(node, PrefetchNode):
         return BackgroundStream(inputs[0], node.buffer_size)
-    if isinstance(node, OperationNode):
-        return OperationStream(inputs[0], node.operation)
     raise PlanError(f"`{node.label}` is no step of a stream.")

@@ -15,14 +15,14 @@ from bushel.core.frozen import frozen
 from bushel.core.node import Choice, Drop, Each, Expand, Fold, Guard, Node, Order, Place, walk
 from bushel.core.options import DatasetOptions, ReadOptions
 from bushel.core.per_process import ProcessLock
+from bushel.core.places import ZipNode
 from bushel.core.positions import Positions, join_epochs, run_of, split_epochs
 from bushel.errors import BadRecordsError, FileError
 from bushel.files.progress import Progress
 from bushel.order.mix import ConcatenateNode
+from bushel.order.present import Wary
 from bushel.order.repeat import RepeatNode
 from bushel.order.slice import SliceNode
-from bushel.plan.parts import Wary
-from bushel.plan.places import ZipNode
 from bushel.run.kept_file import read_kept, write_kept
 from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota

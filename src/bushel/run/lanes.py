@@ -15,8 +15,8 @@ from bushel.core.state import State, need, need_int
 from bushel.core.stream import Chunk, Marks, Stream, Taken
 from bushel.core.tree import map_leaves
 from bushel.errors import StateError, StateRangeError
+from bushel.order.front import with_front
 from bushel.plan.lanes import OwnLanesNode
-from bushel.run.front import with_front
 from bushel.run.merge import Merged
 from bushel.run.together import FEWEST, Together
 from bushel.run.tune import MOST_ELEMENTS, TARGET_SECONDS, BlockSize, approximate_bytes

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.fingerprint import fingerprint_of
 from bushel.core.frozen import plain
 from bushel.core.state import State, need_int
 from bushel.errors import PlanError, StateError
 from bushel.order.schedule import WeightSchedule, in_order, table_of
 from bushel.order.turns import Ahead, Choices, FixedTurns, ScheduledTurns, Turns
-from bushel.plan.fingerprint import fingerprint_of
 from bushel.plan.mixing import StreamMixNode
 
 # Weights as plain values.

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from bushel.core.machine import memory_limit
 from bushel.core.options import MultiprocessingOptions
 from bushel.errors import ClosedError, PlanError, WorkerError
-from bushel.plan.keys import key_of
+from bushel.order.keys import key_of
 from bushel.transport.channel import ChannelClosed
 from bushel.workers.child import UNKNOWN
 from bushel.workers.fragment import Fragment, Outcome

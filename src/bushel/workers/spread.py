@@ -13,11 +13,11 @@ from functools import partial
 
 from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Place, leaves_out, walk
 from bushel.core.options import DatasetOptions, ReadOptions
+from bushel.core.places import CustomStreamNode, ToStreamNode, WorkersNode, droppers
+from bushel.core.step import How
 from bushel.core.stream import Stream
 from bushel.errors import PlanError
 from bushel.plan.lanes import LaneReadOptions
-from bushel.plan.parts import droppers
-from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
 from bushel.run.build import build_with, step_of
 from bushel.run.lanes import LanesStream
 from bushel.run.positional import PositionalStream, dropping_step, least_block
@@ -73,7 +73,7 @@ class _Spreader:
         else:
             first = len(self.lanes)
             inputs = [self.build(parent) for parent in root.inputs]
-            stream = step_of(root, inputs, self._quota)
+            stream = step_of(root, inputs, How(self._options, self._quota))
             if isinstance(stream, LanesStream):
                 stream.starts_together = True
                 if stream.shared:
@@ -150,7 +150,7 @@ class _Spreader:
             return quotas[-1]
 
         for step in steps:
-            stream = step_of(step, [stream], quota)
+            stream = step_of(step, [stream], How(self._options, quota))
         return stream, quotas
 
     def _behind(
@@ -166,7 +166,7 @@ class _Spreader:
         while index < len(steps):
             run = _run_of_element_wise(steps[index:])
             if not run:
-                stream = step_of(steps[index], [stream], self._quota)
+                stream = step_of(steps[index], [stream], How(self._options, self._quota))
                 index += 1
                 continue
             twin, quotas = self._twin(stream, run)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from bushel.core.node import Choice, Drop, Each, Guard, Node, Order, Place, Source
-from bushel.plan.places import CustomMapNode
-from bushel.plan.sampled import GlobalIndexNode, SampledNode
+from bushel.core.places import CustomMapNode
+from bushel.order.sampled import GlobalIndexNode, SampledNode
 
 
 def key_of(node: Node, position: int) -> Any:

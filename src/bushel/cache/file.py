@@ -20,12 +20,12 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import Any
 
+from bushel.cache.codec import Encoder, decode
 from bushel.checkpoint.differences import differing_steps
 from bushel.core.frozen import plain
 from bushel.errors import FileError, PlanError
 from bushel.files.local import LocalFile
 from bushel.files.whole import lock_now, sync_folder
-from bushel.run.encoded import Encoder, decode
 
 _MAGIC, _END = b"BUSHELC1", b"BUSHELCE"
 _LENGTHS = struct.Struct("<QQQ")

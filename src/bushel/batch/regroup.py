@@ -6,6 +6,7 @@ after a restore the group is made again, and those are passed over. So are the f
 elements in it that have been raised.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,16 +15,80 @@ import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.frozen import plain
-from bushel.core.node import Machine, Regroup, failed
+from bushel.core.node import failed
 from bushel.core.state import State, need_int
+from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Cursor, Marks, Stream
 from bushel.errors import StateError
-from bushel.run.front import with_front, with_shown
+from bushel.order.front import with_front, with_shown
 
 # One row takes many elements, so many more are asked for than rows: as many as it took before,
 # within bounds.
 _AT_LEAST = 64
 _AT_MOST = 1024
+
+
+class Machine(ABC):
+    """Makes new elements of a group of neighbours; holds the group that is being made."""
+
+    # What was used of the element that comes next, as plain values; None where it is whole.
+    carried: Any = None
+    # Whether a group may end within an element, of which the next one takes the rest. (Others
+    # carry what has nothing to do with the next element.)
+    cuts_elements = False
+    # Whether the group needs no further element; else it ends with the first that is refused.
+    complete = False
+
+    @abstractmethod
+    def begin(self, carried: Any) -> None:
+        """Begins a group, with what is left of the next element."""
+
+    @abstractmethod
+    def add(self, element: Any) -> bool:
+        """Takes an element; False where it ends the group, and is offered again to the next."""
+
+    # Whether `elements` below may be rows that were taken apart (`bushel/ragged.py`).
+    takes_ragged = False
+
+    def add_many(self, elements: Sequence[Any], start: int) -> int:
+        """Takes elements from `start` on, as far as each is an easy one, and says how many.
+
+        The one behind them is given to `add_at`, which may take it, refuse it or fail.
+        """
+        return 0
+
+    def add_at(self, elements: Sequence[Any], index: int) -> bool:
+        """The same as `add`, for one of the elements that `add_many` was shown."""
+        return self.add(elements[index])
+
+    @abstractmethod
+    def end(self, made_before: int) -> list[Any]:
+        """Makes the elements of the group, so many having been made before it."""
+
+    def finish(self, made: list[Any]) -> list[Any]:
+        """Completes what several groups made, where that is better done together; cannot fail."""
+        return made
+
+    @abstractmethod
+    def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
+        """The state after `used` elements of the group that begins at `parent`."""
+
+    @abstractmethod
+    def read(self, state: Any) -> tuple[Any, Any, int, int]:
+        """What `state_of` was given."""
+
+
+class Regroup(OverOne):
+    """Makes new elements of any number of neighbours."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def machine(self) -> Machine:
+        """What does it, for one stream."""
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return RegroupStream(inputs[0], self)
 
 
 @plain

@@ -7,8 +7,8 @@ from bushel.batch.batch import BatchNode
 from bushel.core.node import Node
 from bushel.core.options import ReadOptions
 from bushel.core.rng import PositionGenerators
+from bushel.dataset.seeds import default_seed
 from bushel.errors import PlanError
-from bushel.plan.seeds import default_seed
 from bushel.transforms import base as transforms
 from bushel.transforms.filter import FilterNode
 from bushel.transforms.flat_map import FlatMapNode

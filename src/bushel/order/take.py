@@ -1,10 +1,76 @@
-"""A stream without its first elements."""
+"""How much of a stream comes: so many elements of it, or all but the first."""
 
+from collections.abc import Sequence
+
+from bushel.core.frozen import frozen
+from bushel.core.node import Node
+from bushel.core.places import is_by_position
 from bushel.core.state import State, need, need_int
-from bushel.core.stream import Chunk, Framed, Marks, OneInput, Stream, beginning_of
+from bushel.core.step import How, OverOne
+from bushel.core.stream import Chunk, Framed, Marks, OneInput, Stream, beginning_of, counted
 from bushel.errors import StateError, StateRangeError
 
 _AT_A_TIME = 1024
+
+
+@frozen
+class LimitNode(OverOne):
+    """Ends a stream after so many elements."""
+
+    input: Node
+    count: int
+    same_elements = True
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return LimitStream(inputs[0], self.count)
+
+    def describe(self) -> str:
+        return f"limit({self.count})"
+
+
+class LimitStream(OneInput):
+    """Ends after so many elements."""
+
+    def __init__(self, input: Stream, count: int) -> None:
+        super().__init__(input)
+        self._count = count
+        self._read = 0
+
+    def pull(self, want: int) -> Chunk | None:
+        left = self._count - self._read
+        chunk = self._input.pull(min(want, left)) if left > 0 else None
+        if chunk is None:
+            return None
+        # A failure right behind the last element is none of it.
+        block = chunk.block if len(chunk.block) < left else chunk.block.part(0, left)
+        marks = counted(chunk.marks, "count_elements_read", self._read, len(block))
+        self._read += len(block)
+        return Chunk(block, marks)
+
+    def state(self) -> State:
+        return {"parent": self._input.state(), "count_elements_read": self._read}
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        read = need_int(state, "count_elements_read")
+        self._input.restore(parent)
+        self._read = read
+
+
+@frozen
+class SkipNode(OverOne):
+    """Passes over the first elements of a stream."""
+
+    input: Node
+    count: int
+    same_elements = True
+    one_each = True
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return SkipStream(inputs[0], self.count, is_by_position(self.input))
+
+    def describe(self) -> str:
+        return f"skip({self.count})"
 
 
 class SkipStream(OneInput):

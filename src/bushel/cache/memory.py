@@ -1,14 +1,18 @@
-"""Streams that go over their input once more, or not to its end: repeat, limit, cache."""
+"""Streams whose elements are remembered in memory, or in a file."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from bushel.cache.codec import size_of
 from bushel.core.block import Block
+from bushel.core.frozen import frozen
+from bushel.core.node import ONE_LANE, Node
 from bushel.core.state import State, need, need_int
+from bushel.core.step import How, OverOne
 from bushel.core.stream import (
     Chunk,
-    Framed,
     Marks,
     NoMarks,
     OneInput,
@@ -18,74 +22,37 @@ from bushel.core.stream import (
     beginning_of,
     counted,
 )
-from bushel.errors import PlanError
-from bushel.run.encoded import size_of
 
 
-class RepeatStream(OneInput):
-    """Goes over its input again and again, so many times or for ever."""
+@frozen
+class CacheNode(OverOne):
+    """Remembers the elements of a stream, in memory or in a file."""
 
-    def __init__(self, input: Stream, epochs: int | None) -> None:
-        super().__init__(input)
-        self._epochs = epochs
-        self._epoch = 0
-        self._start = beginning_of(input)
-        # Whether this pass had any element: one that has none would be repeated for ever.
-        self._had_any = True
+    input: Node
+    path: str | None = None
+    max_bytes: int | None = None
+    lane: tuple[int, int] = ONE_LANE
+    same_elements = True
 
-    def pull(self, want: int) -> Chunk | None:
-        while True:
-            chunk = self._input.pull(want)
-            if chunk is not None:
-                self._had_any = self._had_any or bool(len(chunk.block) or chunk.block.failure)
-                return Chunk(chunk.block, Framed(chunk.marks, {"epoch": self._epoch}))
-            if self._epochs is not None and self._epoch + 1 >= self._epochs:
-                return None
-            if not self._had_any:
-                if self._epochs is not None:
-                    return None
-                raise PlanError("`repeat` cannot go on for ever: the stream has no elements.")
-            self._input.restore(self._start.at(0))
-            self._epoch += 1
-            self._had_any = False
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        if self.file is None:
+            return CacheStream(inputs[0], self.max_bytes)
+        from bushel.cache.disk import DiskCacheStream  # Only for those who want a file.
 
-    def state(self) -> State:
-        return {"parent": self._input.state(), "epoch": self._epoch}
+        return DiskCacheStream(inputs[0], self)
 
-    def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        epoch = need_int(state, "epoch")
-        self._input.restore(parent)
-        self._epoch, self._had_any = epoch, True
+    @property
+    def file(self) -> str | None:
+        """The file; each lane has its own."""
+        lane, lanes = self.lane
+        return f"{self.path}.{lane}-of-{lanes}" if self.path and lanes > 1 else self.path
 
+    def describe(self) -> str:
+        return "cache()"
 
-class LimitStream(OneInput):
-    """Ends after so many elements."""
-
-    def __init__(self, input: Stream, count: int) -> None:
-        super().__init__(input)
-        self._count = count
-        self._read = 0
-
-    def pull(self, want: int) -> Chunk | None:
-        left = self._count - self._read
-        chunk = self._input.pull(min(want, left)) if left > 0 else None
-        if chunk is None:
-            return None
-        # A failure right behind the last element is none of it.
-        block = chunk.block if len(chunk.block) < left else chunk.block.part(0, left)
-        marks = counted(chunk.marks, "count_elements_read", self._read, len(block))
-        self._read += len(block)
-        return Chunk(block, marks)
-
-    def state(self) -> State:
-        return {"parent": self._input.state(), "count_elements_read": self._read}
-
-    def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        read = need_int(state, "count_elements_read")
-        self._input.restore(parent)
-        self._read = read
+    @property
+    def label(self) -> str:
+        return "cache()" if self.file is None else f"cache({self.file!r})"
 
 
 def cache_state(parent: State, position: int) -> State:

@@ -1,18 +1,44 @@
 """The stream of a TFRecord file: read once through, without an index."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.node import failed
+from bushel.core.frozen import frozen
+from bushel.core.node import Node, failed
 from bushel.core.positions import Keys
 from bushel.core.state import State, need_int
+from bushel.core.step import How, Step
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import RecordError
 from bushel.files.local import ByteFile, OpenFiles
-from bushel.plan.files import FileStreamNode
 from bushel.sources.indexed_unpacked import unpacked
 from bushel.sources.tfrecord_scan import begins_with_record
 from bushel.sources.tfrecord_stream import records_from
+
+
+@frozen
+class FileStreamNode(Step):
+    """The records of a file, one after the other."""
+
+    path: str
+    name: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return RecordStream(self)
+
+    def describe(self) -> str:
+        # Without the path: a file may be elsewhere when a stream is resumed.
+        return self.name
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}({self.path!r})"
 
 
 class _OffsetMarks(Marks):

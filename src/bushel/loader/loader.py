@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from bushel import operations as legacy
 from bushel.batch.batch import BatchNode
 from bushel.checkpoint.differences import differing_fields, differing_steps
 from bushel.checkpoint.state import VERSION, Pipeline, check_depth, is_pipeline
 from bushel.core.machine import available_cores
 from bushel.core.node import Each, Node
 from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions
+from bushel.core.places import ToStreamNode, WorkersNode
 from bushel.core.rng import KeyedGenerators
 from bushel.core.state import State, copy_state, innermost_index
 from bushel.deliver.iterator import StreamIterator, load_from, save_into
 from bushel.deliver.open import open_stream
 from bushel.errors import PlanError, SourceError, StateError, StateRangeError
-from bushel.plan.guard import guarded
-from bushel.plan.places import ToStreamNode, WorkersNode
-from bushel.plan.sampled import (
+from bushel.loader import operations as legacy
+from bushel.loader.operation import OperationNode
+from bushel.order.sampled import (
     ColumnRows,
     GlobalIndexNode,
-    OperationNode,
     RecordMapWithIndexNode,
     RecordRandomMapNode,
     SampledNode,
     SamplerOrder,
 )
+from bushel.plan.guard import guarded
 from bushel.samplers import IndexSampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardOptions
 from bushel.sources.memory import ColumnsNode, source_node

@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from bushel.cache.file import CacheReader, CacheWriter, Identity
+from bushel.cache.memory import CacheNode, cache_state
 from bushel.checkpoint.state import describe_pipeline
 from bushel.core.block import Block
+from bushel.core.fingerprint import fingerprints
 from bushel.core.frozen import plain
 from bushel.core.state import State, need, need_int
 from bushel.core.stream import Chunk, Marks, OneInput, Stream, beginning_of, counted
 from bushel.errors import BatchError, StateError
-from bushel.plan.fingerprint import fingerprints
-from bushel.plan.passes import CacheNode
-from bushel.run.cache_file import CacheReader, CacheWriter, Identity
-from bushel.run.passes import cache_state
 
 _log = logging.getLogger("bushel")
 

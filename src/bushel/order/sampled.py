@@ -6,8 +6,7 @@ import numpy as np
 
 from bushel.core.block import Block, Columns
 from bushel.core.frozen import frozen
-from bushel.core.naming import name_of
-from bushel.core.node import Each, Node, Order, Source, failed, refuse_length
+from bushel.core.node import Each, Node, Order, Source, failed
 from bushel.core.positions import Keys, Positions
 from bushel.sources.memory import ColumnsNode, read_records
 from bushel.transforms.map import MapWithIndexNode, RandomMapNode
@@ -62,24 +61,6 @@ class RecordRandomMapNode(RandomMapNode):
 
     __slots__ = ()
     uses_positions = False
-
-
-@frozen
-class OperationNode(Node):
-    """A user's own operation over Records."""
-
-    input: Node
-    operation: Any
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def length(self) -> int:
-        return refuse_length(self)
-
-    def describe(self) -> str:
-        return name_of(self.operation)
 
 
 class ColumnRows:

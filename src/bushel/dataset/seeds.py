@@ -4,9 +4,9 @@ import operator
 from typing import Any
 
 from bushel.core.node import Node
+from bushel.core.places import SeedNode
 from bushel.core.rng import derived_seed
 from bushel.errors import PlanError
-from bushel.plan.places import SeedNode
 
 
 def _check(seed: Any) -> int:

@@ -1,16 +1,33 @@
 """A user's own operation over Records, as a step of a stream."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from bushel.core.block import Block, failure_of
+from bushel.core.frozen import frozen
 from bushel.core.naming import name_of
+from bushel.core.node import Node
 from bushel.core.record import Record, RecordMetadata
 from bushel.core.state import State
+from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Cursor, FixedMarks, Marks, Stream
 from bushel.errors import PlanError, note_where
+
+
+@frozen
+class OperationNode(OverOne):
+    """A user's own operation over Records."""
+
+    input: Node
+    operation: Any
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return OperationStream(inputs[0], self.operation)
+
+    def describe(self) -> str:
+        return name_of(self.operation)
 
 
 class OperationStream(Stream):

@@ -1,13 +1,25 @@
 """Nodes that change no element: seeds, options, prefetching, and the step to a stream."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from bushel.core.block import Block
 from bushel.core.frozen import frozen
 from bushel.core.naming import source_name
-from bushel.core.node import Node, Place, Source, Zip, failed, refuse_length
+from bushel.core.node import (
+    Each,
+    Fold,
+    Node,
+    Place,
+    Source,
+    Zip,
+    failed,
+    leaves_out,
+    refuse_length,
+)
 from bushel.core.options import DatasetOptions, MultiprocessingOptions, ReadOptions
 from bushel.core.positions import Keys, Positions
+from bushel.core.step import Step
 
 
 @frozen
@@ -156,3 +168,21 @@ class CustomStreamNode(Node):
 
     def describe(self) -> str:
         return source_name(self.dataset)
+
+
+def droppers(node: Node) -> Iterable[Node]:
+    """The steps that may leave elements out of a dataset, up to where none is missing again."""
+    level = [node]
+    while level:
+        yield from filter(leaves_out, level)
+        level = [parent for child in level if not child.has_all for parent in child.inputs]
+
+
+def is_by_position(node: Node) -> bool:
+    """Whether element n of a stream is made of known positions of a random-access dataset."""
+    while not isinstance(node, ToStreamNode):
+        one_each = isinstance(node, (Each, Place)) or (isinstance(node, Step) and node.one_each)
+        if not one_each and not (isinstance(node, Fold) and node.one_per_group):
+            return False
+        (node,) = node.inputs
+    return node.allow_nones or not any(droppers(node.input))
