@@ -16,7 +16,7 @@ import bushel
 from bushel.cli.main import main
 from bushel.cli.writers import TARGETS, to_bytes, to_members, to_row
 from bushel.errors import PlanError
-from bushel.sources.example import parse_example
+from bushel.sources.tfrecord.example import parse_example
 
 RECORDS = [{"id": i, "word": "ab" * (i % 4), "half": i / 2, "xs": [i, i + 1]} for i in range(300)]
 ENDINGS = {name: target.endings[0] for name, target in TARGETS.items()}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from bushel.core.stack import stack
 from bushel.errors import PlanError, RecordError
 from bushel.sources import encode_example, parse_example, parse_sequence_example
-from bushel.sources.example import check_features
-from bushel.sources.example_columns import parse_columns
+from bushel.sources.tfrecord.example import check_features
+from bushel.sources.tfrecord.example_columns import parse_columns
 from tests.grain.oracle import assert_same
 from tests.property.profile import tried
 
@@ -58,7 +58,7 @@ def test_what_tensorflow_writes_is_read(example: dict[str, list[Any]]) -> None:
     data = tensorflows(example).SerializeToString()
     read = parse_example(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bushel.sources.example.quickly_parsed", lambda *_: None)
+        patch.setattr("bushel.sources.tfrecord.example.quickly_parsed", lambda *_: None)
         assert_same(parse_example(data), read)
     assert read.keys() == example.keys()
     for name, values in example.items():

@@ -26,10 +26,10 @@ from bushel.experimental import (
 )
 from bushel.files.local import LocalFile
 from bushel.sources import ParquetDataSource
-from bushel.sources.arrow_cache import PartCache
-from bushel.sources.arrow_files import SeekableFile
-from bushel.sources.arrow_parts import Part
-from bushel.sources.arrow_unpacked import Unpacked
+from bushel.sources.arrow.cache import PartCache
+from bushel.sources.arrow.files import SeekableFile
+from bushel.sources.arrow.parts import Part
+from bushel.sources.arrow.unpacked import Unpacked
 from tests.grain.oracle import assert_same
 from tests.sources.reading import check_source
 

@@ -23,8 +23,8 @@ from hypothesis.extra import numpy as arrays
 
 import bushel
 from bushel.errors import ClosedError, PlanError, SourceError
-from bushel.sources.packed import Packing
-from bushel.sources.shared import SharedMemoryDataSource
+from bushel.sources.arrays.layout import Packing
+from bushel.sources.arrays.shared import SharedMemoryDataSource
 from tests.grain.oracle import difference, outcome
 from tests.property.profile import tried
 
@@ -349,7 +349,7 @@ def test_after_closing_nothing_can_be_read() -> None:
 
 READ_BY_NAME = """
 import sys
-from bushel.sources.shared import SharedMemoryDataSource
+from bushel.sources.arrays.shared import SharedMemoryDataSource
 source = SharedMemoryDataSource(name=sys.argv[1])
 print(source, *source, sep="|")
 """
@@ -482,7 +482,7 @@ def test_a_process_of_multiprocessing_is_given_it(name: str, named: bool, method
 MAKE = """
 import os, sys
 import numpy as np
-from bushel.sources.shared import SharedMemoryDataSource
+from bushel.sources.arrays.shared import SharedMemoryDataSource
 kept = SharedMemoryDataSource({"x": np.arange(1000)}, name=sys.argv[1])
 """
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bushel.errors import PlanError, RecordError
 from bushel.sources import TarDataSource, tar_members, tar_plain, tar_samples
-from bushel.sources.tar_members import Window
+from bushel.sources.tar.members import Window
 from tests.grain.oracle import assert_same
 from tests.property.profile import tried
 
@@ -115,8 +115,8 @@ def test_any_sizes(tmp_path: Path, sizes: list[tuple[int, bool]], chunk: int, fo
     path = write(tmp_path / "any.tar", members, format)
     path.with_name(".any.tar.tar.bushel-index").unlink(missing_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bushel.sources.tar._CHUNK", chunk)
-        patch.setattr("bushel.sources.tar._SMALL", chunk // 2)
+        patch.setattr("bushel.sources.tar.source._CHUNK", chunk)
+        patch.setattr("bushel.sources.tar.source._SMALL", chunk // 2)
         source = TarDataSource(path)
     assert [source[key] for key in range(len(source))] == records
 

@@ -27,7 +27,7 @@ from bushel.sources import (
     tfrecord_scan,
     write_tfrecords,
 )
-from bushel.sources.tfrecord_scan import scan_records
+from bushel.sources.tfrecord.scan import scan_records
 from tests.grain.oracle import blocks_of, outcome
 from tests.property.profile import tried
 
@@ -114,8 +114,8 @@ def test_any_lengths_are_found(tmp_path: Path, lengths: list[int], chunk: int) -
     path = tmp_path / "any.tfrecord"
     write_tfrecords(path, records)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bushel.sources.tfrecord_scan._CHUNK", max(12, chunk))
-        patch.setattr("bushel.sources.tfrecord_scan._LONG", 2 * chunk)
+        patch.setattr("bushel.sources.tfrecord.scan._CHUNK", max(12, chunk))
+        patch.setattr("bushel.sources.tfrecord.scan._LONG", 2 * chunk)
         (tmp_path / ".any.tfrecord.tfrecord.bushel-index").unlink(missing_ok=True)
         source = TFRecordDataSource(path)
     assert [source[key] for key in range(len(source))] == records
@@ -255,7 +255,7 @@ def test_what_is_damaged_is_all_that_is_lost(
         # A wrong length may lead to the header of a later record, and on to the end of the file.
         assume(len(scan_records(LocalFile(str(path)), Progress("", 1))["bounds"]) == len(bounds))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bushel.sources.tfrecord_damaged._CHUNK", chunk)
+        patch.setattr("bushel.sources.tfrecord.damaged._CHUNK", chunk)
         found = good_ones(TFRecordDataSource(path))
     others = [record for key, record in enumerate(records) if key not in touched]
     left = iter(found.values())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bushel.errors import PlanError
-from bushel.sources.arrow_package import arrow, parquet
+from bushel.sources.arrow.package import arrow, parquet
 
 # Rows that are put into columns together: so many, or so many bytes.
 _AT_ONCE = 1024

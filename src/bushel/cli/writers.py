@@ -12,8 +12,8 @@ from bushel.cli.tables import to_row, write_arrow, write_parquet
 from bushel.core.frozen import frozen
 from bushel.errors import PlanError
 from bushel.sources.array_record import array_record_writer
-from bushel.sources.example import encode_example
-from bushel.sources.tfrecord_write import write_tfrecords
+from bushel.sources.tfrecord.example import encode_example
+from bushel.sources.tfrecord.write import write_tfrecords
 
 _TEXT_ENDINGS = ("txt", "text", "json", "cls", "transcript", "csv", "html", "xml")
 

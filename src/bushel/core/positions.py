@@ -103,3 +103,10 @@ def grouped(which: Keys) -> list[tuple[int, Keys]]:
     """
     order, runs = sorted_runs(which)
     return [(number, order[start:stop]) for number, start, stop in runs]
+
+
+def group_span(number: int, size: int, length: int, groups: int) -> tuple[int, int]:
+    """The positions of the input that make one group of one epoch."""
+    epoch, group = divmod(number, groups)
+    start = group * size
+    return epoch * length + start, epoch * length + min(start + size, length)

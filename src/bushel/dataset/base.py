@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bushel.core.node import Guard, Node
 from bushel.core.options import OnError
-from bushel.plan.guard import guarded
+from bushel.on_error.policy import guarded
 from bushel.transforms import base as transforms
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import os
 
 from bushel.dataset import StreamNodeDataset
-from bushel.sources.record_stream import FileStreamNode
+from bushel.sources.tfrecord.stream import FileStreamNode
 
 
 class TFRecordIterDataset(StreamNodeDataset[bytes]):

@@ -10,8 +10,8 @@ from bushel.core.places import ToStreamNode
 from bushel.dataset import StreamNodeDataset
 from bushel.errors import PlanError
 from bushel.grain.streams import InterleaveIterDataset
+from bushel.sources.arrow.parquet_rows import ParquetRows
 from bushel.sources.memory import SequenceNode
-from bushel.sources.parquet_rows import ParquetRows
 
 _MOST_OPEN = 16
 

@@ -23,6 +23,7 @@ from bushel.deliver.open import open_stream
 from bushel.errors import PlanError, SourceError, StateError, StateRangeError
 from bushel.loader import operations as legacy
 from bushel.loader.operation import OperationNode
+from bushel.on_error.policy import guarded
 from bushel.order.sampled import (
     ColumnRows,
     GlobalIndexNode,
@@ -31,7 +32,6 @@ from bushel.order.sampled import (
     SampledNode,
     SamplerOrder,
 )
-from bushel.plan.guard import guarded
 from bushel.samplers import IndexSampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardOptions
 from bushel.sources.memory import ColumnsNode, source_node

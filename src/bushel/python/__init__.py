@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bushel.checkpoint.orbax import CheckpointRestore as PyGrainCheckpointRestore  # noqa: F401
     from bushel.checkpoint.orbax import CheckpointSave as PyGrainCheckpointSave  # noqa: F401
     from bushel.sources.array_record import ArrayRecordDataSource
-    from bushel.sources.shared import SharedMemoryDataSource as InMemoryDataSource
+    from bushel.sources.arrays.shared import SharedMemoryDataSource as InMemoryDataSource
     from bushel.transport.shared_array import SharedMemoryArray
 
 __all__ = [
@@ -96,7 +96,7 @@ _HOMES = {
     "GrainCheckpointHandler": "checkpoint.orbax:CheckpointHandler",
     "GrainCheckpointRestore": "checkpoint.orbax:CheckpointRestore",
     "GrainCheckpointSave": "checkpoint.orbax:CheckpointSave",
-    "InMemoryDataSource": "sources.shared:SharedMemoryDataSource",
+    "InMemoryDataSource": "sources.arrays.shared:SharedMemoryDataSource",
     "SharedMemoryArray": "transport.shared_array:SharedMemoryArray",
 }
 __getattr__ = lazily(globals(), _HOMES)

@@ -28,10 +28,10 @@ from bushel.core.node import (
     Zip,
     failed,
 )
-from bushel.core.positions import Positions, run_of
+from bushel.core.positions import Positions, group_span, run_of
 from bushel.core.stack import stack
 from bushel.errors import PlanError
-from bushel.run.bad_records import note, pass_on, taking_notes
+from bushel.on_error.records import note, pass_on, taking_notes
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
 from bushel.transforms.function import collect_one
@@ -296,13 +296,6 @@ class _Group(Evaluator):
         return Block(
             out, positions if len(out) == len(positions) else positions[: len(out)], failure
         )
-
-
-def group_span(number: int, size: int, length: int, groups: int) -> tuple[int, int]:
-    """The positions of the input that make one group of one epoch."""
-    epoch, group = divmod(number, groups)
-    start = group * size
-    return epoch * length + start, epoch * length + min(start + size, length)
 
 
 class _Filter(Evaluator):

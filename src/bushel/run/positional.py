@@ -13,9 +13,9 @@ from bushel.core.options import ReadOptions
 from bushel.core.state import State, need_int
 from bushel.core.stream import Chunk, Marks, Stream, Trickle
 from bushel.errors import StateRangeError
+from bushel.on_error.elements import by_element, each_once, paths_to_guards
+from bushel.on_error.records import BadRecord, Ledger, taking_notes
 from bushel.run.allocator import keep_freed_memory
-from bushel.run.bad_elements import by_element, each_once, paths_to_guards
-from bushel.run.bad_records import BadRecord, Ledger, taking_notes
 from bushel.run.crew import Seat, crew_for
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota

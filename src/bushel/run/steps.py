@@ -13,9 +13,9 @@ from bushel.core.record import RecordMetadata
 from bushel.core.state import State, need, need_int
 from bushel.core.stream import Chunk, Cursor, Marks, OneInput, Stream, counted
 from bushel.errors import PlanError
+from bushel.on_error.records import BadRecord
+from bushel.on_error.stream import GuardStream
 from bushel.order.front import with_front
-from bushel.run.bad_records import BadRecord
-from bushel.run.guard import GuardStream
 from bushel.run.quota import DropQuota
 
 

@@ -8,22 +8,26 @@ from bushel.sources.memory import RangeDataSource
 
 if TYPE_CHECKING:
     from bushel.sources.array_record import ArrayRecordDataSource
-    from bushel.sources.arrow import ArrowDataSource
+    from bushel.sources.arrays.numpy import NumpyDataSource
+    from bushel.sources.arrays.shared import SharedMemoryDataSource
+    from bushel.sources.arrays.tokens import TokenDataSource
+    from bushel.sources.arrays.zarr import ZarrDataSource
+    from bushel.sources.arrow.parquet import ParquetDataSource
+    from bushel.sources.arrow.source import ArrowDataSource
     from bushel.sources.bagz import BagzDataSource
-    from bushel.sources.csv import CsvDataSource
-    from bushel.sources.example import encode_example, parse_example, parse_sequence_example
     from bushel.sources.folder import FilesDataSource, ImageFolderDataSource
     from bushel.sources.lance import LanceDataSource
-    from bushel.sources.lines import JsonLinesDataSource, TextLinesDataSource
-    from bushel.sources.numpy_files import NumpyDataSource
-    from bushel.sources.parquet import ParquetDataSource
-    from bushel.sources.shared import SharedMemoryDataSource
-    from bushel.sources.tar import TarDataSource
-    from bushel.sources.tfrecord import TFRecordDataSource
-    from bushel.sources.tfrecord_write import write_tfrecords
-    from bushel.sources.tokens import TokenDataSource
+    from bushel.sources.tar.source import TarDataSource
+    from bushel.sources.text.csv import CsvDataSource
+    from bushel.sources.text.lines import JsonLinesDataSource, TextLinesDataSource
+    from bushel.sources.tfrecord.example import (
+        encode_example,
+        parse_example,
+        parse_sequence_example,
+    )
+    from bushel.sources.tfrecord.source import TFRecordDataSource
+    from bushel.sources.tfrecord.write import write_tfrecords
     from bushel.sources.torch_datasets import TorchDataSource
-    from bushel.sources.zarr import ZarrDataSource
 
 __all__ = [
     "ArrayRecordDataSource",
@@ -53,26 +57,26 @@ __all__ = [
 
 _HOMES = {
     "ArrayRecordDataSource": "sources.array_record:ArrayRecordDataSource",
-    "ArrowDataSource": "sources.arrow:ArrowDataSource",
+    "ArrowDataSource": "sources.arrow.source:ArrowDataSource",
     "BagzDataSource": "sources.bagz:BagzDataSource",
-    "CsvDataSource": "sources.csv:CsvDataSource",
+    "CsvDataSource": "sources.text.csv:CsvDataSource",
     "FilesDataSource": "sources.folder:FilesDataSource",
     "ImageFolderDataSource": "sources.folder:ImageFolderDataSource",
-    "JsonLinesDataSource": "sources.lines:JsonLinesDataSource",
+    "JsonLinesDataSource": "sources.text.lines:JsonLinesDataSource",
     "LanceDataSource": "sources.lance:LanceDataSource",
-    "NumpyDataSource": "sources.numpy_files:NumpyDataSource",
-    "ParquetDataSource": "sources.parquet:ParquetDataSource",
-    "SharedMemoryDataSource": "sources.shared:SharedMemoryDataSource",
-    "TFRecordDataSource": "sources.tfrecord:TFRecordDataSource",
-    "TarDataSource": "sources.tar:TarDataSource",
-    "TextLinesDataSource": "sources.lines:TextLinesDataSource",
-    "TokenDataSource": "sources.tokens:TokenDataSource",
+    "NumpyDataSource": "sources.arrays.numpy:NumpyDataSource",
+    "ParquetDataSource": "sources.arrow.parquet:ParquetDataSource",
+    "SharedMemoryDataSource": "sources.arrays.shared:SharedMemoryDataSource",
+    "TFRecordDataSource": "sources.tfrecord.source:TFRecordDataSource",
+    "TarDataSource": "sources.tar.source:TarDataSource",
+    "TextLinesDataSource": "sources.text.lines:TextLinesDataSource",
+    "TokenDataSource": "sources.arrays.tokens:TokenDataSource",
     "TorchDataSource": "sources.torch_datasets:TorchDataSource",
-    "ZarrDataSource": "sources.zarr:ZarrDataSource",
-    "encode_example": "sources.example:encode_example",
-    "parse_example": "sources.example:parse_example",
-    "parse_sequence_example": "sources.example:parse_sequence_example",
-    "write_tfrecords": "sources.tfrecord_write:write_tfrecords",
+    "ZarrDataSource": "sources.arrays.zarr:ZarrDataSource",
+    "encode_example": "sources.tfrecord.example:encode_example",
+    "parse_example": "sources.tfrecord.example:parse_example",
+    "parse_sequence_example": "sources.tfrecord.example:parse_sequence_example",
+    "write_tfrecords": "sources.tfrecord.write:write_tfrecords",
 }
 __getattr__ = lazily(globals(), _HOMES)
 

@@ -14,9 +14,9 @@ from bushel.errors import FileError, MissingPackageError, PlanError, RecordError
 from bushel.files.copies import local_path
 from bushel.files.local import stamp_of
 from bushel.files.paths import expand
+from bushel.sources.arrays.mapped import check_unchanged
 from bushel.sources.endings import BAGZ
 from bushel.sources.keyed import KeyedSource, by_part, shown_files
-from bushel.sources.mapped import check_unchanged
 
 
 class BagzDataSource(KeyedSource):

@@ -10,7 +10,7 @@ from bushel.errors import MissingFileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import expand, is_remote, without_query
 from bushel.sources import endings
-from bushel.sources.tfrecord_crc import masked_crcs
+from bushel.sources.tfrecord.crc import masked_crcs
 
 # So much of a file is looked at: a tar file tells what it is at byte 257.
 _HEAD_BYTES = 1024
@@ -61,22 +61,25 @@ FORMATS = (
         endings.ARRAY_RECORD,
         _starts(bytes.fromhex("83af70d10d884a3f")),
     ),
-    Format("parquet", "parquet:ParquetDataSource", endings.PARQUET, _starts(b"PAR1")),
+    Format("parquet", "arrow.parquet:ParquetDataSource", endings.PARQUET, _starts(b"PAR1")),
     Format(
         "arrow",
-        "arrow:ArrowDataSource",
+        "arrow.source:ArrowDataSource",
         endings.ARROW,
         _starts(b"ARROW1", b"\xff\xff\xff\xff"),
     ),
-    Format("numpy", "numpy_files:NumpyDataSource", endings.NUMPY, _starts(b"\x93NUMPY")),
-    Format("tar", "tar:TarDataSource", endings.TAR, _is_tar),
-    Format("tfrecord", "tfrecord:TFRecordDataSource", endings.TFRECORD, _is_tfrecord),
-    Format("jsonl", "lines:JsonLinesDataSource", endings.JSON_LINES),
-    Format("csv", "csv:CsvDataSource", endings.CSV),
-    Format("text", "lines:TextLinesDataSource", endings.TEXT),
+    Format("numpy", "arrays.numpy:NumpyDataSource", endings.NUMPY, _starts(b"\x93NUMPY")),
+    Format("tar", "tar.source:TarDataSource", endings.TAR, _is_tar),
+    Format("tfrecord", "tfrecord.source:TFRecordDataSource", endings.TFRECORD, _is_tfrecord),
+    Format("jsonl", "text.lines:JsonLinesDataSource", endings.JSON_LINES),
+    Format("csv", "text.csv:CsvDataSource", endings.CSV),
+    Format("text", "text.lines:TextLinesDataSource", endings.TEXT),
     Format("bagz", "bagz:BagzDataSource", endings.BAGZ),
     Format(
-        "zarr", "zarr:ZarrDataSource", (".zarr",), folder_has=("zarr.json", ".zarray", ".zgroup")
+        "zarr",
+        "arrays.zarr:ZarrDataSource",
+        (".zarr",),
+        folder_has=("zarr.json", ".zarray", ".zgroup"),
     ),
     Format("lance", "lance:LanceDataSource", (".lance",), folder_has=("_versions",)),
     # A folder with a folder for each class; images that are named one by one are files.

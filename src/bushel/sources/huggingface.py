@@ -12,11 +12,11 @@ import numpy as np
 from bushel.core.block import Columns, unstack
 from bushel.core.positions import Keys
 from bushel.errors import SourceError
-from bushel.sources.arrow_items import has_items
-from bushel.sources.arrow_memory import stretch_of
-from bushel.sources.arrow_package import arrow
-from bushel.sources.arrow_parts import Part, Reader
-from bushel.sources.arrow_values import values_of
+from bushel.sources.arrow.items import has_items
+from bushel.sources.arrow.memory import stretch_of
+from bushel.sources.arrow.package import arrow
+from bushel.sources.arrow.parts import Part, Reader
+from bushel.sources.arrow.values import values_of
 from bushel.sources.keyed import KeyedSource
 
 # Features whose values are stored as they are given out.

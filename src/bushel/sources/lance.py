@@ -8,8 +8,8 @@ from typing import Any
 from bushel.core.per_process import PerProcess
 from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
-from bushel.sources.arrow_columns import column_of, is_regular
-from bushel.sources.arrow_values import values_of
+from bushel.sources.arrow.columns import column_of, is_regular
+from bushel.sources.arrow.values import values_of
 from bushel.sources.keyed import KeyedSource
 
 

@@ -24,7 +24,7 @@ from bushel.core.options import ReadOptions
 from bushel.core.state import State, need_int
 from bushel.core.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
 from bushel.errors import WorkerError
-from bushel.run.bad_records import BadRecord
+from bushel.on_error.records import BadRecord
 from bushel.run.positional import PositionalStream
 from bushel.run.spent import Stopwatch
 from bushel.run.steps import single_step

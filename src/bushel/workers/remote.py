@@ -15,8 +15,8 @@ from bushel.core.node import Guard
 from bushel.core.state import State, innermost_index, replaced
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.errors import StateError
+from bushel.on_error.records import Ledger, bad_records_in, with_bad_records
 from bushel.order.front import with_front
-from bushel.run.bad_records import Ledger, bad_records_in, with_bad_records
 from bushel.run.quota import DropQuota
 from bushel.run.tune import BlockSize
 from bushel.workers.engine import Engine

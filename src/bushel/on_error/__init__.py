@@ -1,0 +1,1 @@
+"""What becomes of records that cannot be read, or made: skipped, replaced, counted, listed."""

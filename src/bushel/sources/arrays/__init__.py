@@ -1,0 +1,1 @@
+"""Arrays in files and in shared memory, read where they lie."""

@@ -1,0 +1,45 @@
+"""Parts that were decoded, as many as there is room for; each is decoded by one thread."""
+
+from collections.abc import Callable
+
+from bushel.core.per_process import PerProcess
+from bushel.sources.arrow.parts import Part
+
+# Parts that are views of files need no memory, but a map each, of which Linux allows 65,530: so
+# each counts for a share of what may be kept.
+_MOST_VIEWS = 16384
+
+
+class PartCache(PerProcess[int, Part]):
+    """Keeps the parts that were last asked for: so many bytes of them, in each process.
+
+    >>> loads = []
+    >>> def load(number, again):
+    ...     loads.append((number, again))
+    ...     return Part([], nbytes=60)
+    >>> cache = PartCache(100, load)
+    >>> for number in (1, 1, 2, 1):
+    ...     _ = cache.get(number)
+    >>> loads
+    [(1, False), (2, False), (1, True)]
+
+    Args:
+        most_bytes: how much is kept. One part may be larger; then it is kept alone.
+        load: makes a part. It is told whether that was done before, and room had to be made.
+    """
+
+    def __init__(self, most_bytes: int, load: Callable[[int, bool], Part]) -> None:
+        super().__init__(most_bytes)
+        self._load = load
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._made_before: set[int] = set()
+
+    def _make(self, key: int) -> Part:
+        part = self._load(key, key in self._made_before)
+        self._made_before.add(key)
+        return part
+
+    def _weigh(self, value: Part) -> float:
+        return max(value.nbytes, self.most / _MOST_VIEWS)

@@ -1,0 +1,215 @@
+"""Sources over files with tables: records by key, and many of them as columns."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from bushel.core.positions import Keys
+from bushel.errors import FileError, PlanError, replaced_file
+from bushel.files.local import ByteFile, open_file, stamp_of
+from bushel.files.paths import expand, is_remote
+from bushel.sources.arrow.cache import PartCache
+from bushel.sources.arrow.parts import Part, Reader
+from bushel.sources.arrow.unpacked import Unpacked
+from bushel.sources.keyed import KeyedSource, shown_files
+
+_MOST_AT_ONCE = 8  # files that are looked at at a time
+CACHE_BYTES = 1 << 28
+DISK_BYTES = 1 << 35
+
+
+class Contents(NamedTuple):
+    """What a file has: how many rows each of its parts has, and which columns."""
+
+    stamp: str
+    rows: list[int]
+    schema: Any
+
+
+class TableFiles(KeyedSource):
+    """The rows of tables in files, one file after the other.
+
+    A subclass says what is in a file, and how a part of it is read.
+    """
+
+    # What a folder's files end in.
+    endings: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self, paths: Any, columns: Sequence[str] | None, cache_bytes: int, disk_bytes: int
+    ) -> None:
+        for name, value in (("cache_bytes", cache_bytes), ("disk_bytes", disk_bytes)):
+            if not isinstance(value, int) or value < 0:
+                raise PlanError(f"{name} is a number of bytes, 0 for none, and got {value!r}.")
+        self._columns = _checked_names(columns)
+        self._cache_bytes, self._disk_bytes = cache_bytes, disk_bytes
+        self._paths = expand(paths, self.endings)
+        with ThreadPoolExecutor(min(len(self._paths), _MOST_AT_ONCE)) as pool:
+            contents = list(pool.map(self._look, self._paths))
+        self._schema = contents[0].schema
+        for path, found in zip(self._paths, contents, strict=True):
+            _check_same(self._paths[0], self._schema, path, found.schema)
+        self._stamps = [found.stamp for found in contents]
+        # Which part of all files is the last of each, and which row the last of each part.
+        self._last_parts = np.cumsum([len(found.rows) for found in contents], dtype=np.int64)
+        self._ends = np.cumsum([rows for found in contents for rows in found.rows], dtype=np.int64)
+        self._start()
+
+    def _start(self) -> None:
+        self._cache = PartCache(self._cache_bytes, self._load)
+        self._reader = Reader(self._schema, self._ends, self._cache.get, self._cache.is_coming)
+
+    @abstractmethod
+    def _look(self, path: str) -> Contents:
+        """Looks at what is in a file."""
+
+    @abstractmethod
+    def _read(self, file: int, number: int, again: bool) -> Part:
+        """Reads a part of a file; `again` where that was done before."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, in the order of their records."""
+        return list(self._paths)
+
+    @property
+    def schema(self) -> Any:
+        """The columns, as pyarrow describes them."""
+        return self._schema
+
+    def _load(self, part: int, again: bool) -> Part:
+        file, number = self._file_of(part)
+        path = self._paths[file]
+        if stamp_at(path) != self._stamps[file]:
+            raise replaced_file(path)
+        return self._read(file, number, again)
+
+    def _unpacked(self, kind: str, file: int) -> Unpacked:
+        """Where decoded parts of a file are kept on disk."""
+        path = self._paths[file]
+        path = path if is_remote(path) else os.path.abspath(path)
+        # As text, a schema may leave out what is too long.
+        columns = [(field.name, str(field.type)) for field in self._schema]
+        return Unpacked(f"{kind}\n{path}\n{self._stamps[file]}\n{columns}", self._disk_bytes)
+
+    def _file_of(self, part: int) -> tuple[int, int]:
+        """The file of a part, and its number in it."""
+        file = int(self._last_parts.searchsorted(part, "right"))
+        return file, part - (int(self._last_parts[file - 1]) if file else 0)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def _records(self, keys: Keys) -> list[Any]:
+        """Each part is read once."""
+        return self._reader.records(keys)
+
+    def read_columns(self, keys: Keys) -> dict[str, Any] | None:
+        """Many records as columns, where all are numbers without nulls."""
+        return self._reader.columns(self._checked(keys))
+
+    def place_of(self, key: int) -> tuple[str, int, int | None]:
+        """The file of a record, and its number in it; it is not at one place in its bytes."""
+        file, _ = self._file_of(int(self._ends.searchsorted(key, "right")))
+        before = int(self._last_parts[file - 1]) if file else 0
+        return self._paths[file], key - (int(self._ends[before - 1]) if before else 0), None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was read stays here; whoever gets the source reads for himself.
+        kept = {**vars(self)}
+        del kept["_cache"], kept["_reader"]
+        return kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({shown_files(self._paths)}, {len(self):,} records)"
+
+
+def _checked_names(columns: Sequence[str] | None) -> list[str] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        raise PlanError(f"columns are a list of names; write `columns=[{columns!r}]`.")
+    names = list(columns)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise PlanError(f"columns are a list of names, at least one, and got {columns!r}.")
+    if len(set(names)) < len(names):
+        raise PlanError(f"columns names a column twice: {names}.")
+    return names
+
+
+def _check_same(first: str, expected: Any, path: str, found: Any) -> None:
+    """Refuses files with other columns than the first."""
+    kinds = dict(zip(found.names, found.types, strict=True))
+    if len(kinds) < len(found.names):
+        twice = next(name for name in found.names if found.names.count(name) > 1)
+        raise FileError(f"{path!r} has several columns {twice!r}, which records cannot have.")
+    wanted = dict(zip(expected.names, expected.types, strict=True))
+    for name in {**wanted, **kinds}:
+        if wanted.get(name) != kinds.get(name):
+            there, here = wanted.get(name, "not there"), kinds.get(name, "not there")
+            raise FileError(
+                f"the files of a source have the same columns, and {name!r} is {there} in "
+                f"{first!r} and {here} in {path!r}. Choose those that all have with `columns`, or "
+                "make a source of each and `concatenate` them."
+            )
+
+
+def unknown_column(name: str, path: str, names: Sequence[str]) -> PlanError:
+    return PlanError(f"{path!r} has no column {name!r}; it has {', '.join(map(repr, names))}.")
+
+
+def stamp_at(path: str) -> str:
+    """Something that is another when the file is."""
+    if is_remote(path):
+        return open_file(path).stamp
+    try:
+        status = os.stat(path)
+    except OSError:
+        return open_file(path).stamp  # Which says what is wrong.
+    return stamp_of(status)
+
+
+class SeekableFile:
+    """A file of bytes in the form that pyarrow reads."""
+
+    closed = False
+
+    def __init__(self, file: ByteFile) -> None:
+        self._file, self._place = file, 0
+
+    def read(self, size: int = -1) -> bytes:
+        stop = self._file.size if size < 0 else min(self._file.size, self._place + size)
+        data = self._file.read(self._place, stop) if stop > self._place else b""
+        self._place += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._file.size}
+        self._place = base[whence] + offset
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """There is nothing to write."""
+
+    def close(self) -> None:
+        """The bytes are closed by whoever opened them."""

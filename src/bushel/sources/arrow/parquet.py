@@ -1,0 +1,199 @@
+"""Parquet files: records by key, by way of row groups that are decoded once."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar
+
+from bushel.errors import FileError, MissingFileError
+from bushel.files.local import open_file
+from bushel.files.paths import is_remote
+from bushel.sources.arrow.files import (
+    CACHE_BYTES,
+    DISK_BYTES,
+    Contents,
+    SeekableFile,
+    TableFiles,
+    stamp_at,
+    unknown_column,
+)
+from bushel.sources.arrow.package import arrow, parquet
+from bushel.sources.arrow.parts import Part
+from bushel.sources.endings import PARQUET
+
+_ROWS_AT_ONCE = 1 << 14
+
+
+class ParquetDataSource(TableFiles):
+    """The rows of Parquet files as dicts, one file after the other.
+
+    >>> import tempfile, pyarrow, pyarrow.parquet
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> for letter, start in (("a", 0), ("b", 4)):
+    ...     table = pyarrow.table({"x": range(start, start + 4), "name": list("klmn")})
+    ...     pyarrow.parquet.write_table(table, f"{folder.name}/{letter}.parquet", row_group_size=2)
+    >>> source = ParquetDataSource(folder.name)
+    >>> len(source), source[5]
+    (8, {'x': np.int64(5), 'name': 'l'})
+    >>> ParquetDataSource(folder.name, columns=["x"]).read_columns([7, 0])
+    {'x': array([7, 0])}
+    >>> folder.cleanup()
+
+    Records in any order come from row groups in any order, of which each has to be decoded as
+    a whole. So those that were last used are kept in memory, and one that is wanted again after
+    it had to make room is kept on disk too, decoded: from then on it is read in place, by all
+    processes of this machine.
+
+    Args:
+        paths: a file, a glob, a folder, which stands for its files that end in `.parquet`, or a
+            sequence of them.
+        columns: the names of those to read; `"a.b"` is field `b` of the struct `a`.
+        cache_bytes: how much memory decoded row groups may take, in each process. One that is
+            larger is decoded straight to disk.
+        disk_bytes: how much they may take on disk, in the folder that the environment variable
+            BUSHEL_CACHE names, together with those of other sources; 0 to keep none there.
+            A tenth of the disk always stays free. What does not fit is decoded each time.
+
+    Numbers, dates and times are numpy's, of the type of their column, and lists of numbers are
+    arrays; a null is None.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = PARQUET
+
+    def __init__(
+        self,
+        paths: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        disk_bytes: int = DISK_BYTES,
+    ) -> None:
+        parquet()
+        super().__init__(paths, columns, cache_bytes, disk_bytes)
+
+    def _look(self, path: str) -> Contents:
+        stamp = stamp_at(path)
+        with opened(path) as file:
+            metadata = _FOOTERS.put(path, stamp, file.metadata)
+            leaves = [file.schema.column(number).path for number in range(len(file.schema))]
+            for name in self._columns or ():
+                if not any(_is_in(leaf, name) for leaf in leaves):
+                    raise unknown_column(name, path, file.schema_arrow.names)
+            none_of_it = _decoded(file.read_row_groups([], self._columns))
+        rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+        return Contents(stamp, rows, none_of_it.schema.remove_metadata())
+
+    def _read(self, file: int, number: int, again: bool) -> Part:
+        path, stamp = self._paths[file], self._stamps[file]
+        disk = self._unpacked("parquet", file)
+        kept = disk.open(number)
+        if kept is not None:
+            return Part(kept)
+        with opened(path, number, metadata=_FOOTERS.get(path, stamp)) as table:
+            metadata = _FOOTERS.put(path, stamp, table.metadata)
+            size = self._size(metadata.row_group(number))
+            if size > self._cache_bytes:
+                # Too large for memory: a few rows at a time, straight to the disk.
+                batches = table.iter_batches(
+                    _ROWS_AT_ONCE, [number], self._columns, use_threads=False
+                )
+                kept = disk.keep(number, self._schema, map(self._in_order, batches), size)
+                if kept is not None:
+                    return Part(kept)
+            # Threads are bushel's: several row groups are decoded at a time, not one by several.
+            group = table.read_row_group(number, self._columns, use_threads=False)
+        batches = self._in_order(group).to_batches()
+        size = group.nbytes
+        kept = disk.keep(number, self._schema, batches, size) if again else None
+        return Part(batches, max(1, size)) if kept is None else Part(kept)
+
+    def place_of(self, key: int) -> tuple[str, int, int]:
+        """The file of a record, its number in it, and the byte at which its row group starts."""
+        path, record, _ = super().place_of(key)
+        file, number = self._file_of(int(self._ends.searchsorted(key, "right")))
+        with opened(path, metadata=_FOOTERS.get(path, self._stamps[file])) as table:
+            group = table.metadata.row_group(number)
+        columns = map(group.column, range(group.num_columns))
+        starts = [column.dictionary_page_offset or column.data_page_offset for column in columns]
+        return path, record, min(starts, default=0)
+
+    def _size(self, group: Any) -> int:
+        """How large a row group is before it is decoded, as far as it is read."""
+        columns = map(group.column, range(group.num_columns))
+        return sum(
+            column.total_uncompressed_size
+            for column in columns
+            if self._columns is None
+            or any(_is_in(column.path_in_schema, name) for name in self._columns)
+        )
+
+    def _in_order(self, table: Any) -> Any:
+        """The columns as in the first file, each in one piece if that is possible."""
+        if isinstance(table, arrow().RecordBatch):
+            table = arrow().Table.from_batches([table])
+        return _decoded(table).select(self._schema.names).cast(self._schema).combine_chunks()
+
+
+def _is_in(leaf: str, name: str) -> bool:
+    """Whether a stored column is a column, or a part of it."""
+    return leaf == name or leaf.startswith(f"{name}.")
+
+
+@contextmanager
+def opened(path: str, number: int | None = None, **options: Any) -> Iterator[Any]:
+    """A file, open; what pyarrow says about it, or about a row group, is a `FileError`."""
+    source: Any = path
+    if is_remote(path):
+        source = arrow().PythonFile(SeekableFile(open_file(path)), mode="r")
+    what = f"{path!r} is no Parquet file, or not a whole one"
+    why = "If it once was one, it has been cut short or damaged; write or copy it anew."
+    try:
+        # No map of the file: where that is cut short, reading would end the process.
+        with parquet().ParquetFile(source, **options) as file:
+            if number is not None:
+                what = f"row group {number} of {path!r} cannot be read"
+                why = "The file is damaged; write or copy it anew."
+            yield file
+    except FileNotFoundError:
+        raise MissingFileError(f"there is no file {path!r}.") from None
+    except (arrow().ArrowException, OSError) as error:
+        if isinstance(error, FileError):
+            raise
+        said = " ".join(str(error).split()).rstrip(".")  # It may be several lines.
+        raise FileError(f"{what}: {said}. {why}") from None
+
+
+class _Footers:
+    """What files say of themselves, those last read: with many row groups that takes a while.
+
+    A file that is opened anyway tells it by the way, and is not opened for that alone: of
+    thousands of small files, to open is most of the work.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[tuple[str, str], Any] = {}
+
+    def get(self, path: str, stamp: str) -> Any:
+        """What is known of a file, or None."""
+        return self._kept.get((path, stamp))
+
+    def put(self, path: str, stamp: str, footer: Any) -> Any:
+        """Keeps what a file says, and gives it back."""
+        self._kept[path, stamp] = footer
+        while len(self._kept) > self._most:
+            # Another thread may do the same. (A process that is forked might find a lock taken.)
+            with suppress(KeyError, RuntimeError):
+                del self._kept[next(iter(self._kept))]
+        return footer
+
+
+_FOOTERS = _Footers(64)
+
+
+def _decoded(table: Any) -> Any:
+    """Categories as what they stand for: each row group may have its own."""
+    for number, field in enumerate(table.schema):
+        if arrow().types.is_dictionary(field.type):
+            column = table.column(number).cast(field.type.value_type)
+            table = table.set_column(number, field.name, column)
+    return table

@@ -1,0 +1,229 @@
+"""Rows of Arrow data that lies in parts: row groups, record batches, or whole files."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bushel.core.block import unstack
+from bushel.core.positions import Keys, grouped
+from bushel.sources.arrow.columns import View, is_regular, view_of
+from bushel.sources.arrow.items import Items, has_items, items_of
+from bushel.sources.arrow.memory import Rows, stretch_of
+from bushel.sources.arrow.package import arrow
+from bushel.sources.arrow.values import values_of
+
+# So few rows of a part are cut out one by one, which takes less than to ask for them at once.
+_FEW = 8
+
+
+class Part:
+    """Rows that lie together, as one record batch or several.
+
+    Args:
+        batches: the record batches.
+        nbytes: memory that is held for them; none where they are views of a file.
+        stretch: memory in which all of them lie, if that is known.
+    """
+
+    __slots__ = ("_ends", "_pieces", "nbytes")
+
+    def __init__(self, batches: Sequence[Any], nbytes: int = 0, stretch: Any = None) -> None:
+        if stretch is None and len(batches) > 1:
+            stretch = stretch_of(batches)
+        groups = [batches] if stretch is not None else [[batch] for batch in batches]
+        self._pieces = [Piece(group, stretch, nbytes == 0) for group in groups]
+        self._ends = np.cumsum([piece.length for piece in self._pieces], dtype=np.int64)
+        self.nbytes = nbytes
+
+    @property
+    def length(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def pieces(self, rows: Keys) -> "list[tuple[Piece, Rows, Keys | slice]]":
+        """The pieces with some of these rows: which rows of it, and where those are in `rows`."""
+        if len(self._pieces) == 1:
+            piece = self._pieces[0]
+            return [(piece, piece.find(rows), slice(None))]
+        found: list[tuple[Piece, Rows, Keys | slice]] = []
+        for number, places in grouped(self._ends.searchsorted(rows, "right")):
+            first = int(self._ends[number - 1]) if number else 0
+            piece = self._pieces[number]
+            found.append((piece, piece.find(rows[places] - first), places))
+        return found
+
+
+class Piece:
+    """A record batch, or several in one stretch of memory, with its columns as numpy sees them."""
+
+    __slots__ = ("_batches", "_columns", "_ends", "_is_view", "_starts", "_stretch", "length")
+
+    def __init__(self, batches: Sequence[Any], stretch: Any, is_view: bool) -> None:
+        self._batches, self._stretch, self._is_view = batches, stretch, is_view
+        counts = np.array([batch.num_rows for batch in batches], np.int64)
+        self._ends = counts.cumsum()
+        self._starts = self._ends - counts
+        self.length = int(self._ends[-1])
+        self._columns: dict[int, Any] = {}
+
+    def find(self, rows: Keys) -> Rows:
+        """Rows as those of the batches."""
+        if len(self._batches) == 1:
+            return Rows(rows, None)
+        which = self._ends.searchsorted(rows, "right")
+        return Rows(rows - self._starts.take(which), which)
+
+    def view(self, column: int) -> View | None:
+        """A column to copy rows from; None where there are nulls in it."""
+        if column not in self._columns:
+            self._columns[column] = view_of(self._arrays(column), self._stretch)
+        found: View | None = self._columns[column]
+        return found
+
+    def items(self, column: int) -> Items | None:
+        """A column to take rows from; None where there are nulls in it."""
+        if column not in self._columns:
+            self._columns[column] = items_of(self._arrays(column), self._stretch)
+        found: Items | None = self._columns[column]
+        return found
+
+    def _arrays(self, column: int) -> list[Any]:
+        return [batch.column(column) for batch in self._batches]
+
+    def cut(self, column: int, rows: Rows) -> list[Any]:
+        """Rows of a column as arrays, one after the other."""
+        if rows.which is not None:
+            found = zip(rows.which.tolist(), rows.inner.tolist(), strict=True)
+            return [self._batches[number].column(column).slice(row, 1) for number, row in found]
+        array = self._batches[0].column(column)
+        # What is cut out keeps the whole in memory, so it must be no more than a view itself.
+        if self._is_view and len(rows) <= _FEW:
+            return [array.slice(row, 1) for row in rows.inner.tolist()]
+        return [array.take(arrow().array(rows.inner))]
+
+
+class Reader:
+    """Reads rows of parts, as columns where all of them are regular, and as records.
+
+    Args:
+        schema: the columns.
+        ends: how many rows there are up to the end of each part.
+        part: gives a part by its number.
+        waits: tells whether a part is just being made by another thread.
+        regular: tells which types are read as columns.
+    """
+
+    def __init__(
+        self,
+        schema: Any,
+        ends: Keys,
+        part: Callable[[int], Part],
+        waits: Callable[[int], bool] = lambda number: False,
+        regular: Callable[[Any], bool] = is_regular,
+    ) -> None:
+        self._names: list[str] = list(schema.names)
+        self._ends, self._part, self._waits = ends, part, waits
+        # How columns are read; those with nulls in them turn out to be arrays.
+        self._ways = [
+            "view" if regular(kind) else "items" if has_items(kind) else "arrays"
+            for kind in schema.types
+        ]
+
+    def columns(self, keys: Keys) -> dict[str, Any] | None:
+        """Rows as columns; None where there are columns that have no type and shape."""
+        if not len(keys) or not self._names or set(self._ways) != {"view"}:
+            return None
+        gathered = self._gather(keys, python=False)
+        if len(gathered.views) < len(self._names):
+            return None
+        return dict(zip(self._names, gathered.views.values(), strict=True))
+
+    def records(self, keys: Keys) -> list[dict[str, Any]]:
+        """Rows as dicts, in the order of the keys."""
+        if not self._names:
+            return [{} for _ in range(len(keys))]
+        count = len(keys)
+        lists = self.lists(keys, values_of, lambda column: unstack(column, count))
+        return [dict(zip(self._names, row, strict=True)) for row in zip(*lists, strict=True)]
+
+    def lists(
+        self,
+        keys: Keys,
+        values: Callable[[Any], list[Any]],
+        rows: Callable[[Any], list[Any]],
+        python: bool = False,
+    ) -> list[list[Any]]:
+        """The values of each column: `rows` makes them of numpy's columns, `values` of others."""
+        if not len(keys):
+            return [[] for _ in self._names]
+        gathered = self._gather(keys, python)
+        return [
+            rows(gathered.views[number])
+            if number in gathered.views
+            else gathered.values(number, values)
+            for number in range(len(self._names))
+        ]
+
+    def _gather(self, keys: Keys, python: bool) -> "_Gathered":
+        groups = grouped(self._ends.searchsorted(keys, "right"))
+        # Those first that nobody else is busy with.
+        groups.sort(key=lambda group: self._waits(group[0]))
+        while True:
+            gathered = _Gathered(len(keys), self._ways, python)
+            for number, places in groups:
+                first = int(self._ends[number - 1]) if number else 0
+                nulls = gathered.add(self._part(number), keys[places] - first, places)
+                if nulls is not None:
+                    self._ways = [
+                        "arrays" if column == nulls else way
+                        for column, way in enumerate(self._ways)
+                    ]
+                    break
+            else:
+                return gathered
+
+
+class _Gathered:
+    """What is wanted of parts, copied out of them one after the other."""
+
+    def __init__(self, count: int, ways: list[str], python: bool) -> None:
+        self.views: dict[int, Any] = {}
+        self._items: dict[int, list[Any]] = {}
+        self._arrays: dict[int, list[Any]] = {}
+        self._count, self._python = count, python
+        self._ways = ways
+        self._places: list[Keys] = []
+
+    def add(self, part: Part, rows: Keys, places: Keys) -> int | None:
+        """Copies rows; gives the number of a column that should have no nulls and has."""
+        for piece, found, chosen in part.pieces(rows):
+            into = places[chosen]
+            for number, way in enumerate(self._ways):
+                if way == "view":
+                    view = piece.view(number)
+                    if view is None:
+                        return number
+                    if number not in self.views:
+                        self.views[number] = view.new(self._count)
+                    view.copy(found, self.views[number], into)
+                elif way == "items":
+                    items = piece.items(number)
+                    if items is None:
+                        return number
+                    self._items.setdefault(number, []).extend(items.take(found, self._python))
+                else:
+                    self._arrays.setdefault(number, []).extend(piece.cut(number, found))
+            self._places.append(into)
+        return None
+
+    def values(self, number: int, values: Callable[[Any], list[Any]]) -> list[Any]:
+        """The values of a column that is no view, in the order of the keys."""
+        found = self._items.get(number)
+        if found is None:
+            arrays = self._arrays[number]
+            found = values(arrays[0] if len(arrays) == 1 else arrow().concat_arrays(arrays))
+        places = np.concatenate(self._places)
+        ordered: list[Any] = [None] * self._count
+        for place, value in zip(places.tolist(), found, strict=True):
+            ordered[place] = value
+        return ordered

@@ -1,0 +1,1 @@
+"""Tar files, whose members are found by an index."""

@@ -1,0 +1,192 @@
+"""The members of a tar file, found by their headers; nothing is ever unpacked to disk.
+
+    header (512 bytes)  data, filled up to a multiple of 512  header  ...  zeros
+
+Long names and large sizes stand in members of their own, before the one that they are of.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+from zlib import adler32
+
+from bushel.errors import RecordError
+from bushel.sources.tar.plain import BLOCK, PlainMembers, Runs, plain_members
+
+_ZEROS = bytes(BLOCK)
+# With less, there are too few members for numpy to be faster.
+_WORTH_IT = 1 << 16
+_REGULAR = b"0\x007"
+_LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL, _SPARSE = b"LKxgS"
+# Nobody's name is longer; a header that says so is damaged.
+_MOST_OF_NAMES = 1 << 20
+
+# The bytes of a file from a place up to another.
+Read = Callable[[int, int], bytes]
+
+
+# A regular file in a tar file: where its first header is, where its data starts and stops, and
+# its name.
+Member: TypeAlias = tuple[int, int, int, str]
+
+
+class Window:
+    """A part of a file, moved along as it is asked for."""
+
+    def __init__(self, read: Read, size: int, chunk: int, small: int) -> None:
+        self._read, self.size, self._chunk, self._small = read, size, chunk, small
+        self._data, self._begin = b"", 0
+        self._asked = 0
+
+    def move(self, place: int) -> bytes:
+        """Moves on to a header, if it is not there; then returns what there is from it on."""
+        first = place - self._begin
+        if first >= 0 and first + BLOCK <= len(self._data):
+            return b""
+        # Where members are large, headers are far between: then only they are read.
+        large = place > (self._asked + 1) * self._small
+        length = 8 * BLOCK if large else self._chunk
+        self._begin = place
+        self._data = self._read(place, min(place + length, self.size))
+        return self._data
+
+    def header(self, place: int) -> bytes:
+        """The block at a place; fewer bytes where the file ends."""
+        first = place - self._begin
+        return self._data[first : first + BLOCK]
+
+    def count(self, members: int) -> None:
+        self._asked += members
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self._read(start, stop)
+
+
+def members(window: Window, path: str, place: int = 0, checked: bool = True) -> Iterator[Member]:
+    """Goes through a tar file; links, folders and the like are passed over."""
+    for found in stretches(window, path, place, checked):
+        if isinstance(found, PlainMembers):
+            yield from found.each()
+        else:
+            yield found
+
+
+def stretches(
+    window: Window, path: str, place: int = 0, checked: bool = True
+) -> Iterator[PlainMembers | Member]:
+    """The members of a tar file: many at once where they have nothing special, else one by one."""
+    begin, name, size = place, b"", -1
+    runs = Runs([])
+    while place < window.size:
+        data = window.move(place)
+        if data:
+            runs = plain_members(data, place) if len(data) > _WORTH_IT else Runs([])
+        plain = runs.from_place(place) if begin == place else None
+        if plain is not None:
+            window.count(len(plain.begins))
+            yield plain
+            begin = place = _filled(int(plain.stops[-1]))
+            continue
+        window.count(1)
+        header = window.header(place)
+        if header == _ZEROS:
+            break
+        if len(header) < BLOCK:
+            raise RecordError(
+                f"{path!r} is cut short: it ends at byte {window.size:,}, within a header."
+            )
+        if checked and not _is_right(header):
+            raise RecordError(
+                f"{path!r} is no tar file, or damaged: what lies at byte {place:,} should be the "
+                "header of a member, and its checksum is wrong."
+            )
+        kind = header[156]
+        length = _number(header[124:136], path, place) if size < 0 else size
+        start = place + BLOCK
+        place = _filled(start + length)
+        if start + length > window.size:
+            raise RecordError(
+                f"{path!r} is cut short: the member whose header is at byte {start - BLOCK:,} has "
+                f"{length:,} bytes, and the file ends at byte {window.size:,}."
+            )
+        if kind in _REGULAR:
+            yield begin, start, start + length, _decoded(name or _name_in(header))
+        elif kind in (_LONG_NAME, _PAX):
+            if length > _MOST_OF_NAMES:
+                raise RecordError(
+                    f"{path!r} has a name of {length:,} bytes at byte {start:,}, and is damaged."
+                )
+            said = window.read(start, start + length)
+            if kind == _LONG_NAME:
+                name = said.rstrip(b"\0")
+            else:
+                name, size = _pax(said, name, path, start)
+            continue  # It is about the next one.
+        elif kind == _SPARSE:
+            raise _sparse(path, start - BLOCK)
+        elif kind == _LONG_LINK:
+            continue
+        begin, name, size = place, b"", -1
+
+
+def _filled(place: int) -> int:
+    return (place + BLOCK - 1) & -BLOCK
+
+
+def _is_right(header: bytes) -> bool:
+    try:
+        stored = int(header[148:156].split(b"\0")[0].strip() or b"0", 8)
+    except ValueError:
+        return False
+    # It is the sum of all bytes, where the field itself counts as spaces. Adler's checksum has
+    # that sum in its lower half, plus one, modulo a prime; and is much faster than `sum`.
+    added = adler32(header[:148] + b"        " + header[156:]) & 0xFFFF
+    return added == (stored + 1) % 65521
+
+
+def _number(field: bytes, path: str, place: int) -> int:
+    """A number in octal digits; or, where those do not suffice, in bytes."""
+    if field[0] == 0x80:
+        return int.from_bytes(field[1:], "big")
+    try:
+        number = int(field.split(b"\0")[0].strip() or b"0", 8)
+        if number >= 0:
+            return number
+    except ValueError:
+        pass
+    raise RecordError(f"the header at byte {place:,} of {path!r} has no size, but {field!r}.")
+
+
+def _name_in(header: bytes) -> bytes:
+    name = header[:100].split(b"\0", 1)[0]
+    if header[257:263] == b"ustar\0" and header[345]:
+        return header[345:500].split(b"\0", 1)[0] + b"/" + name
+    return name
+
+
+def _pax(said: bytes, name: bytes, path: str, place: int) -> tuple[bytes, int]:
+    """The path and the size in an extended header: lines of "length key=value"."""
+    size = -1
+    while said:
+        digits = said.partition(b" ")[0]
+        if not digits.isdigit() or not len(digits) < int(digits) <= len(said):
+            raise RecordError(f"the extended header at byte {place:,} of {path!r} is damaged.")
+        key, _, value = said[len(digits) + 1 : int(digits) - 1].partition(b"=")
+        said = said[int(digits) :]
+        if key == b"path":
+            name = value
+        elif key == b"size" and value.isdigit():
+            size = int(value)
+        elif key.startswith(b"GNU.sparse"):
+            raise _sparse(path, place)
+    return name, size
+
+
+def _sparse(path: str, place: int) -> RecordError:
+    return RecordError(
+        f"the member at byte {place:,} of {path!r} is stored with holes (sparse), which cannot be "
+        "read here. Make the tar file anew without `--sparse`."
+    )
+
+
+def _decoded(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")

@@ -1,0 +1,1 @@
+"""Files of lines: text, JSON and CSV."""

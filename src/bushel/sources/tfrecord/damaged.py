@@ -1,0 +1,83 @@
+"""Where the records of a damaged TFRecord file begin.
+
+What is wrong in the data of a record shows when it is read. But a length that is wrong leads
+astray: from there on the next header is looked for, at every byte, by the checksum that it has.
+What lies between is counted as one record, which is an error to whoever reads it; and so is
+what a file ends with that was cut short.
+"""
+
+import logging
+
+import numpy as np
+
+from bushel.core.positions import Keys
+from bushel.errors import RecordError
+from bushel.files.index import Columns
+from bushel.files.local import ByteFile
+from bushel.files.progress import Progress
+from bushel.sources.tfrecord.crc import masked_crcs_at_every_byte
+from bushel.sources.tfrecord.scan import FOOTER, HEADER, headers_are_right, walk
+
+_log = logging.getLogger("bushel")
+
+_CHUNK = 1 << 20
+# A file that does not begin with a record may be of another kind: so far it is looked through.
+_MOST_BEFORE_THE_FIRST = 1 << 24
+
+
+def scan_damaged(file: ByteFile, progress: Progress, error: RecordError) -> Columns:
+    """Finds what can be read of a file; raises the error where that is nothing."""
+    parts: list[Keys] = []
+    damaged: list[int] = []
+    place = 0
+    while place < file.size:
+        starts, end = _good(file, place)
+        if len(starts):
+            parts.append(starts)
+        elif end == place:
+            limit = file.size if parts else min(file.size, _MOST_BEFORE_THE_FIRST)
+            end = _next_header(file, place + 1, limit)
+            if not parts and end >= limit:
+                raise error
+            damaged.append(place)
+            parts.append(np.array([place]))
+        place = end
+        progress.to(place)
+    _log.warning(
+        "%s Of its %s records, %s cannot be read (the first begins at byte %s): whoever reads one "
+        'gets an error, and `on_error("skip")` passes over them.',
+        error,
+        f"{sum(map(len, parts)):,}",
+        f"{len(damaged):,}",
+        f"{damaged[0]:,}" if damaged else "?",
+    )
+    return {"bounds": np.append(np.concatenate(parts), file.size).astype(np.int64, copy=False)}
+
+
+def _good(file: ByteFile, place: int) -> tuple[Keys, int]:
+    """Records from a place on, up to the first with a wrong length; and where they end."""
+    data = file.read(place, min(place + _CHUNK, file.size))
+    if len(data) < HEADER:
+        return np.empty(0, dtype=np.int64), place
+    starts, end = walk(data)
+    right = headers_are_right([data[start : start + HEADER] for start in starts.tolist()])
+    # A length that is wrong may be larger than a place can be.
+    ends = np.append(starts[1:], min(end, file.size + 1))
+    right &= ends <= file.size - place
+    count = len(right) if right.all() else int(right.argmin())
+    return starts[:count] + place, place + (int(ends[count - 1]) if count else 0)
+
+
+def _next_header(file: ByteFile, place: int, limit: int) -> int:
+    """The first byte from here on at which a record seems to begin; or the limit."""
+    while place < limit:
+        data = file.read(place, min(place + _CHUNK + HEADER, file.size))
+        if len(data) < HEADER + FOOTER:
+            break
+        stored = np.ndarray((len(data) - HEADER + 1,), "<u4", data, 8, (1,))
+        for found in np.flatnonzero(masked_crcs_at_every_byte(data) == stored).tolist():
+            length = int.from_bytes(data[found : found + 8], "little")
+            if place + found + HEADER + length + FOOTER <= file.size:
+                return place + found
+        place += len(data) - HEADER + 1
+    return limit
