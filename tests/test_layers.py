@@ -203,3 +203,9 @@ def test_the_exceptions_are_still_needed() -> None:
     assert set(LAZY) <= found
     doors = {(file, module.split(".")[0]) for file, module in found}
     assert {(door, name) for name, door in OPTIONAL.items()} <= doors
+
+
+def test_the_design_has_this_table() -> None:
+    table = "\n".join("   ".join(row) for row in ROWS)
+    text = (PACKAGE.parent.parent / "docs" / "design.md").read_text()
+    assert f"```\n{table}\n```" in text, f"write this into docs/design.md:\n{table}"
