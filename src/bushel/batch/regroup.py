@@ -169,8 +169,8 @@ class RegroupStream(Stream):
         self._skip_failures = 0
         # The group that is being made, from one pull to the next where an element failed.
         self._open: _Group | None = None
-        # Whether the element that comes next was offered to the group before, and what that was
-        # shown in all; of a state, the input knows.
+        # `_refused`: the next element was refused by the previous group. `_shown`: the place
+        # after the last element that group saw; None after a restore, the input's state has it.
         self._refused = False
         self._shown: tuple[Marks, int, int] | None = None
         self._ended = False

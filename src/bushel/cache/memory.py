@@ -77,8 +77,8 @@ class CacheStream(OneInput):
         # Whether they are all elements that there are.
         self._filled = False
         self._position = 0
-        # Whether the input is where we are, and whether it came there right behind the
-        # elements that are remembered.
+        # `_reads`: the input is at our position. `_remembers`: and everything before it is in
+        # memory.
         self._reads = self._remembers = True
 
     def pull(self, want: int) -> Chunk | None:

@@ -28,7 +28,7 @@ from bushel.errors import PlanError, note_where
 # Maps positions of many orders: each has the number of its order beside it.
 LocateMany: TypeAlias = Callable[[Keys, Positions], Positions]
 
-# The lane that a stream is in which is not dealt to several, and how many there are.
+# (lane, lanes) of a stream without lanes.
 ONE_LANE = (0, 1)
 
 

@@ -12,7 +12,7 @@ from bushel.files.stores import Span
 from bushel.files.systems import system_of
 from bushel.files.together import requests
 
-# What a file system may call the things that are others when a file is.
+# Names under which file systems report an ETag or a modification time.
 _MARKS = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "updated", "mtime")
 
 

@@ -57,7 +57,7 @@ class Progress:
         rate = (self._done - self._before) / seconds if seconds else 0.0
         told = f"{self._what}: {share:.0%} of {_amount(self._total, self._unit)}"
         if rate <= 0:
-            return told  # Who knows?
+            return told  # No rate to tell the rest by.
         left = _clock((self._total - self._done) / rate)
         return f"{told}, {_amount(rate, self._unit)}/s, {left} left"
 

@@ -22,7 +22,7 @@ from bushel.files.together import requests
 _GAP = 1 << 17
 # What is longer is asked for in parts, at the same time.
 _MOST_AT_ONCE = 1 << 22
-# What one who reads from the beginning to the end is ahead of, at the same time as well.
+# Bytes that a sequential reader prefetches, in parallel requests.
 _AHEAD = 1 << 25
 # How often bytes may vanish from the cache before they are read without it.
 _MOST_ROUNDS = 4

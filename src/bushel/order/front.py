@@ -15,10 +15,9 @@ from typing import Any
 
 from bushel.core.state import State
 
-# Where a group ends that goes on into the next pass over the mixture: nobody can say in terms
-# of this one.
+# The end of a group that continues in the next epoch: it has no index in this one.
 _BEYOND = object()
-# What says which pass over the streams below this is, or which of them it is.
+# Fields that number the epoch of a step below, or the stream that it is at.
 _PASSES = ("epoch", "part", "iterators_in_use_indices")
 
 

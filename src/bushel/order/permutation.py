@@ -43,8 +43,8 @@ _GOOD_PART = 3
 # In such a range the domain has 2**16 values: both halves of a value are bytes, and eight of
 # them are changed at once as one word.
 _BYTES = 0x0101010101010101
-# How often the walk from everywhere is doubled before the few positions that count are walked,
-# and how far those are, before it is doubled again. One doubling costs as much as a hundred
+# The table of steps is squared so many times, then the wanted positions are advanced `_WALKED`
+# steps, and again. One squaring costs as much as a hundred
 # steps of a hundred positions.
 _DOUBLED = 3
 _WALKED = 32

@@ -88,7 +88,7 @@ class SkipStream(OneInput):
     def _go_to_start(self, left: int) -> None:
         self._left = left
         self._start: Marks | None = beginning_of(self._input)
-        # What is left of the chunk in the middle of which the first element is.
+        # Rest of the chunk that holds the first element to deliver.
         self._rest: Chunk | None = None
         self._over = False
 

@@ -59,9 +59,9 @@ class Course:
     # Up to where the step behind it has to get the same elements again, as a state said; None
     # where that is beyond the end.
     front: int | None = 0
-    # What was shown to a step that did not hold it.
+    # Index after the last element that a later step has seen, but does not hold.
     shown: int | None = 0
-    # Where it ended. If that is the front, nothing may come behind it this time.
+    # Index at which the mixture ended. If that is the front, it ends there again.
     ends: int | None = None
     # Where the state was.
     start: int = 0

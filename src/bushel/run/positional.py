@@ -251,7 +251,7 @@ class PositionalStream(Stream):
             self._seconds_each = spent.seconds / count
         self._block_size.learn(count, seconds)
         if self._least > 1 and len(block) and self._block_size.wants_sample():
-            # More than was asked for, perhaps: let it not be too much.
+            # Perhaps more than was asked for, so its bytes are bounded.
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
         return block
 

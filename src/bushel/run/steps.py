@@ -255,7 +255,7 @@ class _WindowMarks(Marks):
     after: tuple[Marks, int, int]
     number: int
     size: int
-    # Whether it has as many elements as it has because there are no more.
+    # Whether the window is short because the input ended.
     is_last: bool
 
     def at(self, used: int) -> State:

@@ -353,7 +353,7 @@ class _OpenFile:
                     f"record {position} of {self.file!r} cannot be read: {error}. The file is "
                     "damaged; write or copy it anew."
                 )
-                # The one who reads it knows where it is, and says so in words alone.
+                # The package gives the chunk's offset only in its message.
                 chunk = re.search(r"chunk at (\d+)", str(error))
                 note_place(damaged, self.file, position, int(chunk[1]) if chunk else None)
                 raise damaged from None

@@ -32,7 +32,7 @@ _AT_ONCE = 64  # records, when a source is gone through
 _together = Together(MOST_REQUESTS)
 
 
-# Makes records of the bytes of some, of a file, of their numbers in it.
+# Makes records: (their bytes, number of the file, their numbers in it) -> records.
 Decode: TypeAlias = Callable[[Sequence[bytes], int, Keys], list[Any]]
 
 

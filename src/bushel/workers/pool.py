@@ -158,7 +158,7 @@ class Pool:
         except Exception:
             raise
         except BaseException:
-            # Half a message may be sent: an interrupt comes when it likes.
+            # An interrupt may come when half a message is sent.
             self._start_over()
             raise
 

@@ -53,8 +53,8 @@ class _Spreader:
     def __init__(self, engine: Engine, options: DatasetOptions) -> None:
         self._engine = engine
         self._options = options
-        # Those that other hosts have a share in; and for each of them what tells how far it
-        # was used, for what came last out of the steps that are there so far.
+        # Lane streams shared with other hosts; and for each, a function: how many of its steps
+        # the latest output has consumed.
         self.lanes: list[LanesStream] = []
         self._reaches: list[Callable[[], int]] = []
 

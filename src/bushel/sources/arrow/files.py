@@ -54,7 +54,7 @@ class TableFiles(KeyedSource):
         for path, found in zip(self._paths, contents, strict=True):
             _check_same(self._paths[0], self._schema, path, found.schema)
         self._stamps = [found.stamp for found in contents]
-        # Which part of all files is the last of each, and which row the last of each part.
+        # Running totals: parts up to the end of each file, rows up to the end of each part.
         self._last_parts = np.cumsum([len(found.rows) for found in contents], dtype=np.int64)
         self._ends = np.cumsum([rows for found in contents for rows in found.rows], dtype=np.int64)
         self._start()
