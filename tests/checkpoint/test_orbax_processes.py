@@ -15,6 +15,7 @@ from bushel.checkpoint import CheckpointHandler
 from bushel.errors import StateError
 from tests.checkpoint.managers import restore
 from tests.checkpoint.programs import SOURCES, run
+from tests.patience import PATIENCE_SECONDS
 
 _KILLED = """
 import os, signal, sys
@@ -129,7 +130,7 @@ def test_two_processes(way: str, tmp_path: Path) -> None:
                 )
             )
     try:
-        codes = [process.wait(300) for process in processes]
+        codes = [process.wait(PATIENCE_SECONDS) for process in processes]
     finally:
         for process in processes:
             process.kill()

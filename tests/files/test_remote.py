@@ -25,7 +25,8 @@ from bushel.files.local import ByteFile, OpenFiles, open_file
 from bushel.files.paths import expand
 from bushel.files.remote import RemoteFile
 from tests.files.forks import true_in_a_fork
-from tests.files.server import PATIENCE_SECONDS, Server
+from tests.files.server import Server
+from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried
 
 SIZE = 3 * PIECE + 1000
@@ -445,7 +446,7 @@ class TestProcesses:
             [sys.executable, "-c", code, server.url("a.bin")],
             env={**os.environ, "FSSPEC_HTTP": '{"headers": {"X-Key": "secret"}}'},
             capture_output=True,
-            timeout=100,
+            timeout=PATIENCE_SECONDS,
             check=True,
         )
         assert out.stdout == DATA[:10]

@@ -26,6 +26,7 @@ from bushel.errors import BushelError, FileError, MissingFileError, PlanError
 from bushel.sources import array_record
 from bushel.sources.array_record import ArrayRecordDataSource
 from tests.grain.oracle import Raised, assert_same, difference, outcome
+from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried
 
 GrainSource = grain.sources.ArrayRecordDataSource
@@ -436,7 +437,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
     def guarded(number: int) -> None:
         try:
-            together.wait(60)
+            together.wait(PATIENCE_SECONDS)
             work(number)
         except BaseException as error:
             errors.append(error)

@@ -10,10 +10,12 @@ from types import FrameType
 
 import pytest
 
-from tests.workers.processes import GONE_SECONDS, descendants, wait_until
+from tests.patience import PATIENCE_SECONDS
+from tests.workers.processes import descendants, wait_until
 
 # A test that waits for a worker which never answers is to fail, and the others to go on.
-_LIMIT_SECONDS = 3600.0 if {"BUSHEL_EXAMPLES", "BUSHEL_ROUNDS"} & os.environ.keys() else 60.0
+_LONG_LOOK = {"BUSHEL_EXAMPLES", "BUSHEL_ROUNDS"} & os.environ.keys()
+_LIMIT_SECONDS = 3600.0 if _LONG_LOOK else PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +28,7 @@ def no_process_left_behind() -> Iterator[None]:
     yield
     if descendants() - before:
         gc.collect()
-    wait_until(lambda: not descendants() - before, GONE_SECONDS)
+    wait_until(lambda: not descendants() - before)
     left = descendants() - before
     assert not left, f"processes left behind: {left}"
 

@@ -18,7 +18,6 @@ from bushel import MapDataset
 from bushel.errors import WorkerError
 from tests.workers import parts
 from tests.workers.processes import (
-    GONE_SECONDS,
     assert_gone,
     descendants,
     is_alive,
@@ -278,7 +277,7 @@ def test_a_record_that_kills_every_worker_is_named(make: Any, caplog: Any) -> No
         for _ in iterator:
             pass
     iterator.close()
-    assert wait_until(lambda: not descendants() - before, GONE_SECONDS)
+    assert wait_until(lambda: not descendants() - before)
     assert isinstance(caught.value, RuntimeError)
     text = str(caught.value)
     assert re.search(rf"\b{FATAL_KEY}\b", text), text

@@ -17,7 +17,6 @@ from bushel import MapDataset
 from bushel.errors import ClosedError
 from tests.workers import parts
 from tests.workers.processes import (
-    GONE_SECONDS,
     assert_gone,
     descendants,
     is_alive,
@@ -245,7 +244,7 @@ def test_many_starts_leave_nothing(use: Callable[[], None]) -> None:
     rounds = _ROUNDS if use is _closed else _ROUNDS // 4
     for _ in range(rounds):
         use()
-    wait_until(lambda: not _new_since(before), GONE_SECONDS)
+    wait_until(lambda: not _new_since(before))
     assert not _new_since(before)
     # Python maps and unmaps its own memory as it goes; what leaks once a round shows.
     assert _mappings() < mappings + rounds / 2

@@ -23,8 +23,8 @@ from bushel.experimental import (
 from bushel.sharding import NoSharding, ShardOptions
 from tests.contract.events import run_events
 from tests.contract.pipelines import Copies, Generated, Kit, Pairs, Reversed, is_not_third, jitter
+from tests.patience import PATIENCE_SECONDS
 from tests.workers import parts
-from tests.workers.processes import PATIENCE_SECONDS
 from tests.workers.streams import (
     INLINE,
     assert_same_events,
