@@ -23,7 +23,8 @@ from bushel.experimental import (
     WindowShuffleIterDataset,
 )
 from tests.contract.events import events_of, is_error, pull_events, run_events, wants_from
-from tests.contract.pipelines import INLINE, Kit, double, ragged
+from tests.contract.parts import double, ragged
+from tests.contract.pipelines import INLINE, Kit
 
 FAILING_ID = 13
 
