@@ -3,6 +3,7 @@
 from typing import Any
 
 from bushel import DatasetIterator, IterDataset, MapDataset
+from tests.contract.failing_parts import boom
 from tests.contract.parts import record
 
 
@@ -53,3 +54,13 @@ class Generated(IterDataset[Any]):
 
     def __iter__(self) -> Any:
         return map(record, range(self._size))
+
+
+class BoomDataset(MapDataset[Any]):
+    """One that fails."""
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def __getitem__(self, index: Any) -> Any:
+        return boom(self._parent[index])

@@ -1,5 +1,6 @@
 """A web server on this machine that knows ranges, and can be told to misbehave."""
 
+import functools
 import hashlib
 import socket
 import struct
@@ -12,6 +13,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from tests.patience import PATIENCE_SECONDS
+
+
+@functools.lru_cache(maxsize=64)  # Of a large file it takes a while, and each request asks.
+def _tag(data: bytes) -> str:
+    return f'"{hashlib.sha256(data).hexdigest()[:16]}"'
 
 
 class Server(ThreadingHTTPServer):
@@ -99,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.has_dates:
             headers["Last-Modified"] = "Sat, 03 Oct 2026 12:00:00 GMT"
         if self.server.has_etags:
-            headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+            headers["ETag"] = _tag(data)
         asked = self.headers.get("Range")
         if asked and self.server.knows_ranges:
             first, last = (int(end) for end in asked.removeprefix("bytes=").split("-"))
