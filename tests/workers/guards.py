@@ -1,7 +1,6 @@
 """What tests with worker processes are held to: none outlives its test, and none hangs it."""
 
 import gc
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -11,11 +10,11 @@ from types import FrameType
 import pytest
 
 from tests.patience import PATIENCE_SECONDS
+from tests.thorough import THOROUGH
 from tests.workers.processes import descendants, wait_until
 
 # A test that waits for a worker which never answers is to fail, and the others to go on.
-_LONG_LOOK = {"BUSHEL_EXAMPLES", "BUSHEL_ROUNDS"} & os.environ.keys()
-_LIMIT_SECONDS = 3600.0 if _LONG_LOOK else PATIENCE_SECONDS
+_LIMIT_SECONDS = 6 * PATIENCE_SECONDS if THOROUGH else PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)

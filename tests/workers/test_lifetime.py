@@ -15,6 +15,7 @@ import pytest
 import bushel
 from bushel import MapDataset
 from bushel.errors import ClosedError
+from tests.thorough import THOROUGH
 from tests.workers import parts
 from tests.workers.processes import (
     assert_gone,
@@ -29,8 +30,8 @@ from tests.workers.streams import INLINE, make_loader, pids_without_end, with_wo
 
 pytestmark = linux
 
-# How often workers are started and ended to see what is left of them. 200 for a long look.
-_ROUNDS = int(os.environ.get("BUSHEL_ROUNDS", "16"))
+# How often workers are started and ended to see what is left of them.
+_ROUNDS = 100 if THOROUGH else 12
 
 
 class Pid(bushel.transforms.Map):
