@@ -40,11 +40,14 @@ test: $(VENV)/installed-test  ## run the whole test suite, doctests included
 test-all:  ## run it with many more examples, on each Python that bushel supports; takes an hour
 	@failed=; for version in $(PYTHONS); do \
 	  echo "test-all: Python $$version"; \
-	  if ! python$$version --version >/dev/null 2>&1; then \
-	    echo "test-all: there is no python$$version here" >&2; \
-	    failed="$$failed $$version (missing)"; continue; fi; \
+	  python=; \
+	  for found in python$$version "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
+	    "$$found" --version >/dev/null 2>&1 && { python=$$found; break; }; done; \
+	  [ -n "$$python" ] || { \
+	    echo "test-all: there is no python$$version here, neither in the PATH nor of pyenv's" >&2; \
+	    failed="$$failed $$version (missing)"; continue; }; \
 	  BUSHEL_EXAMPLES=$(EXAMPLES) $(MAKE) --no-print-directory test \
-	    PYTHON=python$$version VENV=.venv-$$version || failed="$$failed $$version"; \
+	    PYTHON=$$python VENV=.venv-$$version || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$failed" ] || { echo "test-all: failed on$$failed" >&2; exit 1; }
 
