@@ -2,6 +2,7 @@
 
 import gc
 import multiprocessing
+import os
 import threading
 from collections.abc import Iterator
 
@@ -10,6 +11,10 @@ import pytest
 from tests.patience import PATIENCE_SECONDS
 
 _A_MOMENT_SECONDS = 0.2
+
+# For the many processes that tests start: numpy's threads look for work, on cores that others
+# want, for as long as it takes to import the rest of numpy. No test multiplies matrices.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)
