@@ -42,8 +42,13 @@ def test_lanes_share_the_threads_of_their_host() -> None:
         iterator.start_prefetch()
         mine = _readers() - before
         assert 1 <= len(mine) <= 4
-        taken = [batch.tolist() for batch in iterator]
-        assert _readers() - before <= mine
+        taken = []
+        for batch in iterator:
+            taken.append(batch.tolist())
+            now = _readers() - before
+            # Where another number of threads is chosen meanwhile, the last ones are about to end.
+            assert len(now) <= 2 * 4
+            mine |= now
     assert taken == expected
     assert not any(thread.is_alive() for thread in mine)
 
