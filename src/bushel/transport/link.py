@@ -96,7 +96,7 @@ class Link:
         if slot is None and total < _IN_MESSAGE:
             memory = np.empty(total, dtype=np.uint8)
             _write(memory, None, parts, buffers, pickled, size)
-            self._send(_Layout(memory.tobytes(), -1, 0, total, parts, size, ()), None)
+            self._send(memory.tobytes(), None, total, parts, size)
             return total
         if arena is not None and slot is not None and slot.size < total:
             # More came than before. A larger slot takes all of it.
@@ -108,15 +108,22 @@ class Link:
         else:
             slot = slot or self._ring.take(total)
             _write(slot.memory, slot, parts, buffers, pickled, size)
-        layout = _Layout(None, slot.number, slot.size, total, parts, size, ())
-        self._send(layout, slot)
+        self._send(None, slot, total, parts, size)
         return total
 
-    def _send(self, layout: _Layout, slot: Slot | None) -> None:
+    def _send(
+        self,
+        inline: bytes | None,
+        slot: Slot | None,
+        used: int,
+        parts: Sequence[tuple[int, int, bool]],
+        pickle_start: int,
+    ) -> None:
         dropped, self._ring.dropped = self._ring.dropped, []
         self._note_released()
-        message = tuple(layout._replace(dropped=dropped))
-        file = slot.take_descriptor() if slot is not None else None
+        number, size = (-1, 0) if slot is None else (slot.number, slot.size)
+        file = None if slot is None else slot.take_descriptor()
+        message = (inline, number, size, used, parts, pickle_start, dropped)
         try:
             self._channel.send(pickle.dumps(message, protocol=5), file)
         finally:
