@@ -176,7 +176,7 @@ def test_memory_is_touched_for_the_first_time_only_at_the_start() -> None:
     pages = 16 * LARGE // 4 // resource.getpagesize()
     theirs, ours = [], []
     with iter(ds) as iterator:
-        for _ in range(240):
+        for _ in range(120):
             batch: Any = next(iterator)
             theirs.append(int(batch["faults"][-1]))
             ours.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)

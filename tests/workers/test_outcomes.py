@@ -48,22 +48,20 @@ def _reads() -> int:
 @pytest.mark.parametrize("side_by_side", [False, True])
 def test_short_tasks_are_measured_without_asking_the_scheduler(side_by_side: bool) -> None:
     clock = TaskClock(side_by_side)
-    clock.start()
-    clock.read()
     before = _reads()
-    for _ in range(100):
+    for _ in range(200):
         clock.start()
-        seconds, waited = clock.read()
-        assert seconds >= 0 and not waited
-    # One of them may have been interrupted.
-    assert _reads() - before < 50
+        assert clock.read()[0] >= 0
+    # Twice for each of the first eight, and of those after one that was interrupted.
+    assert 16 <= _reads() - before < 200
 
 
 def test_work_that_waits_is_found_out() -> None:
     """At the second task at the latest: the first one looks like a machine that is busy."""
     clock = TaskClock(side_by_side=True)
-    clock.start()
-    clock.read()
+    for _ in range(20):
+        clock.start()
+        clock.read()
     waited = []
     for _ in range(3):
         clock.start()

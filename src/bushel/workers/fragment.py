@@ -38,6 +38,8 @@ _WAITING = 0.5
 # About how long a thread keeps its core when others want it: shorter tasks are seldom in the
 # queue for one, and what the clock says of them is true.
 _SLICE_SECONDS = 0.004
+# One that took longer may have been, and so may the next ones.
+_CLOSELY = 8
 
 
 @plain
@@ -231,30 +233,33 @@ class TaskClock:
     def __init__(self, side_by_side: bool) -> None:
         """`side_by_side` says whether it matters that elements wait for something."""
         self._side_by_side = side_by_side
-        # Whether the next task may have been in the queue for a core, or seem to wait.
-        self._look_closely = True
+        # So many tasks are still to be looked at closely.
+        self._closely = _CLOSELY
         self._began = self._cpu_began = 0.0
         self._stopwatch: Stopwatch | None = None
 
     def start(self) -> float:
         """Begins with a task; returns when that was."""
-        self._stopwatch = Stopwatch() if self._look_closely else None
+        self._stopwatch = Stopwatch() if self._closely else None
         self._cpu_began = time.process_time() if self._side_by_side else 0.0
         self._began = time.perf_counter()
         return self._began
 
     def read(self) -> tuple[float, bool]:
         """How many seconds the task took, and whether most of them were spent waiting."""
-        seconds = time.perf_counter() - self._began
+        seconds = elapsed = time.perf_counter() - self._began
         if self._stopwatch is not None:
             seconds = self._stopwatch.read().seconds
         waited = False
         if self._side_by_side:
             # Other threads may have done it, so it is the time of all of them that counts.
             waited = time.process_time() - self._cpu_began < _WAITING * seconds
-        known = self._stopwatch is not None
-        self._look_closely = waited or seconds > _SLICE_SECONDS
-        return seconds, waited and known
+        if waited or elapsed > _SLICE_SECONDS:
+            self._closely = _CLOSELY
+        else:
+            self._closely = max(0, self._closely - 1)
+        # What only seems to wait may have been in the queue.
+        return seconds, waited and self._stopwatch is not None
 
 
 class Runner:
