@@ -131,7 +131,8 @@ def test_other_programs_do_not_make_records_wait(load: int) -> None:
     run = _run(Machine(5e-5, gil=1.0, load=load))
     run.go_on(3.0)
     assert not run.choice.threaded
-    assert len(run.changes) <= 2  # There was one trial, with as many threads as cores.
+    # There were trials, with as many threads as cores: what blocks take tells little beside others.
+    assert len(run.changes) <= 4
 
 
 @pytest.mark.parametrize(
