@@ -14,6 +14,7 @@ class Machine:
 
     cpu: float  # seconds of an element on a core
     gil: float = 0.0  # the share of it that holds the interpreter's lock
+    own_lock: float = 0.0  # the share of it that holds a lock of its own, or is short of memory
     wait: float = 0.0  # seconds of an element off the core
     user: float = 0.0  # seconds of the user for each element
     user_gil: float = 0.0  # the share of them that holds the lock; for the rest a device works
@@ -36,7 +37,8 @@ class Machine:
 
     def stretch(self, threads: int) -> float:
         """How much longer a second on a core takes when we have so many threads."""
-        running = max(1.0, min(threads * self.busy, 1 / self.gil if self.gil else threads))
+        held = max(self.gil, self.own_lock)
+        running = max(1.0, min(threads * self.busy, 1 / held if held else threads))
         return max(1.0, (running + self.load) / self.cores)
 
     def cycle(self, threads: int) -> float:
@@ -54,7 +56,8 @@ class Machine:
     def work_on(self, threads: int) -> float:
         """Seconds that an element takes one of so many threads."""
         alone = self.cpu * self.stretch(threads) + self.wait
-        return max(alone, threads * self.cpu * self.gil * self._stretch_with_lock(threads))
+        held = max(self.gil, self.own_lock)
+        return max(alone, threads * self.cpu * held * self._stretch_with_lock(threads))
 
     def _stretch_with_lock(self, threads: int) -> float:
         turns = 1 + self.greed * max(0, threads - 1)
@@ -82,12 +85,18 @@ class Machine:
 class Run:
     """A stream on such a machine, block after block, decided by a choice."""
 
-    def __init__(self, machine: Machine, choice: ThreadChoice, block_seconds: float = 0.004):
+    def __init__(
+        self,
+        machine: Machine,
+        choice: ThreadChoice,
+        block_seconds: float = 0.004,
+        weather: random.Random | None = None,
+    ) -> None:
         self.machine, self.choice, self._block_seconds = machine, choice, block_seconds
         self.now = 0.0
         self.blocks = 0
         self.changes: list[float] = []
-        self._weather = random.Random(0)
+        self._weather = weather or random.Random(0)
         self._fair_until, self._fair = 0.0, 1.0
         self._looks = self._taken = 0
 
@@ -109,25 +118,27 @@ class Run:
         cycle = machine.cycle(threads) * self._fairness()
         self.now += count * cycle
         self.blocks += 1
-        if choice.watching:
-            choice.learn_work(count, machine.spent_on(threads).times(count), threads)
-        self._look_at_lock(0 if threads else count * machine.work_on(0))
-        own = machine.user_on(threads) - machine.user * machine.user_gil * (machine.stretch(0) - 1)
-        choice.learn_cycle(count, count * cycle, count * own)
+        if choice.looking:
+            self._look_at_lock(count * machine.work_on(0))
+            choice.learn_lock(self._looks, self._taken, count * cycle)
+        else:
+            self._looks = self._taken = 0
+            if choice.watching:
+                choice.learn_work(count, machine.spent_on(threads).times(count), threads)
+            waits_for_core = machine.user * machine.user_gil * (machine.stretch(0) - 1)
+            choice.learn_cycle(
+                count, count * cycle, count * (machine.user_on(threads) - waits_for_core)
+            )
         if (choice.threads if choice.threaded else 0) != threads:
             self.changes.append(self.now)
         return count
 
     def _look_at_lock(self, seconds: float) -> None:
         """Looks every 5 ms while work is done inline."""
-        if not self.choice.wants_lock:
-            self._looks = self._taken = 0
-            return
         looks = min(100, int(seconds / 0.005 + self._weather.random()))
         held = self.machine.gil * self.machine.busy
         self._looks += looks
         self._taken += sum(self._weather.random() < held for _ in range(looks))
-        self.choice.learn_lock(self._looks, self._taken)
 
     def _fairness(self) -> float:
         """How much longer it takes at the moment because others have more than their share."""

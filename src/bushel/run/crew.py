@@ -56,15 +56,17 @@ class Crew:
         `made_in_between` are seconds that seem to be the user's, and in which elements were made.
         """
         self._left = now
-        watching = self.choice.watching
-        self._stopwatch = Stopwatch() if watching else None
-        if watching or self.probe is not None:
-            self._look_at_lock()
-        began, user_seconds = self._began, self._user_seconds
-        if began is not None and self.choice.threaded == self._was_threaded:
+        choice, began, user_seconds = self.choice, self._began, self._user_seconds
+        self._stopwatch = Stopwatch() if choice.watching else None
+        if began is not None and choice.threaded == self._was_threaded:
             if user_seconds is not None:
                 user_seconds = max(0.0, user_seconds - made_in_between)
-            self.choice.learn_cycle(count, now - began, user_seconds)
+            if self.probe is None:
+                choice.learn_cycle(count, now - began, user_seconds)
+            else:
+                choice.learn_lock(self.probe.looks, self.probe.taken, now - began)
+        if choice.looking != (self.probe is not None):
+            self._look_or_not()
         self._begin(now)
 
     def evaluate(self, evaluate: Evaluate, start: int, count: int) -> Block:
@@ -78,16 +80,13 @@ class Crew:
         finally:
             probe.working = False
 
-    def _look_at_lock(self) -> None:
-        probe = self.probe
-        if self.choice.wants_lock:
-            if probe is None:
-                probe = self.probe = LockProbe()
-                probe.start()
-            self.choice.learn_lock(probe.looks, probe.taken)
-        elif probe is not None:
-            probe.stop()
-            self._last_probe, self.probe = probe, None
+    def _look_or_not(self) -> None:
+        if self.probe is None:
+            self.probe = LockProbe()
+            self.probe.start()
+        else:
+            self.probe.stop()
+            self._last_probe, self.probe = self.probe, None
 
     def left_over(self) -> None:
         """Takes note that what is handed out now was made by threads that are no longer used.

@@ -55,10 +55,15 @@ class LockProbe:
 
 def _look_on(whose: "weakref.ref[LockProbe]") -> None:
     assert RUSAGE_THREAD is not None
+    late = 0.0
     for number in range(_MOST_PAUSES):
-        before = getrusage(RUSAGE_THREAD).ru_nvcsw
-        time.sleep(_PAUSE_SECONDS * (1 + number * _GOLDEN % 1))
+        before, began = getrusage(RUSAGE_THREAD).ru_nvcsw, time.perf_counter()
+        # Who had to give the lock away may be in the queue for a core for a while before it has
+        # the lock again. That takes as long as it took this thread.
+        pause = late + _PAUSE_SECONDS * (1 + number * _GOLDEN % 1)
+        time.sleep(pause)
         waits = getrusage(RUSAGE_THREAD).ru_nvcsw - before
+        late = max(0.0, time.perf_counter() - began - pause)
         probe = whose()
         if probe is None or not probe.look(waits > 1):
             return

@@ -9,18 +9,19 @@ Ways to run are compared by the time from one element to the next:
     inline         user + work               one after the other
     on threads     max(user, work / threads)
 
-where `work` on threads is as measured there: more than inline where they wait for each other,
-which is how functions show that they keep the interpreter's lock. That cannot be seen from
-outside, so threads are tried. A trial is worth it only where the best that could come of it is,
-and ends as soon as it tells: after one block of each thread, where blocks are long.
+where `work` on threads is as measured there: more than inline where they wait for each other.
+Before that somebody looks how much of its time the work holds the interpreter's lock: more than
+that allows cannot come of threads. Then they are tried. A trial ends as soon as it tells: after
+one block of each thread, where blocks are long. Where others have the cores it tells little, so
+the clock is asked as well, and inline and threads take turns until it is clear.
 
-                 worth a trial            it pays
-    measuring ─────────────────> trying ──────────> settled, on threads
-        ^                           │ it does not        │
-        │                           v                    │ it no longer pays,
-        └───────────────── settled, inline               │ or the work has changed
-        ^   after a while, or the work has changed       │
-        └────────────────────────────────────────────────┘
+               could pay          the lock allows it          it pays
+    measuring ──────────> looking ─────────────────> trying ──────────> settled, on threads
+        ^                    │ it does not             │ it does not        │
+        │                    v                         v                    │ it no longer pays,
+        └─────────────── settled, inline <─────────────┘                    │ or other work
+        ^   after a while, or other work, or a crowd that came or went      │
+        └───────────────────────────────────────────────────────────────────┘
 """
 
 import enum
@@ -35,9 +36,10 @@ _WORTH_IT = 1.1
 _STILL_WORTH_IT = 1.03
 # More time on the cores than that must be earned, too.
 _LET_PASS = 1.1
-# To try threads costs a few of the interpreter's switches, 5 ms each. Before work that keeps
-# a core busy is disturbed like that, it should have run a while; work that waits need not.
-_PATIENCE_SECONDS = 0.25
+# To look at the lock, or to try threads, costs a few of the interpreter's switches, 5 ms each.
+# Before work that keeps a core busy is disturbed like that, it should have run a while; work that
+# waits need not.
+_PATIENCE_SECONDS = 0.15
 _PATIENCE_WITH_WAITING_SECONDS = 0.02
 # How much must be seen of each thread; what is not clear then gets a second look.
 _TRIAL_SECONDS = 0.05
@@ -57,11 +59,10 @@ _TURN_WINDOWS = 3
 _MOST_TURNS = 5
 # Others on the cores have no use for time that is burnt: it counts so much more.
 _BURDEN_IN_A_CROWD = 4.0
-# Looks at the interpreter's lock begin when work has taken so long. So many of them tell how much
-# of its time the work holds it; where that is not clear, so many.
-_LOCK_AFTER_SECONDS = 0.1
+# So many looks at the interpreter's lock tell how much of its time the work holds it; where that
+# is not clear, so many. And it is let be after so long, if there was any look or none.
 _LOOKS, _MOST_LOOKS = 16, 64
-_LOCK_PATIENCE_SECONDS = 1.0
+_LOOKING_SECONDS, _SEEING_NOTHING_SECONDS = 1.0, 0.1
 # How far the gain may be from what the lock allows.
 _UNSURE_BY_LOCK = 0.2
 # Others who have come, or gone, by so much of the time of the work.
@@ -81,6 +82,7 @@ _RETRY_BLOCKS = 40
 _LOOK_EVERY_SECONDS = 0.02
 class _Phase(enum.Enum):
     MEASURING = enum.auto()
+    LOOKING = enum.auto()
     TRYING = enum.auto()
     SETTLED = enum.auto()
 
@@ -96,8 +98,10 @@ class ThreadChoice:
         self._inline, self._ahead = Seen(streams), Seen(streams)
         # How soon elements come by the clock.
         self._inline_pace, self._ahead_pace = Pace(), Pace()
-        # Looks at the interpreter's lock while work was done inline, and how often it was taken.
+        # Looks at the interpreter's lock while work was done inline, how often it was taken, and
+        # for how long somebody has looked.
         self._lock_looks = self._lock_taken = 0
+        self._looking_seconds = 0.0
         # Whether there ever was a trial, whether this one was looked at before, and how many there
         # were since anything was settled.
         self._tried = self._looked = False
@@ -121,7 +125,7 @@ class ThreadChoice:
         )
         if nothing_new:
             return self._since_look >= _LOOK_EVERY_SECONDS
-        return self._most_threads > 0
+        return self._most_threads > 0 and self._phase is not _Phase.LOOKING
 
     def learn_work(self, count: int, spent: Spent, threads: int = 0) -> None:
         """Takes note of a block, evaluated inline (0) or by one of so many threads."""
@@ -140,21 +144,31 @@ class ThreadChoice:
                 self._judge()  # Before all who share this had their turn.
 
     @property
-    def wants_lock(self) -> bool:
-        """Whether `learn_lock` is of use now."""
-        if self._phase is not _Phase.MEASURING or self._lock_looks >= _MOST_LOOKS:
-            return False
-        if self._turns:
-            return self._lock_looks < _LOOKS
-        long = self._inline.work_seconds >= _LOCK_AFTER_SECONDS
-        return long and self._most_threads > 0 and not self._waits and self._could_gain()
+    def looking(self) -> bool:
+        """Whether to look at the interpreter's lock, and do nothing that gives it away."""
+        return self._phase is _Phase.LOOKING
 
-    def learn_lock(self, looks: int, taken: int) -> None:
-        """Takes note of how often the interpreter's lock was taken while work was done inline.
+    def learn_lock(self, looks: int, taken: int, seconds: float) -> None:
+        """Takes note of a delivery in place of `learn_cycle` and `learn_work`.
 
-        Of the looks since these are wanted.
+        And of how often somebody has looked at the lock while work was done, in all, and how often
+        it was taken. May change `threaded`.
         """
         self._lock_looks, self._lock_taken = looks, taken
+        self._looking_seconds += seconds
+        threads = self._wanted()
+        if not looks:
+            if self._looking_seconds >= _SEEING_NOTHING_SECONDS:
+                self._try(threads)
+            return
+        gain, at_best = self._gain_by_lock(threads, 0.0), self._gain_by_lock(threads, 1.0)
+        clear = gain > _WORTH_IT or at_best < _WORTH_IT
+        if self._looking_seconds < _LOOKING_SECONDS and looks < (_LOOKS if clear else _MOST_LOOKS):
+            return
+        if looks >= _LOOKS and gain < _WORTH_IT:
+            self._settle(threaded=False)
+        else:
+            self._try(threads)
 
     def learn_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
         """Takes note of a delivery: the time since the last one, and the user's part of it.
@@ -194,17 +208,10 @@ class ThreadChoice:
             return
         if not self._could_gain():
             return
-        threads, looks = self._wanted(), self._lock_looks
-        if looks and not self._waits:
-            gain, likely = self._gain_by_lock(threads, 0.0), self._gain_by_lock(threads, 1.0)
-            clear = min(gain, likely) > _WORTH_IT or max(gain, likely) < _WORTH_IT
-            more = looks < (_LOOKS if clear else _MOST_LOOKS)
-            if more and inline.seconds < _LOCK_PATIENCE_SECONDS:
-                return
-            if looks >= _LOOKS and gain < _WORTH_IT:
-                self._settle(threaded=False)
-                return
-        self._try(threads)
+        if self._waits or self._turns:
+            self._try(self._wanted())
+        else:
+            self._phase, self._looking_seconds = _Phase.LOOKING, 0.0
 
     def _could_gain(self) -> bool:
         """Whether the best that could come of threads is worth a trial."""
@@ -224,11 +231,6 @@ class ThreadChoice:
         held -= doubt * math.sqrt(held * (1 - held) / looks)
         best = max(inline.user, inline.work * max(held, 1 / threads))
         return (inline.user + inline.work) / max(best, 1e-9)
-
-    @property
-    def _in_the_dark(self) -> bool:
-        """Whether what blocks take tells nothing, and nothing else is known either."""
-        return self._unsure_by_work > _SURE and self._lock_looks < _LOOKS
 
     @property
     def _waits(self) -> bool:
@@ -256,10 +258,6 @@ class ThreadChoice:
             return
         seen = max(ahead.work_seconds / self.threads, ahead.seconds / 2)
         if seen < looks * _TRIAL_SECONDS:
-            return
-        if self._in_the_dark and not self._waits and not self._turns:
-            self._turns = 1
-            self._measure()
             return
         gain, unsure = self._gain()
         worth = gain - math.log(_WORTH_IT)
@@ -402,8 +400,6 @@ class ThreadChoice:
                     self._measure()
                 else:
                     self._settle(threaded=False)  # The trial was mistaken.
-            elif self._since >= self._retry and self._in_the_dark:
-                self._measure()
 
     def _has_changed(self, then: tuple[float, float, float, float]) -> bool:
         work, cpu, gain, crowd = self._now()
@@ -423,5 +419,5 @@ class ThreadChoice:
         self._phase, self.threaded = _Phase.MEASURING, False
         self._inline.forget()
         self._inline_pace.break_off()
-        if not self._turns or self._lock_looks < _LOOKS:
+        if not self._turns:
             self._lock_looks = self._lock_taken = 0
