@@ -163,20 +163,17 @@ beside_others = st.builds(
 )
 
 
-@given(beside_others, st.randoms(use_true_random=False))
-@settings(deadline=None, derandomize=True)
-def test_beside_others_it_ends_near_the_best_and_stays(
-    machine: Machine, weather: random.Random
-) -> None:
+@given(beside_others, st.integers(0, 999))
+@settings(deadline=None, derandomize=True, max_examples=40)
+def test_beside_others_it_ends_near_the_best_and_stays(machine: Machine, seed: int) -> None:
     """What blocks take tells little there, and the clock is unsteady."""
-    run = Run(machine, ThreadChoice(MOST, machine.cores), weather=weather)
+    run = Run(machine, ThreadChoice(MOST, machine.cores), weather=random.Random(seed))
     run.go_on(2.5, least_blocks=8)
-    steady = Run(replace(machine, unrest=0.0), ThreadChoice(MOST, machine.cores)).machine
     cycles = []
     for _ in range(50):
         run.go_on(0.1)
-        cycles.append(steady.cycle(_is(run)))
-    assert sum(cycles) / len(cycles) <= 1.15 * min(steady.cycle(threads) for threads in range(3))
+        cycles.append(machine.cycle(_is(run)))
+    assert sum(cycles) / len(cycles) <= 1.15 * min(machine.cycle(threads) for threads in range(3))
     assert len(run.changes) <= 8
 
 

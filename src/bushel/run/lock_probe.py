@@ -6,14 +6,13 @@ than to sleep. The system counts that. Nothing is timed, so what else runs on th
 difference: work keeps the lock, or does not, whether it is on a core or in the queue for one.
 """
 
+import resource
 import threading
 import time
 import weakref
 
-try:
-    from resource import RUSAGE_THREAD, getrusage
-except ImportError:  # Not every system counts for single threads.
-    RUSAGE_THREAD = None
+# Not every system counts for single threads.
+_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 
 # Between two looks: from so long to twice as long, so as not to keep step with the work.
 _PAUSE_SECONDS = 0.002
@@ -32,7 +31,7 @@ class LockProbe:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        if self._thread is not None or RUSAGE_THREAD is None:
+        if self._thread is not None or _THREAD is None:
             return
         self._thread = threading.Thread(
             target=_look_on, args=(weakref.ref(self),), name="bushel-lock", daemon=True
@@ -54,15 +53,15 @@ class LockProbe:
 
 
 def _look_on(whose: "weakref.ref[LockProbe]") -> None:
-    assert RUSAGE_THREAD is not None
+    assert _THREAD is not None
     late = 0.0
     for number in range(_MOST_PAUSES):
-        before, began = getrusage(RUSAGE_THREAD).ru_nvcsw, time.perf_counter()
+        before, began = resource.getrusage(_THREAD).ru_nvcsw, time.perf_counter()
         # Who had to give the lock away may be in the queue for a core for a while before it has
         # the lock again. That takes as long as it took this thread.
         pause = late + _PAUSE_SECONDS * (1 + number * _GOLDEN % 1)
         time.sleep(pause)
-        waits = getrusage(RUSAGE_THREAD).ru_nvcsw - before
+        waits = resource.getrusage(_THREAD).ru_nvcsw - before
         late = max(0.0, time.perf_counter() - began - pause)
         probe = whose()
         if probe is None or not probe.look(waits > 1):

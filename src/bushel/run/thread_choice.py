@@ -80,6 +80,8 @@ _LAST_RETRY_SECONDS = 300.0
 _RETRY_BLOCKS = 40
 # Once there is nothing to decide, a look now and then is enough.
 _LOOK_EVERY_SECONDS = 0.02
+
+
 class _Phase(enum.Enum):
     MEASURING = enum.auto()
     LOOKING = enum.auto()
