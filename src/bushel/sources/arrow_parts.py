@@ -8,7 +8,7 @@ import numpy as np
 from bushel.block import unstack
 from bushel.positions import Keys, grouped
 from bushel.sources.arrow_columns import View, is_regular, view_of
-from bushel.sources.arrow_items import Items, has_items, items_of
+from bushel.sources.arrow_items import Items, has_items, has_nested_items, items_of
 from bushel.sources.arrow_memory import Rows, stretch_of
 from bushel.sources.arrow_package import arrow
 from bushel.sources.arrow_values import values_of
@@ -125,7 +125,11 @@ class Reader:
         self._ends, self._part, self._waits = ends, part, waits
         # How columns are read; those with nulls in them turn out to be arrays.
         self._ways = [
-            "view" if regular(kind) else "items" if has_items(kind) else "arrays"
+            "view"
+            if regular(kind)
+            else "items"
+            if has_items(kind) or has_nested_items(kind)
+            else "arrays"
             for kind in schema.types
         ]
 
