@@ -21,7 +21,7 @@ F = TypeVar("F")
 _GAP = 4096
 # A range this long is read alone: to cut it out of what was read together, it is copied once
 # more, which takes longer than a call.
-_LONG = 1 << 15
+LONG = 1 << 15
 # No read is longer than that, however many ranges are neighbours.
 _MOST_AT_ONCE = 1 << 23
 
@@ -102,7 +102,7 @@ class LocalFile:
             buffer[done:] = np.frombuffer(self.read(start + done, start + len(buffer)), np.uint8)
 
     def read_many(self, starts: Keys, stops: Keys) -> list[bytes]:
-        return read_merged(self, starts, stops, _GAP, _MOST_AT_ONCE, _LONG)
+        return read_merged(self, starts, stops, _GAP, _MOST_AT_ONCE, LONG)
 
     def check(self) -> None:
         # Of the file that is open: one that was put in its place does not disturb us.

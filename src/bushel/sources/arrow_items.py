@@ -12,7 +12,6 @@ from bushel.sources.arrow_memory import Memory, Rows, memory_of
 from bushel.sources.arrow_package import arrow
 from bushel.sources.arrow_types import number_type, stored_type
 
-
 # Shorter lists than that are made of one that has all their numbers: a slice of it takes less than
 # an array does, and each number takes more.
 _SHORT = 32
@@ -157,16 +156,17 @@ def items_of(arrays: Sequence[Any], stretch: Any = None) -> Items | None:
     if not _is_list(kind):
         values = memory_of(arrays, 2, np.uint8, stretch, counts_offset=False)
         is_text = bool(arrow().types.is_string(kind) or arrow().types.is_large_string(kind))
-        return values and Texts(_Bounds(offsets, values.starts), values, is_text)
+        return None if values is None else Texts(_Bounds(offsets, values.starts), values, is_text)
     inner = [array.values for array in arrays]
     if _is_list(kind.value_type):
         items = items_of(inner, stretch)
-        return items and NestedLists(_Bounds(offsets, np.zeros(len(arrays), np.int64)), items)
+        bounds = _Bounds(offsets, np.zeros(len(arrays), np.int64))
+        return None if items is None else NestedLists(bounds, items)
     if any(array.null_count for array in inner):
         return None
     assert number_type(kind.value_type) is not None
     values = memory_of(inner, 1, stored_type(kind.value_type), stretch)
-    return values and NumberLists(_Bounds(offsets, values.starts), values)
+    return None if values is None else NumberLists(_Bounds(offsets, values.starts), values)
 
 
 def _is_list(kind: Any) -> bool:
