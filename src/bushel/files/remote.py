@@ -14,7 +14,7 @@ import numpy as np
 from bushel.errors import FileError
 from bushel.files.cache import PIECE, GoneError, Kept, cache_here
 from bushel.files.link import Link, link_to
-from bushel.files.local import read_merged
+from bushel.files.local import LONG, read_merged
 from bushel.files.together import requests
 from bushel.positions import Keys
 
@@ -93,7 +93,7 @@ class RemoteFile:
                     break
                 if not missing or not kept.missing(starts, stops):
                     kept.touch()
-                    return read_merged(kept, starts, stops, _LOCAL_GAP, _LOCAL_MOST_AT_ONCE)
+                    return read_merged(kept, starts, stops, _LOCAL_GAP, _LOCAL_MOST_AT_ONCE, LONG)
             except GoneError:
                 # Others needed the room. What is still there is found again.
                 if self._kept is kept:
