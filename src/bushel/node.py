@@ -28,6 +28,8 @@ from bushel.positions import Keys, Positions
 
 # Maps positions of many orders: each has the number of its order beside it.
 LocateMany: TypeAlias = Callable[[Keys, Positions], Positions]
+# Reads keys of many sources: each has the number of its source beside it.
+FetchMany: TypeAlias = Callable[[Keys, Keys], Columns]
 
 # The lane that a stream is in which is not dealt to several, and how many there are.
 ONE_LANE = (0, 1)
@@ -102,6 +104,14 @@ class Source(Node):
     @abstractmethod
     def fetch(self, keys: Keys, positions: Positions) -> Block:
         """Reads the records with these keys, which stand at these positions."""
+
+    @classmethod
+    def fetch_many(cls, sources: "Sequence[Source]") -> FetchMany | None:
+        """What reads records of many sources of this kind in one call, where there is that.
+
+        It cannot fail, and gives what `fetch` of each gives.
+        """
+        return None
 
 
 class _Single(Node):

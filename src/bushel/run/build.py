@@ -30,12 +30,14 @@ from bushel.run.disk_cache import DiskCacheStream
 from bushel.run.interleave import InterleaveStream
 from bushel.run.lanes import LanesStream
 from bushel.run.merge import ZipStream
+from bushel.run.mix_parts import MixParts, PositionParts, StreamParts
 from bushel.run.mixing import EpochsStream, MixStream
 from bushel.run.operation import OperationStream
 from bushel.run.passes import CacheStream, LimitStream, RepeatStream
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
 from bushel.run.regroup import RegroupStream
+from bushel.run.side_by_side import SideBySide, parts_of
 from bushel.run.skip import SkipStream
 from bushel.run.spread_shuffle import SpreadShuffleStream
 from bushel.run.steps import MakeQuota, single_step
@@ -86,8 +88,23 @@ def build_with(
         return CustomStream(iter(node.dataset))
     if threads is None and isinstance(node, (StreamMixNode, Zip)):
         threads = SharedThreads(len(node.inputs))
+    if isinstance(node, StreamMixNode):
+        return MixStream(_mix_parts(node, options, spread, threads), node)
     inputs = [build_with(parent, options, spread, threads) for parent in node.inputs]
     return step_of(node, inputs, quota)
+
+
+def _mix_parts(
+    node: StreamMixNode,
+    options: DatasetOptions,
+    spread: Spread | None,
+    threads: SharedThreads | None,
+) -> MixParts:
+    def streams() -> list[Stream]:
+        return [build_with(parent, options, spread, threads) for parent in node.inputs]
+
+    parts = parts_of(node.inputs)
+    return StreamParts(streams()) if parts is None else PositionParts(SideBySide(parts), streams)
 
 
 def positional(
@@ -127,7 +144,7 @@ def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:
     if isinstance(node, ConcatenateNode):
         return ConcatenateStream(inputs)
     if isinstance(node, StreamMixNode):
-        return MixStream(inputs, node)
+        return MixStream(StreamParts(inputs), node)
     if isinstance(node, EpochsNode):
         return EpochsStream(inputs[0], node)
     if isinstance(node, Zip):

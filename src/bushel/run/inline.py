@@ -33,6 +33,7 @@ from bushel.positions import Positions, run_of
 from bushel.run.bad_records import note, pass_on, taking_notes
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
+from bushel.run.zipped import Zipped
 from bushel.stack import stack
 from bushel.transforms.function import collect_one
 
@@ -65,7 +66,7 @@ def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
     if isinstance(node, Choice):
         return Choose(node, inputs, compile_node)
     if isinstance(node, Zip):
-        return _Zip(inputs)
+        return Zipped(node, inputs, compile_node)
     if isinstance(node, Expand):
         return _Flatten(node, inputs[0], bool(guards))
     if isinstance(node, Guard):
@@ -364,29 +365,6 @@ class _Stand(Evaluator):
                 return Block(rows, positions)
             block = self._input.at(positions[len(rows) : len(rows) + ahead])
             ahead *= 2
-
-
-class _Zip(Evaluator):
-    __slots__ = ("_inputs",)
-
-    def __init__(self, inputs: list[Evaluator]) -> None:
-        self._inputs = inputs
-
-    def at(self, positions: Positions) -> Block:
-        return self._zipped([input.at(positions) for input in self._inputs])
-
-    def run(self, start: int, stop: int) -> Block:
-        return self._zipped([input.run(start, stop) for input in self._inputs])
-
-    def _zipped(self, blocks: list[Block]) -> Block:
-        end = min(map(len, blocks))
-        positions = blocks[0].positions[:end]
-        failure = next((b.failure for b in blocks if b.failure is not None and len(b) == end), None)
-        if failure is None and all(type(block.values) is Columns for block in blocks):
-            trees = tuple(block.values.gather() for block in blocks)  # type: ignore[union-attr]
-            return Block(Columns(trees, None, end), positions)
-        rows = list(zip(*(block.rows() for block in blocks), strict=False))
-        return Block(rows, positions, failure)
 
 
 class _Flatten(Evaluator):
