@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bushel.errors import PlanError
-from bushel.node import Drop, Each, Expand, Fold, Guard, Node, Regroup, Zip, walk
+from bushel.node import Drop, Each, Expand, Fold, Guard, Node, Place, Regroup, Zip, walk
 from bushel.options import DatasetOptions
 from bushel.order.mix import ConcatenateNode
 from bushel.order.spread import StreamShuffleNode
@@ -72,16 +72,34 @@ def build_with(
 
     `threads` are those that it shares with others.
     """
-    if isinstance(node, (SeedNode, OptionsNode)):
-        return build_with(node.input, options, spread, threads)
-    if isinstance(node, WorkersNode):
-        if spread is not None and node.options.num_workers:
-            return spread(node, options)
-        return build_with(node.input, options, spread, threads)
 
     def quota(label: str) -> DropQuota:
         return DropQuota(label, options)
 
+    # A loop over the steps of a chain, which may be longer than calls may be nested.
+    steps: list[Node] = []
+    while isinstance(node, (SeedNode, OptionsNode, WorkersNode, Each, Drop, Expand, Fold)):
+        if isinstance(node, WorkersNode) and spread is not None and node.options.num_workers:
+            break
+        if not isinstance(node, Place):
+            steps.append(node)
+        node = node.inputs[0]
+    stream = _first_of(node, options, quota, spread, threads)
+    for step in reversed(steps):
+        stream = step_of(step, [stream], quota)
+    return stream
+
+
+def _first_of(
+    node: Node,
+    options: DatasetOptions,
+    quota: MakeQuota,
+    spread: Spread | None,
+    threads: SharedThreads | None,
+) -> Stream:
+    """The stream that the steps of a chain follow."""
+    if isinstance(node, WorkersNode) and spread is not None:
+        return spread(node, options)
     if isinstance(node, ToStreamNode):
         return positional(node, quota, threads)
     if isinstance(node, CustomStreamNode):

@@ -33,6 +33,7 @@ from bushel.positions import Positions, run_of
 from bushel.run.bad_records import note, pass_on, taking_notes
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
+from bushel.run.series import Series, is_of_series
 from bushel.run.zipped import Zipped
 from bushel.stack import stack
 from bushel.transforms.function import collect_one
@@ -44,6 +45,8 @@ from bushel.transforms.function import collect_one
 _FIRST_LOOK_AHEAD = 4
 _FURTHEST_LOOK_AHEAD = 16
 _LAST_LOOK_AHEAD = 1 << 15
+# Each step of a chain is a call or two within that of the next one. Python allows a thousand.
+_LONGEST_NESTED = 100
 
 
 def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
@@ -51,10 +54,37 @@ def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
 
     `guards` gets those that were met; the place of one in it is its number.
     """
-    if isinstance(node, Source):
-        return _Read(node)
     guards = [] if guards is None else guards
-    inputs = [compile_node(parent, guards) for parent in node.inputs]
+    chain: list[Node] = []
+    while not isinstance(node, Source) and len(node.inputs) == 1:
+        chain.append(node)
+        (node,) = node.inputs
+    if isinstance(node, Source):
+        evaluator: Evaluator = _Read(node)
+    else:
+        evaluator = _compile_step(node, [compile_node(p, guards) for p in node.inputs], guards)
+    for run in _runs(chain[::-1]):
+        if len(run) > 1:
+            evaluator = Series(run, evaluator)
+        else:
+            evaluator = _compile_step(run[0], [evaluator], guards)
+    return evaluator
+
+
+def _runs(steps: Sequence[Node]) -> list[list[Node]]:
+    """The steps, and such as go together, where they are more than calls had better be nested."""
+    if len(steps) <= _LONGEST_NESTED:
+        return [[step] for step in steps]
+    runs: list[list[Node]] = []
+    for step in steps:
+        if runs and is_of_series(step) and is_of_series(runs[-1][0]):
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    return runs
+
+
+def _compile_step(node: Node, inputs: list[Evaluator], guards: list[Guard]) -> Evaluator:
     if isinstance(node, Each):
         return _Apply(node, inputs[0])
     if isinstance(node, Order):
