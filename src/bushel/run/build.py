@@ -43,6 +43,7 @@ from bushel.run.spread_shuffle import SpreadShuffleStream
 from bushel.run.steps import MakeQuota, single_step
 from bushel.run.stream import Stream
 from bushel.run.windows import WindowsStream
+from bushel.run.zip_side import SideZipStream
 
 # Makes the stream of a node whose input runs in worker processes.
 Spread = Callable[[WorkersNode, DatasetOptions], Stream]
@@ -108,6 +109,13 @@ def _first_of(
         threads = SharedThreads(len(node.inputs))
     if isinstance(node, StreamMixNode):
         return MixStream(_mix_parts(node, options, spread, threads), node)
+    if isinstance(node, Zip) and (parts := parts_of(node.inputs)) is not None:
+
+        def each() -> ZipStream:
+            inputs = [build_with(parent, options, spread, threads) for parent in node.inputs]
+            return _zipped(node, inputs)
+
+        return SideZipStream(SideBySide(parts), each)
     inputs = [build_with(parent, options, spread, threads) for parent in node.inputs]
     return step_of(node, inputs, quota)
 
@@ -132,6 +140,10 @@ def positional(
     watch = quota(dropping_step(node.input).label)
     read_options = node.read_options if threads is None else threads.of(node.read_options)
     return PositionalStream(node.input, read_options, node.allow_nones, watch)
+
+
+def _zipped(node: Zip, inputs: list[Stream]) -> ZipStream:
+    return ZipStream(inputs, node, node.strict if isinstance(node, ZipNode) else True)
 
 
 def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:
@@ -166,8 +178,7 @@ def step_of(node: Node, inputs: list[Stream], quota: MakeQuota) -> Stream:
     if isinstance(node, EpochsNode):
         return EpochsStream(inputs[0], node)
     if isinstance(node, Zip):
-        strict = node.strict if isinstance(node, ZipNode) else True
-        return ZipStream(inputs, node, strict)
+        return _zipped(node, inputs)
     if isinstance(node, OwnLanesNode):
         return LanesStream(inputs, node)
     if isinstance(node, PrefetchNode):

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from bushel.block import Block, join
 from bushel.node import Choice, Guard, Node, failed, walk
 from bushel.positions import Keys, Positions, sorted_runs
@@ -77,9 +79,19 @@ class Inputs:
         groups = sorted_runs(which)
         if not self._may_join or is_better_each(len(groups[1]), len(positions), follow):
             return at_each(self._compiled, groups, positions)
+        return self._all().at(which, positions)
+
+    def get_ready(self, which: Keys) -> None:
+        """Does what is done once, for blocks of elements of these inputs."""
+        if self._many is None and self._may_join and len(which) > 1:
+            inputs = np.count_nonzero(np.bincount(which))
+            if not is_better_each(int(inputs), len(which)):
+                self._all()
+
+    def _all(self) -> Many:
         if self._many is None:
             self._many = compile_many(self._nodes, self._compile)
-        return self._many.at(which, positions)
+        return self._many
 
 
 class _Compiled(Sequence[Evaluator]):

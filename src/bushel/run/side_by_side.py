@@ -146,13 +146,13 @@ class SideBySide:
         """Whether one of them has no further element."""
         return not self._restarts and bool(self.taken[number] >= self._lengths[number])
 
-    def read(self, which: Keys) -> Block:
+    def read(self, which: Keys, least: int = 1) -> Block:
         """The next elements of these, in turn, up to one that cannot be had like this.
 
-        They may be fewer than could be, too. They are not taken by that. Each has the position
-        that it has in its own dataset.
+        They may be fewer than could be, too, but not than `least`. They are not taken by that.
+        Each has the position that it has in its own dataset.
         """
-        which = which[: self._block_size.size]
+        which = which[: max(least, self._block_size.size)]
         positions = self.taken.take(which) + occurrences(which)
         if self._restarts:
             positions %= self._lengths.take(which)
@@ -163,6 +163,7 @@ class SideBySide:
                 which, positions = which[:end], positions[:end]
         if not len(which):
             return Block([], positions)
+        self._inputs.get_ready(which)
         stopwatch = Stopwatch()
         block = self._inputs.at(which, positions)
         self._learn(len(which), stopwatch.read().seconds)
