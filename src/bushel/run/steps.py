@@ -1,5 +1,6 @@
 """The steps of a stream: one class for each kind of node."""
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,6 +27,11 @@ from bushel.run.stream import (
     need_int,
 )
 
+# So many steps of a chain are worth another element in each chunk: what a step costs beside its
+# work, it costs for each of them. But elements that take so long come by themselves.
+STEPS_FOR_ANOTHER = 32
+_MOST_SECONDS = 0.05
+
 
 class _Elementwise(Stream):
     """A step without memory: it changes the chunks of its input.
@@ -39,6 +45,9 @@ class _Elementwise(Stream):
         # What is left of a chunk in the middle of which the step failed.
         self._rest: Chunk | None = None
         self.eager = input.eager
+        # How many steps this one is behind, and the seconds of an element in all of them.
+        self._steps: int = input._steps + 1 if isinstance(input, _Elementwise) else 1
+        self._seconds_each = _MOST_SECONDS
 
     def _chain(self) -> "tuple[list[_Elementwise], Stream]":
         """This step and those that it follows, the last first, and what the first reads from."""
@@ -52,6 +61,17 @@ class _Elementwise(Stream):
         return self._chain()[1].base
 
     def pull(self, want: int) -> Chunk | None:
+        if self._steps < STEPS_FOR_ANOTHER or not self.eager:
+            return self._pull(want)
+        least = min(self._steps // STEPS_FOR_ANOTHER, int(_MOST_SECONDS / self._seconds_each))
+        began = time.perf_counter()
+        chunk = self._pull(max(want, least))
+        if chunk is not None:
+            seconds = time.perf_counter() - began
+            self._seconds_each = max(seconds / max(1, want, least), 1e-9)
+        return chunk
+
+    def _pull(self, want: int) -> Chunk | None:
         chain: list[_Elementwise] = []
         stream: Stream = self
         while isinstance(stream, _Elementwise):
