@@ -39,7 +39,7 @@ FEWEST = 2
 # take long, too, so it is only after a while that it is sure.
 _LIGHT_SECONDS = 20e-6
 _CALL_SECONDS = 500e-6
-_SURE_SECONDS = 0.25
+_SURE_SECONDS = 0.05
 _SECONDS_OF_A_PART = 10e-6
 _BYTES_AT_ONCE = 1 << 22
 
