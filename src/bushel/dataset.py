@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from bushel.fluent.failures import Failures
 from bushel.fluent.mixing import StreamMixing
 from bushel.fluent.packing import StreamPacking
 from bushel.fluent.parts import MapParts, StreamParts
-from bushel.node import Node
+from bushel.frozen import written_behind
+from bushel.node import Node, chain_of
 from bushel.options import MultiprocessingOptions, ReadOptions
 from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
 from bushel.order.repeat import INFINITE, RepeatNode
@@ -87,6 +88,9 @@ class _Dataset(Generic[T]):
     def _parent(self) -> Any:
         assert len(self._parents) == 1, self._parents
         return self._parents[0]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return written_behind(self, super().__reduce_ex__(protocol), _parents_of)
 
     def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
         """Calls `func(self, ...)`, for chaining what is no method.
@@ -681,6 +685,10 @@ class StreamNodeDataset(IterDataset[T]):
         return f"IterDataset({_show(self._node)})"
 
 
+def _parents_of(ds: _Dataset[Any]) -> Sequence[_Dataset[Any]]:
+    return getattr(ds, "_parents", ())  # Those of a user's own may have none.
+
+
 def map_node(ds: Any) -> Node:
     """The node of a random-access dataset, be it bushel's or a user's own."""
     if isinstance(ds, MapNodeDataset) and type(ds).__getitem__ is MapNodeDataset.__getitem__:
@@ -707,11 +715,13 @@ def stream_node(ds: Any) -> Node:
 
 
 def _show(node: Node) -> str:
-    inputs = node.inputs
-    before = ", ".join(_show(parent) for parent in inputs)
-    if not before or not node.label:
-        return before or node.label
-    return f"{before} -> {node.label}" if len(inputs) == 1 else f"[{before}] -> {node.label}"
+    *steps, first = chain_of(node)
+    labels = [first.label]
+    if first.inputs:
+        before = ", ".join(_show(parent) for parent in first.inputs)
+        labels = [f"[{before}]" if before and first.label else before, first.label]
+    labels += [step.label for step in reversed(steps)]
+    return " -> ".join(filter(None, labels))
 
 
 def check_parts(datasets: Any, operation: str) -> list[Any]:

@@ -5,12 +5,13 @@ dozens, of which a program uses some, and should import quickly. So only `__init
 generated, and that when the first object is made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field
 from inspect import get_annotations
 from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform, get_origin
 
 C = TypeVar("C", bound=type)
+T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
@@ -94,3 +95,30 @@ def _with_slots(cls: C) -> C:
     fields.owner = type(cls)(cls.__name__, cls.__bases__, body)
     fields.owner.__qualname__ = cls.__qualname__
     return fields.owner  # type: ignore[no-any-return]
+
+
+# Pickle writes what an object refers to in nested calls, some four for each object. Of a chain,
+# each object therefore has the one that is so many before it written first: when the last one is
+# written, nothing nests deeper than that, and than the length of the chain divided by that.
+_STRIDE = 32
+
+
+def written_behind(end: T, reduced: Any, parents_of: Callable[[T], Sequence[T]]) -> Any:
+    """What `__reduce_ex__` returns, for the end of a chain that may be long.
+
+    `reduced` is what it would return otherwise.
+    """
+    before = end
+    for _ in range(_STRIDE):
+        parents = parents_of(before)
+        if len(parents) != 1:
+            return reduced
+        (before,) = parents
+    if not isinstance(reduced, tuple):
+        return reduced
+    make, arguments, *rest = reduced
+    return _made_behind, (before, make, arguments), *rest
+
+
+def _made_behind(before: Any, make: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+    return make(*arguments)

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 def _steps(node: Node) -> Iterator[Node]:
     """A node and what it is built of; streams of the user's own build theirs themselves."""
-    yield node
-    if not isinstance(node, (CustomStreamNode, ToStreamNode)):
-        for parent in node.inputs:
-            yield from _steps(parent)
+    waiting = [node]
+    while waiting:
+        step = waiting.pop()
+        yield step
+        if not isinstance(step, (CustomStreamNode, ToStreamNode)):
+            waiting.extend(reversed(step.inputs))
 
 
 def _first_of(node: Node) -> list[Any]:

@@ -20,7 +20,7 @@ from bushel.run.crew import Seat, crew_for
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.spent import Spent, Stopwatch
-from bushel.run.steps import KeptMarks
+from bushel.run.steps import STEPS_FOR_ANOTHER, KeptMarks
 from bushel.run.stream import Chunk, Marks, State, Stream, Trickle, need_int
 from bushel.run.threads import ReadAhead
 from bushel.run.tune import BlockSize
@@ -451,14 +451,17 @@ class _Progress(Marks):
 
 
 def least_block(node: Node) -> int:
-    """How many elements a source wants to be asked for at once, at the least."""
-    records = 1
+    """How many elements a source, or a long chain, wants to be asked for at once, at the least."""
+    records, steps = 1, 0
     while len(node.inputs) == 1:
         if isinstance(node, Fold):
             records *= node.group_size
         node = node.inputs[0]
+        steps += 1
     wanted = node.at_a_time if isinstance(node, Source) else 1
-    return max(1, wanted // records)
+    # What a step costs beside its work, it costs for each block: a thousand steps are worth
+    # larger ones.
+    return max(1, wanted // records, steps // STEPS_FOR_ANOTHER)
 
 
 def dropping_step(node: Node) -> Node:
