@@ -128,6 +128,7 @@ LAZY = {
     ("checkpoint/differences.py", "difflib"): "only where a state does not fit",
     ("files/paths.py", "difflib"): "only where a file is missing",
     ("plan/fingerprint.py", "hashlib"): "it loads a library of cryptography",
+    ("run/bad_records.py", "json"): "where a bad record is written down, and not in every worker",
     ("run/kept_file.py", "tempfile"): "much to import, for those who keep positions",
     ("files/beside.py", "multiprocessing.managers"): "much to import, for a forked process",
     ("files/beside.py", "secrets"): "the same",
