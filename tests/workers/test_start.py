@@ -279,6 +279,6 @@ def test_arrays_that_a_function_holds(name: str, writable: bool) -> None:
     assert type(found) is type(array) and found.dtype == array.dtype
     assert found.shape == array.shape and found.tolist() == array.tolist()
     assert found.flags.f_contiguous == array.flags.f_contiguous
-    # numpy itself forgets it of some, and what is large is mapped: each writes to his own pages.
+    # numpy forgets it of some, and what is large is mapped: each writes to pages of his own.
     as_numpy_has_it = pickle.loads(pickle.dumps(array, protocol=5)).flags.writeable
-    assert found.flags.writeable == as_numpy_has_it or name == "large"
+    assert found.flags.writeable in (writable, as_numpy_has_it) or name == "large"
