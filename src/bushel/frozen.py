@@ -6,7 +6,7 @@ generated, and that when the first object is made.
 """
 
 from collections.abc import Callable
-from dataclasses import Field, FrozenInstanceError, dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from inspect import get_annotations
 from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform, get_origin
 
@@ -35,6 +35,9 @@ def _refuse(self: object, name: str) -> NoReturn:
 def plain(cls: C) -> C:
     """Makes a dataclass for what is made often: not even frozen, which costs at each one."""
     return _with_slots(cls)
+
+
+_Field = type(field())
 
 
 class _Fields:
@@ -67,7 +70,7 @@ class _Fields:
         """The `__init__` that `dataclasses` would make, in a third of the time."""
         # Whoever waits for a first batch waits for a dozen of them, in two processes.
         defaults = self.defaults
-        if any(isinstance(value, Field) or not value.__hash__ for value in defaults.values()):
+        if any(isinstance(value, _Field) or not value.__hash__ for value in defaults.values()):
             self.__get__(None, self.owner)  # It knows what to do about those, or to refuse them.
             return self._made.__init__  # type: ignore[no-any-return]
         given = [f"{name}=_defaults[{name!r}]" if name in defaults else name for name in self.kinds]
