@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from bushel.dataset import MapDataset as MapDataset
     from bushel.deliver.iterator import DatasetIterator as DatasetIterator
     from bushel.loader import DataLoader as DataLoader
-    from bushel.loader import DataLoaderIterator as DataLoaderIterator
     from bushel.loader import load as load
+    from bushel.loading.iterator import DataLoaderIterator as DataLoaderIterator
     from bushel.operations import BatchOperation as BatchOperation
     from bushel.operations import FilterOperation as FilterOperation
     from bushel.operations import MapOperation as MapOperation
@@ -93,7 +93,7 @@ _HOMES = {
         for name in ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
     },
     "DataLoader": "loader:DataLoader",
-    "DataLoaderIterator": "loader:DataLoaderIterator",
+    "DataLoaderIterator": "loading.iterator:DataLoaderIterator",
     "DatasetIterator": "deliver.iterator:DatasetIterator",
     "DatasetSelectionMap": "transforms:DatasetSelectionMap",
     "FilterOperation": "operations:FilterOperation",

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, overload
 import numpy as np
 
 from bushel.block import Block
-from bushel.checkpoint.state import describe_pipeline
-from bushel.deliver.iterator import DatasetIterator, StreamIterator
-from bushel.deliver.open import open_stream
 from bushel.errors import EmptyDatasetError, PlanError
 from bushel.fluent.caching import StreamCaching
 from bushel.fluent.failures import Failures
@@ -42,7 +39,6 @@ from bushel.plan.chain import (
     random_map_step,
 )
 from bushel.plan.lanes import DealNode, gathered
-from bushel.plan.mixing import MixWeights, mix_step
 from bushel.plan.parts import droppers
 from bushel.plan.places import (
     CustomMapNode,
@@ -53,7 +49,6 @@ from bushel.plan.places import (
 )
 from bushel.plan.seeds import default_seed
 from bushel.positions import Positions, positions_of
-from bushel.run.inline import compile_node
 from bushel.sharding import ShardOptions
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
@@ -62,6 +57,9 @@ if TYPE_CHECKING:
     # Elements of which nothing is known are Any: those of `batch(8)`, say. Type checkers
     # would ask the user for an annotation otherwise. They know this module without it.
     import typing_extensions
+
+    from bushel.deliver.iterator import DatasetIterator
+    from bushel.plan.mixing import MixWeights
 
     T = typing_extensions.TypeVar("T", default=Any)
     S = typing_extensions.TypeVar("S", default=Any)
@@ -475,6 +473,8 @@ class MapNodeDataset(MapDataset[T]):
         if not self._node.length() and len(positions):
             raise EmptyDatasetError("this dataset is empty: it has no element at any position.")
         if self._evaluate is None:
+            from bushel.run.inline import compile_node
+
             self._evaluate = compile_node(self._node).at
         block = self._evaluate(positions)
         if block.failure is not None:
@@ -544,6 +544,8 @@ class _IterDatasetMeta(ABCMeta):
             names = tuple(sorted(datasets))
             datasets = [datasets[name] for name in names]
         parts = [stream_node(dataset) for dataset in datasets]
+        from bushel.plan.mixing import mix_step  # Tables of turns, and schedules.
+
         return StreamNodeDataset(mix_step(parts, weights, names, on_end), list(datasets))
 
 
@@ -652,9 +654,9 @@ class IterDataset(
             )
         if worker_init_fn is not None and not callable(worker_init_fn):
             raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
-        from bushel.workers.home import Home  # Only for those who want them.
+        from bushel.deliver.early import home_for_workers  # Only for those who want them.
 
-        home = [Home.of_a_new_dataset()]
+        home = [home_for_workers()]
         return self._then(WorkersNode(stream_node(self), options, worker_init_fn, home))
 
     def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
@@ -679,7 +681,9 @@ class StreamNodeDataset(IterDataset[T]):
         self._node = node
 
     def __iter__(self) -> DatasetIterator[T]:
-        return StreamIterator(open_stream(self._node), describe_pipeline(self._node))
+        from bushel.deliver.open import iterate  # To build a dataset takes none of it.
+
+        return iterate(self._node)
 
     def __repr__(self) -> str:
         return f"IterDataset({_show(self._node)})"

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bushel.checkpoint.state import describe_pipeline
 from bushel.deliver.agree import AgreedStream, Agreement
 from bushel.deliver.device import agreement, process_index_and_count
+from bushel.deliver.iterator import StreamIterator
 from bushel.node import Node
 from bushel.plan.lanes import DealNode, OwnLanesNode, own_lanes
 from bushel.plan.places import CustomStreamNode, ToStreamNode, WorkersNode
@@ -35,6 +37,11 @@ def _first_of(node: Node) -> list[Any]:
         return taken.block.rows()
     finally:
         stream.close()
+
+
+def iterate(node: Node) -> StreamIterator[Any]:
+    """Makes an iterator over the elements of a node."""
+    return StreamIterator(open_stream(node), describe_pipeline(node))
 
 
 def open_stream(node: Node) -> Stream:

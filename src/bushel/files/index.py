@@ -11,12 +11,10 @@ that they use.
 """
 
 import fcntl
-import hashlib
 import json
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
@@ -76,6 +74,8 @@ def cache_folder() -> str:
 
 def places_of_index(path: str, kind: str) -> list[str]:
     """Where an index may be, the best place first; the last one is always ours to write."""
+    import hashlib
+
     name = hashlib.sha256(
         f"{os.path.abspath(path) if not is_remote(path) else path}\n{kind}".encode(
             "utf-8", "surrogateescape"
@@ -135,6 +135,8 @@ def _read(place: str, file: ByteFile, kind: str, names: Sequence[str]) -> Column
 
 def _write(place: str, file: ByteFile, kind: str, columns: Columns) -> bool:
     """Keeps an index; it is there as a whole or not at all."""
+    import tempfile
+
     folder = os.path.dirname(place)
     header = json.dumps(_header(file, kind, columns)).encode()
     header += b" " * (-len(header) % 8)  # Numbers lie at multiples of eight, or are slow.

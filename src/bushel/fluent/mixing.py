@@ -6,7 +6,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Generic, Self, TypeVar, cast
 
-from bushel.deliver.open import open_stream
 from bushel.errors import PlanError
 from bushel.fluent.chain import Chain
 from bushel.node import Node
@@ -67,6 +66,8 @@ class _Opener:
         return self._parts[number]
 
     def open(self, number: int) -> Any:
+        from bushel.deliver.open import open_stream
+
         return open_stream(self._parts[number])
 
 

@@ -8,9 +8,7 @@ import sys
 from typing import Any, Generic, TypeVar
 
 from bushel.batch.batch import BatchNode
-from bushel.checkpoint.state import describe_pipeline
 from bushel.errors import PlanError
-from bushel.files.paths import is_remote
 from bushel.fluent.chain import Chain
 from bushel.node import Node
 from bushel.order.repeat import INFINITE
@@ -18,12 +16,10 @@ from bushel.order.slice import SliceNode
 from bushel.order.spread import StreamShuffleNode
 from bushel.order.windows import OverlapNode, StreamWindowsNode, count_windows
 from bushel.plan.chain import check_seed
-from bushel.plan.fingerprint import fingerprints
 from bushel.plan.parts import EnumerateNode, PresentNode, SkipNode, droppers
 from bushel.plan.passes import LimitNode, StreamRepeatNode
 from bushel.plan.seeds import default_seed
 from bushel.plan.unbatch import UnbatchNode, batch_sizes
-from bushel.run.compact import MISSING, Kept, KeptNode, is_same_each_epoch
 
 T = TypeVar("T")
 Self = TypeVar("Self", bound=Chain)
@@ -261,12 +257,9 @@ class MapParts(Chain, Generic[T]):
                 "`compact()` must look at every element, and this dataset is infinite. Call "
                 "`compact()` before `repeat()`."
             )
-        path = None if cache is None else os.fspath(cache)
-        if path is not None and is_remote(path):
-            raise PlanError(f"`compact`: `cache` must be a file on this machine, not {path!r}.")
-        text = [] if path is None else [*describe_pipeline(parent), *fingerprints(parent)]
-        node = KeptNode(parent, Kept(path, text), is_same_each_epoch(parent))
-        return self._then(PresentNode(node, MISSING))  # type: ignore[no-any-return]
+        from bushel.run.compact import compacted  # It runs what it is asked about.
+
+        return self._then(compacted(parent, cache))  # type: ignore[no-any-return]
 
 
 def _check_count(count: Any, operation: str) -> int:

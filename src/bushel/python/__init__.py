@@ -7,7 +7,7 @@ from bushel.dataset import IterDataset, MapDataset
 from bushel.deliver.iterator import DatasetIterator
 from bushel.lazy import lazily
 from bushel.loader import DataLoader, load
-from bushel.loader import DataLoaderIterator as PyGrainDatasetIterator
+from bushel.loading.iterator import DataLoaderIterator as PyGrainDatasetIterator
 from bushel.operations import (
     BatchOperation,
     FilterOperation,

@@ -1,0 +1,1 @@
+"""What runs a `DataLoader`: a chain of nodes, and an iterator over it."""
