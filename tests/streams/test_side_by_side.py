@@ -121,7 +121,7 @@ def test_heavy_elements_are_read_by_each(joined: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(PositionalStream, "__init__", noted)
     # As if each element had taken a second.
     monkeypatch.setattr(
-        SideBySide, "_learn", lambda self, count, _: setattr(self, "_excess", float(count))
+        SideBySide, "_learn", lambda self, which, _: setattr(self, "_excess", float(len(which)))
     )
     stream = iter(JOINED[joined](streams(plain)))
     next(stream)

@@ -12,10 +12,10 @@ from bushel.run.evaluator import Evaluator, labelled
 from bushel.run.many import Compile, Many, at_each, compile_many
 
 # To ask an input costs some 12 microseconds where it can look ahead, for elements that follow each
-# other, and else 40. To evaluate all of them together costs about 150, and 0.8 for each element
+# other, and else 40. To evaluate all of them together costs about 150, and 0.3 for each element
 # more. So it is for blocks with many inputs, and few elements of each.
 _AN_INPUT, _AN_INPUT_ANYWHERE = 12.0, 40.0
-_TOGETHER, _AN_ELEMENT_TOGETHER = 150.0, 0.8
+_TOGETHER, _AN_ELEMENT_TOGETHER = 150.0, 0.3
 
 
 class Choose(Evaluator):

@@ -36,8 +36,9 @@ from bushel.transforms.function import any_none
 FEWEST = 2
 # What reading a stream by itself costs, roughly. Elements that take longer are read like that:
 # then it matters less than whether they have threads. To touch a part for the first time may
-# take long, too, so it is only after a while that it is sure.
+# take longer (a file is opened, an order computed), and it is only after a while that it is sure.
 _LIGHT_SECONDS = 20e-6
+_FIRST_SECONDS = 2e-3
 _CALL_SECONDS = 500e-6
 _SURE_SECONDS = 0.05
 _SECONDS_OF_A_PART = 10e-6
@@ -130,6 +131,7 @@ class SideBySide:
         self._block_size = BlockSize(most_bytes=_BYTES_AT_ONCE, target_seconds=seconds)
         # The seconds that elements took beyond what light ones take.
         self._excess = 0.0
+        self._touched = np.zeros(len(parts), dtype=bool)
         self._leaves_out = False
 
     @property
@@ -166,7 +168,7 @@ class SideBySide:
         self._inputs.get_ready(which)
         stopwatch = Stopwatch()
         block = self._inputs.at(which, positions)
-        self._learn(len(which), stopwatch.read().seconds)
+        self._learn(which, stopwatch.read().seconds)
         values = block.values
         if len(block) and self._block_size.wants_sample():
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
@@ -175,9 +177,13 @@ class SideBySide:
             block = block.part(0, next(at for at, row in enumerate(values) if row is None))
         return Block(block.values, positions[: len(block)])
 
-    def _learn(self, count: int, seconds: float) -> None:
-        self._block_size.learn(count, seconds)
-        beyond = seconds - _CALL_SECONDS - count * _LIGHT_SECONDS
+    def _learn(self, which: Keys, seconds: float) -> None:
+        self._block_size.learn(len(which), seconds)
+        beyond = seconds - _CALL_SECONDS - len(which) * _LIGHT_SECONDS
+        new = which[~self._touched.take(which)]
+        if len(new):
+            self._touched[new] = True
+            beyond -= len(np.unique(new)) * _FIRST_SECONDS
         self._excess = max(0.0, self._excess + beyond)
 
     def take(self, counts: Positions) -> None:
