@@ -164,7 +164,7 @@ beside_others = st.builds(
 
 
 @given(beside_others, st.integers(0, 999))
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(deadline=None, derandomize=True, max_examples=15)
 def test_beside_others_it_ends_near_the_best_and_stays(machine: Machine, seed: int) -> None:
     """What blocks take tells little there, and the clock is unsteady."""
     run = Run(machine, ThreadChoice(MOST, machine.cores), weather=random.Random(seed))

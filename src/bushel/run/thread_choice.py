@@ -407,7 +407,8 @@ class ThreadChoice:
         work, cpu, gain, crowd = self._now()
         little = 0.05 * then[0]
         more_to_gain = not self.threaded and gain > _CLEAR * then[2]
-        others = abs(crowd - then[3]) > _OTHER_CROWD
+        # Work that waits is no faster or slower for others.
+        others = cpu > 0.5 * work and abs(crowd - then[3]) > _OTHER_CROWD
         return (
             more_to_gain
             or others
