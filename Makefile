@@ -5,6 +5,7 @@
 #   make test ARGS="-k shuffle"
 #   make bench ARGS=jobs            (also growth, busy; README.md in benchmarks/ has more)
 #   make test PYTHON=python3.13 VENV=.venv-3.13
+#   make test-all PYTHONS="3.12 3.13"
 
 PYTHON ?= python3
 ARGS ?=
@@ -13,23 +14,42 @@ FASHION_MNIST ?=
 # One more than there are cores, since many a test waits for processes of its own; 4 are enough.
 PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -lt 4 ] && echo $$((n + 1)) || echo 4)
 
+# The Pythons of `test-all`, and how many examples of each property it tries.
+PYTHONS ?= 3.11 3.12 3.13
+EXAMPLES ?= 100
+
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check format docs clean
+.PHONY: help demo test test-all bench check format docs clean
 .NOTPARALLEL:  # two targets must not install into .venv at the same time
 .SECONDARY:  # keep the stamps of what is installed
 
 help:  ## list these targets
 	@echo "usage: make TARGET [ARGS=...]"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/installed-demo  ## train a classifier, kill it half-way, resume to the identical end
 	@$(RUN) examples/train_digits.py $(if $(FASHION_MNIST),--fashion-mnist "$(FASHION_MNIST)") $(ARGS)
 
 test: $(VENV)/installed-test  ## run the whole test suite, doctests included
 	@$(RUN) -m pytest -q -n $(PROCESSES) $(ARGS)
+
+# A Python that is missing does not keep the others from being tested, and fails all the same.
+test-all:  ## run it with many more examples, on each Python that bushel supports; takes an hour
+	@failed=; for version in $(PYTHONS); do \
+	  echo "test-all: Python $$version"; \
+	  python=; \
+	  for found in python$$version "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
+	    "$$found" --version >/dev/null 2>&1 && { python=$$found; break; }; done; \
+	  [ -n "$$python" ] || { \
+	    echo "test-all: there is no python$$version here, neither in the PATH nor of pyenv's" >&2; \
+	    failed="$$failed $$version (missing)"; continue; }; \
+	  BUSHEL_EXAMPLES=$(EXAMPLES) $(MAKE) --no-print-directory test \
+	    PYTHON=$$python VENV=.venv-$$version || failed="$$failed $$version"; \
+	done; \
+	[ -z "$$failed" ] || { echo "test-all: failed on$$failed" >&2; exit 1; }
 
 bench: $(VENV)/installed-bench  ## measure against code written by hand, Grain and torch
 	@$(RUN) -m compileall -q src/bushel  # a worker that has to compile starts late
@@ -49,7 +69,7 @@ docs: $(VENV)/installed-docs  ## build the documentation into site/
 	@echo "docs: open site/index.html"
 
 clean:  ## remove everything that make has made, .venv included
-	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(addprefix .venv-,$(PYTHONS)) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/created:

@@ -2,14 +2,19 @@
 
 import gc
 import multiprocessing
+import os
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-# Long enough for any block of a test to end, and never waited for unless one hangs.
-_PATIENCE_SECONDS = 10.0
+from tests.patience import PATIENCE_SECONDS
+
 _A_MOMENT_SECONDS = 0.2
+
+# For the many processes that tests start: numpy's threads look for work, on cores that others
+# want, for as long as it takes to import the rest of numpy. No test multiplies matrices.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +32,7 @@ def nothing_left_behind() -> Iterator[None]:
     if _started_since(before):
         gc.collect()
     for thread in _started_since(before):
-        thread.join(_PATIENCE_SECONDS)
+        thread.join(PATIENCE_SECONDS)
     threads = _started_since(before)
     assert not threads, f"threads left behind: {[thread.name for thread in threads]}"
     children = multiprocessing.active_children()

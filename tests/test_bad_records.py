@@ -22,14 +22,9 @@ from bushel import (
 )
 from bushel.errors import BadRecordsError, FileError, FilterError, PlanError, StateError
 from bushel.experimental import DatasetOptions, FlatMapMapDataset, WithOptionsIterDataset
+from tests.bad_parts import Parse, Records, parse, with_index
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
-
-
-def parse(number: int) -> int:
-    if number % 7 == 3:
-        raise ValueError(f"bad {number}")
-    return number * 10
 
 
 GOOD = [number * 10 for number in range(40) if number % 7 != 3]
@@ -190,21 +185,6 @@ def test_nearly_all_are_bad() -> None:
     assert list(ds) == [0, 500, 1000, 1500, 2000, 2500]
 
 
-class Records:
-    """A source that knows where its records are."""
-
-    def __len__(self) -> int:
-        return 20
-
-    def __getitem__(self, key: int) -> int:
-        if key % 9 == 4:
-            raise OSError("damaged")
-        return key
-
-    def place_of(self, key: int) -> tuple[str, int, int]:
-        return "data.bin", key, key * 100
-
-
 @WORKERS
 def test_file_record_and_offset(workers: int, tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
@@ -244,7 +224,7 @@ def test_loader(workers: int, batch: Any, tmp_path: Path) -> None:
         made = DataLoader(
             data_source=range(40),
             sampler=SequentialSampler(40, NoSharding()),
-            operations=[_Parse(), batch],
+            operations=[Parse(), batch],
             worker_count=workers,
             on_error=on_error,
         )
@@ -260,18 +240,13 @@ def test_loader(workers: int, batch: Any, tmp_path: Path) -> None:
         loader(OnError("skip", budget=5))
 
 
-class _Parse(transforms.Map):
-    def map(self, element: int) -> int:
-        return parse(element)
-
-
 @WORKERS
 def test_states_of_a_loader(workers: int) -> None:
     def loader(count: int, on_error: OnError) -> Any:
         return DataLoader(
             data_source=range(40),
             sampler=IndexSampler(40, NoSharding(), shuffle=True, seed=2, num_epochs=1),
-            operations=[_Parse(), transforms.Batch(4)],
+            operations=[Parse(), transforms.Batch(4)],
             worker_count=count,
             on_error=on_error,
         )
@@ -350,10 +325,6 @@ def test_a_state_of_other_guards_is_refused() -> None:
     for bad in ([1, 2], [-1], "1", [True]):
         with pytest.raises(StateError, match="counts bad records as"):
             iterator.set_state({**state, "bad": bad})
-
-
-def with_index(index: int, number: int) -> tuple[int, int]:
-    return index, number
 
 
 @pytest.mark.parametrize("drops_nothing", [False, True])

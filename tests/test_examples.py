@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import bushel
+from tests.patience import PATIENCE_SECONDS
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 # The bushel under test, wherever the script runs, and what examples import from each other.
@@ -74,7 +75,7 @@ def run(path: Path, folder: Path, *arguments: str) -> subprocess.CompletedProces
         text=True,
         cwd=folder,
         env=ENVIRONMENT,
-        timeout=600,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done

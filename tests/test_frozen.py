@@ -4,7 +4,7 @@ import importlib
 import inspect
 import pickle
 import pkgutil
-from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -79,6 +79,48 @@ def test_none_is_made_for_nothing() -> None:
     assert "args" in inspect.signature(Unused).parameters
     Unused(1)
     assert list(inspect.signature(Unused).parameters) == ["size"]
+
+
+def test_what_makes_one_is_what_a_dataclass_would_have() -> None:
+    nothing = object()
+
+    @plain
+    class Many:
+        first: int
+        second: Any = None
+        third: tuple[int, ...] = ()
+        fourth: Any = nothing
+        fifth: list[int] = field(default_factory=list)
+
+    @plain
+    class Few:
+        first: int
+        second: Any = nothing
+
+    @plain
+    class None_:
+        pass
+
+    none: Any = None_()
+    assert not fields(none)
+    few = Few(1)
+    assert few.second is nothing and Few(first=1, second=2).second == 2
+    expected = inspect.signature(dataclass(type("Few", (), {**_body(Few), "second": nothing})))
+    found = inspect.signature(Few)
+    assert [(one.name, one.kind, one.default) for one in found.parameters.values()] == [
+        (one.name, one.kind, one.default) for one in expected.parameters.values()
+    ]
+    with pytest.raises(TypeError, match=r"Few\.__init__\(\) missing 1 required .* 'first'"):
+        Few()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'third'"):
+        Few(1, third=2)  # type: ignore[call-arg]
+    one, other = Many(1), Many(2)
+    assert (one.second, one.third, one.fourth, one.fifth) == (None, (), nothing, [])
+    assert one.fifth is not other.fifth
+
+
+def _body(cls: type) -> dict[str, Any]:
+    return {"__annotations__": inspect.get_annotations(cls)}
 
 
 def _modules() -> list[ModuleType]:

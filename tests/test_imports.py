@@ -67,6 +67,11 @@ SLOW = {"asyncio", "difflib", "hashlib", "lzma", "pathlib", "random", "tempfile"
 
 def _imported(program: str) -> set[str]:
     """The modules that are there after a program has run in an interpreter of its own."""
+    return set(_printed(program))
+
+
+def _printed(program: str) -> list[str]:
+    """What a program prints, and then the modules that are there."""
     shown = f"import sys\n{program}\nprint(*sorted(sys.modules), sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{shown}"],
@@ -75,7 +80,7 @@ def _imported(program: str) -> set[str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    return done.stdout.split()
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +115,72 @@ def test_third_parties_are_numpy_and_cloudpickle(bare: set[str]) -> None:
     added = {name.partition(".")[0] for name in _imported(_ALL_OF_IT) - bare}
     foreign = {name for name in added if name not in sys.stdlib_module_names}
     assert foreign - {"bushel"} <= {"cloudpickle", "numpy"}
+
+
+# Which modules there are when a process is first started, and which when all is built.
+_STARTED = """
+import sys
+at_start = []
+def note(event, args):
+    if event == "subprocess.Popen":
+        at_start.append(set(sys.modules))
+sys.addaudithook(note)
+import bushel
+{built}
+print(*sorted(at_start[0]), sep='\\n')
+print("all:")
+"""
+_BUILT_WITH_WORKERS = {
+    "loader": """
+loader = bushel.DataLoader(
+    data_source=bushel.sources.RangeDataSource(0, 9, 1),
+    sampler=bushel.samplers.IndexSampler(9, num_epochs=1, seed=1),
+    operations=[bushel.transforms.Batch(2)],
+    worker_count=2,
+)""",
+    "dataset": """
+ds = bushel.MapDataset.range(9).shuffle(seed=1).map(abs).batch(2).to_iter_dataset()
+ds = ds.mp_prefetch(bushel.MultiprocessingOptions(num_workers=2))""",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere none is started before it is needed")
+@pytest.mark.parametrize("built", _BUILT_WITH_WORKERS)
+def test_a_process_is_started_before_the_rest_is_imported(built: str) -> None:
+    """A new interpreter takes longest of all that a first batch waits for."""
+    modules = _printed(_STARTED.format(built=_BUILT_WITH_WORKERS[built]))
+    at_start, later = modules[: modules.index("all:")], modules[modules.index("all:") + 1 :]
+    assert "bushel.workers.launch" in at_start
+    of_running = [name for name in at_start if name.startswith(_RUNNING)]
+    assert of_running == []
+    # And while it starts, what an iteration takes.
+    assert {"bushel.deliver.iterator", "bushel.run.build", "bushel.workers.spread"} <= set(later)
+
+
+# What a dataset that is iterated takes, and one that is built does not.
+_RUNNING = ("bushel.run.", "bushel.loader.iterator", "bushel.loader.chain", "bushel.deliver.open")
+
+
+def test_a_worker_is_born_with_little(bare: set[str]) -> None:
+    """All that a nursery imports delays the first batch of every program."""
+    boot = "from bushel.workers.nursery import serve; from bushel.workers.program import main"
+    imported = _imported(boot) - bare
+    above = ("bushel.dataset", "bushel.loader", "bushel.deliver")
+    above += (
+        "bushel.files",
+        "bushel.workers.pool",
+        "bushel.workers.remote",
+        "bushel.workers.spread",
+    )
+    assert [name for name in imported if name.startswith(above)] == []
+    assert imported & (SLOW | {"json", "numpy.random", "subprocess"}) == set()
+
+
+def test_files_on_this_machine_take_nothing_of_the_network() -> None:
+    imported = _imported("import bushel.sources.text.lines, bushel.sources.tfrecord.source")
+    assert "bushel.files.local" in imported
+    network = {"bushel.files.remote", "bushel.files.stores", "http", "ssl", "urllib.request"}
+    assert imported & (network | {"hashlib", "tempfile"}) == set()
 
 
 def _names(requirements: list[str]) -> set[str]:

@@ -7,16 +7,15 @@ leads a process group, so that its workers are found and their CPU is counted wh
 import json
 import os
 import sys
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from benchmarks.busy.jobs import JOBS
+from benchmarks.by_hand import on_threads
 from benchmarks.throughput import take_for
 
 WORKERS = 2
@@ -30,26 +29,13 @@ def elements(lib: Any, dataset: Any, way: str, threads: int) -> Iterator[Any]:
     `threads` is by hand: a pool that asks for one batch each, as many as serve the job best.
     """
     if way == "threads":
-        return by_threads(dataset, threads)
+        return on_threads(dataset.__getitem__, count(), threads, 2 * threads)
     none = lib.ReadOptions(num_threads=0)
     stream = dataset.to_iter_dataset(none if way in ("inline", "workers0") else None)
     if way in ("workers", "workers0"):
         stream = stream.mp_prefetch(lib.MultiprocessingOptions(num_workers=WORKERS))
     iterator: Iterator[Any] = iter(stream)
     return iterator
-
-
-def by_threads(dataset: Any, threads: int) -> Iterator[Any]:
-    waiting: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        submitted = (pool.submit(dataset.__getitem__, index) for index in count())
-        waiting.extend(islice(submitted, 2 * threads))
-        try:
-            while waiting:
-                yield waiting.popleft().result()
-                waiting.extend(islice(submitted, 1))
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def group() -> list[Path]:

@@ -2,10 +2,16 @@
 
 import argparse
 import json
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from benchmarks.growth.run import Line
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -36,30 +42,40 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    # Here, so that a point does not import what it never uses.
+def measure_all(names: Sequence[str], options: argparse.Namespace, lines: "list[Line]") -> None:
     from benchmarks.growth.axes import AXES
-    from benchmarks.growth.draw import draw
-    from benchmarks.growth.law import breaches
-    from benchmarks.growth.run import grow, line_from_json
-    from benchmarks.growth.table import render
+    from benchmarks.growth.run import grow
 
-    options = arguments(argv)
     systems = tuple(name for name in options.systems.split(",") if find_spec(name))
     seconds = options.seconds or (0.1 if options.quick else 0.3)
-    lines = [
-        line_from_json(line)
-        for path in options.given or []
-        for line in json.loads(path.read_text())
-    ]
-    for name in [] if options.given else options.only or AXES:
+    for name in names:
         axis = AXES[name]
         variants = {v: axis.variants[v] for v in axis.variants if v in (options.variant or [v])}
         axis = replace(axis, variants=variants)
         sizes = axis.sizes
         if options.quick:
             sizes = (sizes[0], sizes[-2])  # the largest takes the longest by far
-        lines += grow(axis, sizes, systems, seconds, options.rounds)
+        grow(axis, sizes, systems, seconds, options.rounds, lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    # Here, so that a point does not import what it never uses.
+    from benchmarks.growth.axes import AXES
+    from benchmarks.growth.draw import draw
+    from benchmarks.growth.law import breaches
+    from benchmarks.growth.run import line_from_json
+    from benchmarks.growth.table import render
+
+    options = arguments(argv)
+    lines = [
+        line_from_json(line)
+        for path in options.given or []
+        for line in json.loads(path.read_text())
+    ]
+    # Whoever ends it, be it by a signal, still gets what there is.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        measure_all([] if options.given else options.only or list(AXES), options, lines)
     for name in AXES:
         order = list(AXES[name].variants)
         own = [line for line in lines if line.axis == name]

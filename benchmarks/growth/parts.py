@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks.growth.axis import Axis, Variant, streamed
 
-EACH = 1_000_000
+EACH = 100_000_000
 BATCH = 32
 STEPS_OF_SCHEDULE = 1_000_000
 

@@ -117,11 +117,17 @@ def _whole_lines(said: bytes) -> str:
 
 
 def grow(
-    axis: Axis, sizes: tuple[int, ...], systems: tuple[str, ...], seconds: float, rounds: int
-) -> list[Line]:
+    axis: Axis,
+    sizes: tuple[int, ...],
+    systems: tuple[str, ...],
+    seconds: float,
+    rounds: int,
+    found_lines: list[Line],
+) -> None:
     """Measures one axis, the systems side by side at each size.
 
-    Once a system was cut short before its first figure, larger sizes of it are not tried.
+    Each line is there from its first point on, for whoever is interrupted. Once a system was
+    cut short before its first figure, larger sizes of it are not tried.
     """
     lines: dict[tuple[str, str], Line] = {}
     for name, variant in axis.variants.items():
@@ -139,8 +145,9 @@ def grow(
                         point = measure(axis, name, key[1], size, prepared, seconds)
                         found[key].append(point)
             for key in wanted:
+                if not lines[key].points:
+                    found_lines.append(lines[key])
                 lines[key].points.append(_typical(found[key]))
-    return list(lines.values())
 
 
 def _gave_up(line: Line) -> bool:

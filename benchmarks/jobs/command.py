@@ -2,15 +2,17 @@
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.jobs.jobs import JOBS
 from benchmarks.jobs.measure import Outcome, measure
-from benchmarks.jobs.report import render
+from benchmarks.jobs.report import render, tell
 from benchmarks.process import ROOT
 
 CONVERSION_TIMEOUT_S = 300.0
@@ -21,7 +23,8 @@ def main(argv: list[str]) -> int:
     rounds = options.repeats or (1 if options.quick else 3)
     seconds = 0.4 if options.quick else 1.0
     chosen = [JOBS[name] for name in options.only or JOBS]
-    failed = False
+    failed = interrupted = False
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as `timeout` ends a run
     report: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="bushel-jobs-") as temporary:
         folder = options.data or Path(temporary)
@@ -38,20 +41,24 @@ def main(argv: list[str]) -> int:
                     if wrong := prepare(folder, format_name):
                         unprepared[entry.name] = wrong
                         break
-            outcome = measure(
-                job, [e for e in entries if e.name not in unprepared], folder, rounds, seconds
-            )
-            outcome.failures.update(unprepared)
+            outcome = Outcome(failures=unprepared)
+            try:
+                measure(job, entries, folder, rounds, seconds, outcome, partial(tell, job))
+            except KeyboardInterrupt:
+                interrupted = True
             failed = failed or bool(outcome.failures)
             print(render(job, outcome), end="\n\n", flush=True)
             report[job.name] = as_json(outcome)
+            if interrupted:
+                break
     print(
         f"Medians of {rounds} rounds of {seconds:g} s, each in a new process. /hand is the rate "
         "as a share of that of the same work by hand, round by round."
+        + (" Interrupted: the last table is of what had been measured." if interrupted else "")
     )
     if options.json:
         options.json.write_text(json.dumps(report, indent=2) + "\n")
-    return 1 if failed else 0
+    return 130 if interrupted else 1 if failed else 0
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:

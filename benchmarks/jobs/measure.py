@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
@@ -35,15 +35,22 @@ class Outcome:
 
 
 def measure(
-    job: Job, entries: Sequence[Entry], folder: Path, rounds: int, seconds: float
-) -> Outcome:
-    """Goes round all entries, then round again, so that a slow minute hits all of them alike."""
-    outcome = Outcome()
+    job: Job,
+    entries: Sequence[Entry],
+    folder: Path,
+    rounds: int,
+    seconds: float,
+    outcome: Outcome,
+    tell: Callable[[str, dict[str, float]], None],
+) -> None:
+    """Goes round all entries, then round again, so that a slow minute hits all of them alike.
+
+    What is measured is in `outcome` at once, and told, so that a run that is cut short has it.
+    """
     for number in range(1, rounds + 1):
         for entry in entries:
             if entry.name in outcome.failures:
                 continue
-            print(f"{job.name}: round {number}/{rounds}, {entry.name}", file=sys.stderr, flush=True)
             try:
                 figures = ask(job, entry, folder, do="read", seconds=seconds, check=number == 1)
                 if wrong := figures.pop("wrong"):
@@ -51,10 +58,11 @@ def measure(
                 if entry.resume is not None and number <= ROUNDS_WITH_RESUME:
                     figures |= resumed(job, entry, folder)
                 outcome.readings.setdefault(entry.name, []).append(figures)
+                tell(f"{job.name} {number}/{rounds}: {entry.name}", figures)
             except ReadingFailed as failure:
                 outcome.failures[entry.name] = str(failure)
                 outcome.readings.pop(entry.name, None)
-    return outcome
+                print(f"{job.name}: {entry.name} failed: {failure}", file=sys.stderr, flush=True)
 
 
 def resumed(job: Job, entry: Entry, folder: Path) -> dict[str, float]:

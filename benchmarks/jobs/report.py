@@ -1,11 +1,13 @@
-"""The table of a job."""
+"""The table of a job, and the lines that say how it goes on."""
 
+import sys
 from statistics import median
 
 from benchmarks.jobs.job import Job
 from benchmarks.jobs.measure import Outcome
 from benchmarks.table import MISSING, ratio, three_digits
 
+FIGURES = ("first batch", "memory", "CPU each")
 SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 
@@ -13,7 +15,7 @@ SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 def render(job: Job, outcome: Outcome) -> str:
     """Writes a line for each entry, the quickest first."""
     by_hand = outcome.readings.get(job.entries[0].name, [])
-    header = [job.title, job.unit, "/hand", "first batch", "memory", "CPU each", "resume"]
+    header = [job.title, job.unit, "/hand", *FIGURES, "resume"]
     rows = []
     for name, readings in outcome.readings.items():
         rates = [reading["rate"] for reading in readings]
@@ -24,9 +26,7 @@ def render(job: Job, outcome: Outcome) -> str:
             name,
             scaled(median(rates), SCALES),
             ratio(shares),
-            f"{three_digits(median(r['first batch'] for r in readings))} s",
-            f"{median(r['memory'] for r in readings) / 1e6:.0f} MB",
-            f"{scaled(median(r['cpu'] for r in readings), SMALL)}s",
+            *figures(readings),
             resume(readings),
         ]
         rows.append((median(rates), cells))
@@ -47,6 +47,23 @@ def render(job: Job, outcome: Outcome) -> str:
     written = [write(lines[0]), f"|{rule}|", *map(write, lines[1:])]
     written += [f"{job.name}: {name} failed: {why}" for name, why in outcome.failures.items()]
     return "\n".join(written)
+
+
+def tell(job: Job, who: str, reading: dict[str, float]) -> None:
+    """Prints one reading as soon as there is one."""
+    described = zip(FIGURES, figures([reading]), strict=True)
+    others = ", ".join(f"{name} {figure}" for name, figure in described)
+    rate = f"{scaled(reading['rate'], SCALES)} {job.unit}"
+    print(f"{who}: {rate}, {others}", file=sys.stderr, flush=True)
+
+
+def figures(readings: list[dict[str, float]]) -> list[str]:
+    """Writes the medians of `FIGURES`."""
+    return [
+        f"{three_digits(median(r['first batch'] for r in readings))} s",
+        f"{median(r['memory'] for r in readings) / 1e6:.0f} MB",
+        f"{scaled(median(r['cpu'] for r in readings), SMALL)}s",
+    ]
 
 
 def resume(readings: list[dict[str, float]]) -> str:

@@ -23,6 +23,8 @@ from benchmarks.jobs.user import (
     Packer,
     mixed,
     tokenise,
+    tokenised,
+    tokenised_text,
 )
 
 WORKERS = 2
@@ -106,14 +108,6 @@ def parquet_by_hand(folder: Path) -> Iterator[Any]:
         }
 
     return by_hand(folder, documents)
-
-
-def tokenised(folder: str, record: dict[str, str]) -> dict[str, Any]:
-    return {"tokens": tokenise(folder, record["text"])}
-
-
-def tokenised_text(folder: str, text: str) -> dict[str, Any]:
-    return {"tokens": tokenise(folder, text)}
 
 
 def chain(lib: ModuleType, sources: dict[str, Any], function: Any) -> Any:

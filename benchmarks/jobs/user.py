@@ -1,4 +1,7 @@
-"""What a user of any of the libraries brings along: the same functions for all of them."""
+"""What a user of any of the libraries brings along: the same functions for all of them.
+
+Worker processes that are no forks import this file, and nothing of the benchmarks beside it.
+"""
 
 import json
 import mmap
@@ -60,6 +63,14 @@ def tokenise(folder: str, text: str) -> Tokens:
     ids = tokenizer(folder).encode(text).ids
     ids.append(END_ID)
     return np.array(ids, np.int32)
+
+
+def tokenised(folder: str, record: dict[str, str]) -> dict[str, Any]:
+    return {"tokens": tokenise(folder, record["text"])}
+
+
+def tokenised_text(folder: str, text: str) -> dict[str, Any]:
+    return {"tokens": tokenise(folder, text)}
 
 
 class Packer:

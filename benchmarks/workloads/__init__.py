@@ -66,6 +66,7 @@ WORKLOADS: dict[str, Workload] = {
         jpeg_decode.WORKLOAD,
         small_records_workers.WORKLOAD,
         first_batch.WORKLOAD,
+        first_batch.LATER,
         shared_source_memory.WORKLOAD,
         device_idle.WORKLOAD,
         checkpoint.TIME,

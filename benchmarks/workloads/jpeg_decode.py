@@ -1,18 +1,16 @@
 """Decoding JPEGs and cropping them at random, on two cores: the limit is the decoder."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
-from itertools import islice
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.by_hand import on_threads
 from benchmarks.records import Reused
 from benchmarks.throughput import Throughput
 from benchmarks.workload import Form, Goal, Workload
@@ -73,16 +71,7 @@ def by_hand(n: int) -> Iterator[Image]:
         keys = range(start, start + BATCH_SIZE)
         return np.stack([decode_and_crop(source[key], positioned(key)) for key in keys])
 
-    waiting: deque[Future[Image]] = deque()
-    with ThreadPoolExecutor(CORES) as pool:
-        submitted = (pool.submit(batch, start) for start in range(0, n, BATCH_SIZE))
-        waiting.extend(islice(submitted, AHEAD))
-        try:
-            while waiting:
-                yield waiting.popleft().result()
-                waiting.extend(islice(submitted, 1))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    return on_threads(batch, range(0, n, BATCH_SIZE), CORES, AHEAD)
 
 
 def cropped(lib: ModuleType, n: int) -> Any:

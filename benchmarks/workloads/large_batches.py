@@ -70,7 +70,7 @@ def with_torch(n: int) -> Iterator[Any]:
     return touched(torch_loader(source, BATCH_SIZE, workers=1, shuffle=False))
 
 
-GOALS = (Goal(0.4, "hand"), Goal(15, "grain"), Goal(15, "torch"))
+GOALS = (Goal(0.5, "hand"), Goal(15, "grain"), Goal(15, "torch"))
 WORKLOAD = Workload(
     name="large_batches",
     title="9.6 MB batches, 1 worker",

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from bushel.grain.packed import PaddingReport as PaddingReport
     from bushel.grain.packed import padding_report as padding_report
     from bushel.grain.settings import config as config
+    from bushel.loader.iterator import DataLoaderIterator as DataLoaderIterator
     from bushel.loader.loader import DataLoader as DataLoader
-    from bushel.loader.loader import DataLoaderIterator as DataLoaderIterator
     from bushel.loader.loader import load as load
     from bushel.loader.operations import BatchOperation as BatchOperation
     from bushel.loader.operations import FilterOperation as FilterOperation
@@ -93,7 +93,7 @@ _HOMES = {
         for name in ("CheckpointHandler", "CheckpointRestore", "CheckpointSave")
     },
     "DataLoader": "loader.loader:DataLoader",
-    "DataLoaderIterator": "loader.loader:DataLoaderIterator",
+    "DataLoaderIterator": "loader.iterator:DataLoaderIterator",
     "DatasetIterator": "deliver.iterator:DatasetIterator",
     "DatasetSelectionMap": "transforms:DatasetSelectionMap",
     "FilterOperation": "loader.operations:FilterOperation",

@@ -1,11 +1,16 @@
 """The jobs of the benchmarks: what can be said of them without running them."""
 
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from benchmarks.jobs.convert import FORMATS
 from benchmarks.jobs.job import Job
 from benchmarks.jobs.jobs import JOBS
+from benchmarks.jobs.measure import Outcome, measure
+from benchmarks.jobs.report import render, tell
 from benchmarks.jobs.user import ROW, ROWS, Packer, mixed
 
 
@@ -44,3 +49,25 @@ def test_the_mixture_by_hand_takes_every_document_once_an_epoch() -> None:
     assert sorted(seen["web"][:50]) == list(range(50))
     assert sorted(seen["books"][:20]) == list(range(20))
     assert 0.65 < len(seen["web"]) / 1000 < 0.75
+
+
+def test_a_reading_is_told_and_kept_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that is cut short has what it had measured."""
+    job = JOBS["tokens_8"]
+    hand, ours = job.entry("by hand, taken by index"), job.entry("bushel, 0 workers")
+    np.arange(32_000_000, dtype=np.uint16).tofile(tmp_path / "tokens.bin")
+    outcome = Outcome()
+
+    def cut_short(who: str, figures: dict[str, float]) -> None:
+        tell(job, who, figures)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(job, [hand, ours], tmp_path, 1, 0.01, outcome, cut_short)
+    assert list(outcome.readings) == [hand.name]
+    assert "tokens_8 1/1: by hand, taken by index: " in capsys.readouterr().err
+    assert render(job, outcome).count("by hand") == 1
+    measure(job, [ours], tmp_path, 1, 0.01, outcome, partial(tell, job))
+    assert "| bushel, 0 workers" in render(job, outcome)

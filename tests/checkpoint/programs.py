@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
+
 SOURCES = str(Path(__file__).parents[2] / "src")
 
 
@@ -15,7 +17,7 @@ def run(program: str, *arguments: object, **environment: str) -> str:
         env={**os.environ, "PYTHONPATH": SOURCES, **environment},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ from bushel.checkpoint.files import MAX_BYTES, encode, read_state, read_states, 
 from bushel.checkpoint.state import MAX_DEPTH
 from bushel.errors import StateError
 from tests.checkpoint.programs import run
+from tests.patience import PATIENCE_SECONDS
 
 
 def _nested(levels: int) -> Any:
@@ -305,7 +306,7 @@ def test_readers_never_see_half_a_state(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(300)
+        thread.join(PATIENCE_SECONDS)
     assert failures == []
     assert os.listdir(tmp_path) == ["process_0-of-1.json"]
 

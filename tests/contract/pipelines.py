@@ -11,14 +11,11 @@ i is the same whatever the kit.
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from bushel import (
-    DatasetIterator,
     IterDataset,
     MapDataset,
     ReadOptions,
@@ -46,43 +43,36 @@ from bushel.experimental import (
     ZipMapDataset,
     multithread_prefetch,
 )
+from tests.contract.parts import (
+    Backwards,
+    Copies,
+    Double,
+    DoubleColumns,
+    Jitter,
+    ManySource,
+    NotThird,
+    RowSource,
+    WithIndex,
+    columns,
+    double,
+    double_columns,
+    double_columns_with_last,
+    fail_on_negative,
+    fail_on_third,
+    ids_in_rows,
+    ids_of,
+    is_not_third,
+    is_rare,
+    jitter,
+    ragged,
+    record,
+    size_of_id,
+    with_index,
+    with_name,
+)
+from tests.contract.subclasses import Pairs, Reversed
 
 INLINE = ReadOptions(0, 0)
-
-
-class BrokenRecord(Exception):
-    """What a source raises for a record that it cannot read."""
-
-
-class RowSource:
-    """Records one by one; those in `broken` cannot be read."""
-
-    def __init__(self, size: int, broken: Sequence[int] = ()) -> None:
-        self._size, self._broken = size, frozenset(broken)
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, key: int) -> Any:
-        if key in self._broken:
-            raise BrokenRecord(f"record {key}")
-        return record(key)
-
-
-class ManySource(RowSource):
-    """The same, many at a time."""
-
-    def __getitems__(self, keys: Sequence[int]) -> list[Any]:
-        return [self[key] for key in keys]
-
-
-def record(key: int) -> Any:
-    return {"id": np.int64(key), "pair": np.array([key, key / 2], np.float32)}
-
-
-def columns(size: int) -> Any:
-    ids = np.arange(size)
-    return {"id": ids, "pair": np.stack([ids, ids / 2], axis=1).astype(np.float32)}
 
 
 @dataclass(frozen=True)
@@ -103,64 +93,6 @@ class Kit:
         return self.source(size).to_iter_dataset(self.read)
 
 
-def double(element: Any) -> Any:
-    return {"id": element["id"] * 2, "pair": element["pair"] * 2}
-
-
-def is_not_third(element: Any) -> bool:
-    return bool(element["id"] % 3)
-
-
-def fail_on_third(element: Any) -> Any:
-    if element["id"] % 3 == 1:
-        raise BrokenRecord(f"record {element['id']}")
-    return element
-
-
-def fail_on_negative(element: Any) -> Any:
-    if element["id"] < 0:
-        raise BrokenRecord("negative")
-    return element
-
-
-def is_rare(element: Any) -> bool:
-    return bool(element["id"] % 7 == 5)
-
-
-def ids_of(elements: Sequence[Any]) -> list[int]:
-    return [int(element["id"]) for element in elements]
-
-
-def jitter(element: Any, rng: np.random.Generator) -> Any:
-    return {**element, "noise": rng.random(), "more": rng.integers(9, size=2)}
-
-
-def with_index(index: int, element: Any) -> Any:
-    return (index, element)
-
-
-def double_columns(tree: Any) -> Any:
-    return {"id": tree["id"] * 2, "pair": tree["pair"] * 2}
-
-
-def ragged(element: Any) -> Any:
-    """Sequences of several lengths: `id` of one to five, `pair` of none to two."""
-    key = int(element["id"])
-    return {"id": np.full(key % 5 + 1, key), "pair": element["pair"][: key % 3]}
-
-
-def size_of_id(element: Any) -> int:
-    return len(element["id"])
-
-
-def ids_in_rows(batch: Any) -> Any:
-    return {"id": batch["id"][:, 0]}
-
-
-def with_name(element: Any) -> Any:
-    return {**element, "name": f"record {element['id']}", "bytes": b"x"}
-
-
 _folder = tempfile.TemporaryDirectory(prefix="bushel-cache-")
 _files = itertools.count()
 
@@ -168,99 +100,6 @@ _files = itertools.count()
 def a_new_file() -> str:
     """The path of a file that is not there yet."""
     return f"{_folder.name}/{next(_files)}"
-
-
-class Copies(transforms.FlatMap):
-    """Makes id % 4 copies of an element: of every fourth none."""
-
-    max_fan_out = 3
-
-    def flat_map(self, element: Any) -> list[Any]:
-        return [{**element, "copy": copy} for copy in range(int(element["id"]) % 4)]
-
-
-class Double(transforms.Map):
-    def map(self, element: Any) -> Any:
-        return double(element)
-
-
-class Jitter(transforms.RandomMap):
-    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
-        return jitter(element, rng)
-
-
-class WithIndex(transforms.MapWithIndex):
-    def map_with_index(self, index: int, element: Any) -> Any:
-        return with_index(index, element)
-
-
-class NotThird(transforms.Filter):
-    def filter(self, element: Any) -> bool:
-        return is_not_third(element)
-
-
-class DoubleColumns(transforms.MapBatches):
-    def map_batches(self, columns: Any) -> Any:
-        return double_columns(columns)
-
-
-class Backwards(transforms.DatasetSelectionMap):
-    """Takes the elements of two datasets in turn, the second from its end."""
-
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        return index % 2, 7 - index // 2 if index % 2 else index // 2
-
-
-class Reversed(MapDataset[Any]):
-    """A user's own random-access dataset."""
-
-    def __len__(self) -> int:
-        return len(self._parent)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return self.slice(index)
-        epoch, offset = divmod(index, len(self))
-        return self._parent[epoch * len(self) + len(self) - 1 - offset]
-
-
-class Pairs(IterDataset[Any]):
-    """A user's own stream: each element with the one before it."""
-
-    def __iter__(self) -> "PairsIterator":
-        return PairsIterator(self._parent.__iter__())
-
-
-class PairsIterator(DatasetIterator[Any]):
-    def __init__(self, parent: DatasetIterator[Any]) -> None:
-        super().__init__(parent)
-        self._last = -1
-
-    def __next__(self) -> Any:
-        element = next(self._parent)
-        last, self._last = self._last, int(element["id"])
-        return {**element, "last": last}
-
-    def get_state(self) -> dict[str, Any]:
-        return {"parent": self._parent.get_state(), "last": self._last}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._parent.set_state(state["parent"])
-        self._last = state["last"]
-
-
-class Generated(IterDataset[Any]):
-    """A user's own stream whose iterator is a plain generator, without a state."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self._size = size
-
-    def __iter__(self) -> Any:
-        return map(record, range(self._size))
 
 
 Build = Callable[[Kit], Any]
@@ -710,10 +549,6 @@ PIPELINES: dict[str, Build] = {
         .batch(4)
     ),
 }
-
-
-def double_columns_with_last(tree: Any) -> Any:
-    return {**double_columns(tree), "last": tree["last"]}
 
 
 def is_random_access(name: str) -> bool:

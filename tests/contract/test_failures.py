@@ -1,13 +1,13 @@
 """A function that fails at one element: its error comes there, and the rest comes too."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bushel import IterDataset, MapDataset, ReadOptions, transforms
+from bushel import IterDataset, MapDataset, ReadOptions
 from bushel.experimental import (
     BestFitPackIterDataset,
     CacheIterDataset,
@@ -22,61 +22,21 @@ from bushel.experimental import (
     ThreadPrefetchIterDataset,
     WindowShuffleIterDataset,
 )
+from tests.contract import failing_parts
 from tests.contract.events import events_of, is_error, pull_events, run_events, wants_from
-from tests.contract.pipelines import INLINE, Kit, double, ragged
-
-FAILING_ID = 13
-
-
-class Boom(Exception):
-    """An error of a user's own."""
-
-
-def boom(element: Any) -> Any:
-    if np.any(np.asarray(element["id"]) == FAILING_ID):
-        raise Boom("bang")
-    return element
-
-
-def boom_with_index(index: int, element: Any) -> Any:
-    return boom(element)
-
-
-def boom_with_rng(element: Any, rng: np.random.Generator) -> Any:
-    return boom(element)
-
-
-def boom_if(element: Any) -> bool:
-    return bool(boom(element)["id"] % 2)
-
-
-def boom_batch(elements: Sequence[Any]) -> Any:
-    return [boom(element) for element in elements]
-
-
-class BoomTwice(transforms.FlatMap):
-    max_fan_out = 2
-
-    def flat_map(self, element: Any) -> list[Any]:
-        return [boom(element)] * 2
-
-
-class BoomSelection(transforms.DatasetSelectionMap):
-    def __len__(self) -> int:
-        return 30
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        if index == FAILING_ID:
-            raise Boom("bang")
-        return index % 2, index
-
-
-class BoomDataset(MapDataset[Any]):
-    def __len__(self) -> int:
-        return len(self._parent)
-
-    def __getitem__(self, index: Any) -> Any:
-        return boom(self._parent[index])
+from tests.contract.failing_parts import (
+    FAILING_ID,
+    BoomSelection,
+    BoomTwice,
+    boom,
+    boom_batch,
+    boom_if,
+    boom_with_index,
+    boom_with_rng,
+)
+from tests.contract.parts import double, ragged
+from tests.contract.pipelines import INLINE, Kit
+from tests.contract.subclasses import BoomDataset
 
 
 @dataclass(frozen=True)
@@ -146,10 +106,12 @@ CASES = {
         lambda kit: BoomDataset(kit.source(30)).slice(slice(1, None)), "BoomDataset"
     ),
     "source": Case(
-        lambda kit: Kit("rows", (FAILING_ID,), kit.read).source(30), "source(RowSource)"
+        lambda kit: Kit("rows", (failing_parts.FAILING_ID,), kit.read).source(30),
+        "source(RowSource)",
     ),
     "source, many at a time": Case(
-        lambda kit: Kit("many", (FAILING_ID,), kit.read).source(30), "source(ManySource)"
+        lambda kit: Kit("many", (failing_parts.FAILING_ID,), kit.read).source(30),
+        "source(ManySource)",
     ),
     "IterDataset.map": Case(lambda kit: _stream(kit).map(boom), "map(boom)"),
     "IterDataset.map_with_index": Case(
@@ -255,7 +217,7 @@ def test_fails_where_it_fails(case: Case, monkeypatch: pytest.MonkeyPatch) -> No
     assert kind in ("Boom", "BrokenRecord")
     assert notes[-1] == f"bushel: raised in `{case.operation}` at position {case.position}."
     # Before and after it everything comes that would have come.
-    monkeypatch.setattr("tests.contract.test_failures.FAILING_ID", -1)
+    monkeypatch.setattr("tests.contract.failing_parts.FAILING_ID", -1)
     healthy = run_events(_as_stream(case, Kit()))
     assert _ids(events) == _ids(healthy) - set(case.missing)
 

@@ -4,7 +4,6 @@ Each test draws the seed of a schedule (see `schedule`), and goes through a stre
 and forth. `BUSHEL_EXAMPLES=1000 pytest tests/contract/test_schedules.py` looks deeper.
 """
 
-import os
 import random
 import zlib
 from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ from tests.contract.schedule import schedule
 from tests.contract.test_failures import CASES, Case
 from tests.grain.programs import Step, build, stream_programs
 from tests.property.profile import tried
+from tests.thorough import examples
 
 READ = (INLINE, ReadOptions(1, 1), ReadOptions(2, 4), ReadOptions(3, 7), ReadOptions())
 KITS = (Kit(), Kit("columns"), Kit("columns"), Kit("rows", (4, 5, 9)), Kit("many", (0, 7)))
@@ -45,7 +45,7 @@ def seed_of(name: str, seed: int) -> int:
 
 def often(count: int) -> settings:
     """The settings of a test: so many examples, unless the environment asks for others."""
-    return settings(tried, max_examples=int(os.environ.get("BUSHEL_EXAMPLES", count)))
+    return settings(tried, max_examples=examples(count))
 
 
 def by_position(ds: MapDataset[Any], allow_nones: bool = False) -> list[Event]:
@@ -152,7 +152,7 @@ def walk(ds: Any, expected: list[Event], seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-@often(8)
+@often(4)
 @given(seeds)
 def test_every_pipeline(name: str, seed: int) -> None:
     seed = seed_of(name, seed)
@@ -168,7 +168,7 @@ def _failing_stream(case: Case, read: ReadOptions) -> IterDataset[Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@often(8)
+@often(4)
 @given(seeds)
 def test_every_failure(name: str, seed: int) -> None:
     seed, case = seed_of(name, seed), CASES[name]
@@ -176,7 +176,7 @@ def test_every_failure(name: str, seed: int) -> None:
     walk(_failing_stream(case, random.Random(seed).choice(READ)), expected, seed)
 
 
-@often(150)
+@often(80)
 @given(stream_programs(failing=True), seeds)
 def test_random_pipelines(program: Step, seed: int) -> None:
     expected = one_by_one(build(bushel, program, threads=0))
@@ -253,7 +253,7 @@ batches = st.builds(
 )
 
 
-@often(200)
+@often(100)
 @given(batches, st.booleans(), seeds)
 def test_random_batches(ds: MapDataset[Any], allow_nones: bool, seed: int) -> None:
     read = random.Random(seed).choice(READ)
@@ -276,7 +276,7 @@ def _check_watch(ds: IterDataset[Any], scheduled: IterDataset[Any], seed: int) -
             Walk(WithOptionsIterDataset(scheduled, options), expected, random.Random(seed)).go(0)
 
 
-@often(200)
+@often(100)
 @given(st.sampled_from(sorted(PIPELINES)), seeds)
 def test_filters_that_drop_too_much(name: str, seed: int) -> None:
     chance = random.Random(seed)
@@ -285,7 +285,7 @@ def test_filters_that_drop_too_much(name: str, seed: int) -> None:
     _check_watch(stream_of(name, kit), stream_of(name, read), seed)
 
 
-@often(60)
+@often(40)
 @given(batches, seeds)
 def test_batches_dropped_too_often(ds: MapDataset[Any], seed: int) -> None:
     read = random.Random(seed).choice(READ)

@@ -1,15 +1,16 @@
 """The same with workers: neither how they are asked shows, nor how they go about it."""
 
-import os
 import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.contract.pipelines import PIPELINES, stream_of
 from tests.contract.schedule import schedule, scheduled_worker
-from tests.contract.test_schedules import KITS, READ, Walk, often, one_by_one, seed_of, seeds
+from tests.contract.test_schedules import KITS, READ, Walk, one_by_one, seed_of, seeds
+from tests.property.profile import tried
+from tests.thorough import THOROUGH, rare_examples
 from tests.workers.guards import no_endless_wait, no_process_left_behind
 from tests.workers.streams import workers
 
@@ -29,8 +30,8 @@ SOME = (
 )
 
 
-@pytest.mark.parametrize("name", PIPELINES if "BUSHEL_EXAMPLES" in os.environ else SOME)
-@often(1)
+@pytest.mark.parametrize("name", PIPELINES if THOROUGH else SOME)
+@settings(tried, max_examples=rare_examples(1))
 @given(seeds)
 def test_the_same_with_workers(name: str, seed: int) -> None:
     seed = seed_of(name, seed)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from bushel.experimental import ZipIterDataset
-from tests.contract.events import events_of, freeze_state, run_events
+from tests.contract.events import events_of, freeze, freeze_state, run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
+from tests.thorough import THOROUGH
 
 KITS = {"rows": Kit(), "columns": Kit("columns"), "broken": Kit("rows", (4, 5, 9))}
 every_pipeline = pytest.mark.parametrize("name", PIPELINES)
@@ -41,8 +42,11 @@ def test_restores_anywhere(name: str, kit: Kit) -> None:
     everything = run_events(ds)
     states = _states(ds)
     assert len(states) == len(everything) + 1
+    # Everywhere in rows; where the others differ from them shows at every third place as well.
+    places = range(0, len(states), 1 if kit is KITS["rows"] or THOROUGH else 3)
     with iter(ds) as used:
-        for start, state in enumerate(states):
+        for start in {*places, len(states) - 1}:
+            state = states[start]
             with iter(ds) as fresh:
                 for iterator in (fresh, used):
                     iterator.set_state(state)
@@ -61,8 +65,8 @@ def _plain(events: Any) -> Any:
 def test_saving_does_not_disturb(name: str) -> None:
     ds = stream_of(name, Kit())
     with iter(ds) as quiet:
-        elements = [str(element) for element in quiet]
-    assert len(run_events(ds)) == len(elements)
+        elements = [freeze(element) for element in quiet]
+    assert [what for what, _ in run_events(ds)] == elements
 
 
 @every_pipeline

@@ -9,8 +9,7 @@ import pytest
 import bushel.deliver.agree
 from bushel.deliver.agree import Agreement
 from bushel.errors import AgreementError
-
-PATIENCE_SECONDS = 60.0
+from tests.patience import PATIENCE_SECONDS
 
 
 class Board:

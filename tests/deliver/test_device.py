@@ -17,10 +17,10 @@ from bushel import IterDataset, MapDataset, MultiprocessingOptions
 from bushel.errors import PlanError
 from bushel.experimental import WithOptionsIterDataset, device_put
 from tests.contract.events import freeze
+from tests.patience import PATIENCE_SECONDS
 
 jax = pytest.importorskip("jax")
 
-PATIENCE_SECONDS = 120.0
 _ROOT = Path(__file__).parent.parent.parent
 every_size = pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (1, 0), (1, 1), (4, 2), (100, 100)])
 

@@ -15,7 +15,8 @@ from bushel.experimental import (
     get_next_index,
     set_next_index,
 )
-from tests.contract.pipelines import Copies, Generated, is_not_third
+from tests.contract.parts import Copies, is_not_third
+from tests.contract.subclasses import Generated
 
 INLINE = ReadOptions(0, 0)
 

@@ -5,7 +5,7 @@ import signal
 import warnings
 from collections.abc import Callable
 
-_PATIENCE_SECONDS = 100
+from tests.patience import PATIENCE_SECONDS
 
 
 def true_in_a_fork(check: Callable[[], bool]) -> bool:
@@ -15,7 +15,7 @@ def true_in_a_fork(check: Callable[[], bool]) -> bool:
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
-        signal.alarm(_PATIENCE_SECONDS)
+        signal.alarm(int(PATIENCE_SECONDS))
         answer = False
         try:
             answer = check()

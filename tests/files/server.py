@@ -1,23 +1,28 @@
 """A web server on this machine that knows ranges, and can be told to misbehave."""
 
+import functools
 import hashlib
 import socket
 import struct
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
-PATIENCE_SECONDS = 60.0
+from tests.patience import PATIENCE_SECONDS
+
+
+@functools.lru_cache(maxsize=64)  # Of a large file it takes a while, and each request asks.
+def _tag(data: bytes) -> str:
+    return f'"{hashlib.sha256(data).hexdigest()[:16]}"'
 
 
 class Server(ThreadingHTTPServer):
     """Files in memory. Each request for bytes takes the next of the `faults`, if there is one."""
 
-    daemon_threads = True
     request_queue_size = 128
 
     def __init__(self) -> None:
@@ -37,9 +42,30 @@ class Server(ThreadingHTTPServer):
         self.gate.set()
         self.waiting = threading.Semaphore(0)
         self.lock = threading.Lock()
+        self._connections: dict[threading.Thread, socket.socket] = {}
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        thread = threading.Thread(
+            target=self.process_request_thread, args=(request, client_address), daemon=True
+        )
+        self._connections[thread] = request
+        thread.start()
+
+    def hang_up(self) -> None:
+        """Ends all connections and waits for their threads.
+
+        Clients keep what they have opened for a next request, and with each connection a thread
+        here: hundreds after some tests, for whoever counts threads and files next.
+        """
+        for connection in self._connections.values():
+            with suppress(OSError):  # One that has ended.
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._connections:
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive(), "an answer has no end"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         return  # Connections that were reset on purpose.
@@ -79,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.has_dates:
             headers["Last-Modified"] = "Sat, 03 Oct 2026 12:00:00 GMT"
         if self.server.has_etags:
-            headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+            headers["ETag"] = _tag(data)
         asked = self.headers.get("Range")
         if asked and self.server.knows_ranges:
             first, last = (int(end) for end in asked.removeprefix("bytes=").split("-"))
@@ -132,3 +158,4 @@ def serve() -> Iterator[Server]:
             server.gate.set()
             server.shutdown()
             thread.join(PATIENCE_SECONDS)
+            server.hang_up()

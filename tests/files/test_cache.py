@@ -22,8 +22,9 @@ from bushel.files.index import index_of
 from bushel.files.local import open_file
 from bushel.files.remote import RemoteFile
 from tests.files.forks import true_in_a_fork
-from tests.files.server import PATIENCE_SECONDS, Server
+from tests.files.server import Server
 from tests.files.test_index import EXPECTED, NAMES, Lines
+from tests.patience import PATIENCE_SECONDS
 
 PIECES = 8
 SIZE = PIECES * PIECE - 1000
@@ -98,7 +99,10 @@ class TestWhatIsKept:
             "sys.stdout.buffer.write(open_file(sys.argv[1]).read(3 * 2**18, 3 * 2**18 + 500))"
         )
         out = subprocess.run(
-            [sys.executable, "-c", code, file.path], capture_output=True, timeout=100, check=True
+            [sys.executable, "-c", code, file.path],
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+            check=True,
         )
         assert out.stdout == DATA[3 * PIECE : 3 * PIECE + 500]
         assert len(server.asked) == asked
@@ -316,7 +320,7 @@ class TestManyProcesses:
         ]
         try:
             for reader in readers:
-                out, _ = reader.communicate(timeout=100)
+                out, _ = reader.communicate(timeout=PATIENCE_SECONDS)
                 assert reader.returncode == 0
                 lines = [tuple(map(int, line.split())) for line in out.splitlines()]
                 assert len(lines) == 72

@@ -16,6 +16,7 @@ from bushel.files.index import Columns, index_of
 from bushel.files.local import ByteFile, LocalFile
 from bushel.files.progress import Progress
 from bushel.sources import TextLinesDataSource
+from tests.patience import PATIENCE_SECONDS
 
 NAMES = ("starts", "stops")
 
@@ -226,7 +227,7 @@ def test_processes_that_want_it_together_make_it_once(path: Path, tmp_path: Path
             builder.stdin.write("go on\n")
             builder.stdin.flush()
         for builder in builders:
-            assert builder.communicate(timeout=100)[0].endswith("done\n")
+            assert builder.communicate(timeout=PATIENCE_SECONDS)[0].endswith("done\n")
     finally:
         for builder in builders:
             builder.kill()

@@ -36,16 +36,17 @@ SIZE = 400
     st.lists(st.tuples(st.integers(0, SIZE), st.integers(0, 60)), max_size=30),
     st.integers(0, 50),
     st.integers(1, 120),
+    st.none() | st.integers(1, 60),
 )
 def test_merged_reads_give_what_single_reads_give(
-    wanted: list[tuple[int, int]], gap: int, most: int
+    wanted: list[tuple[int, int]], gap: int, most: int, long: int | None
 ) -> None:
     data = bytes(number % 251 for number in range(SIZE))
     ranges = [(start, min(SIZE, start + length)) for start, length in wanted]
     starts = np.array([start for start, _ in ranges], dtype=np.int64)
     stops = np.array([stop for _, stop in ranges], dtype=np.int64)
     file = Spoken(data)
-    records = read_merged(file, starts, stops, gap, most)
+    records = read_merged(file, starts, stops, gap, most, long)
     assert records == [data[start:stop] for start, stop in ranges]
     longest = max((stop - start for start, stop in ranges), default=0)
     assert all(stop - start <= max(most, longest) for start, stop in file.reads)
@@ -70,6 +71,13 @@ def test_neighbours_are_one_read_and_strangers_are_not() -> None:
     file = Spoken(bytes(100))
     read_merged(file, np.array([50, 0, 12]), np.array([60, 10, 20]), 5, 1000)
     assert file.reads == [(0, 20), (50, 60)]
+
+
+def test_long_ranges_are_read_alone_and_not_copied_once_more() -> None:
+    file = Spoken(bytes(100))
+    starts, stops = np.array([0, 10, 20, 60, 70]), np.array([10, 20, 60, 70, 80])
+    read_merged(file, starts, stops, 0, 1000, long=40)
+    assert file.reads == [(0, 20), (20, 60), (60, 80)]
 
 
 def test_a_merged_read_is_no_longer_than_allowed() -> None:

@@ -25,7 +25,8 @@ from bushel.files.local import ByteFile, OpenFiles, open_file
 from bushel.files.paths import expand
 from bushel.files.remote import RemoteFile
 from tests.files.forks import true_in_a_fork
-from tests.files.server import PATIENCE_SECONDS, Server
+from tests.files.server import Server
+from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried
 
 SIZE = 3 * PIECE + 1000
@@ -86,6 +87,7 @@ class TestHttp:
         assert sorted(server.asked) == [("a.bin", 0, 2000), ("a.bin", 300_000, 300_010)]
         server.asked.clear()
         monkeypatch.setattr(remote, "_MOST_AT_ONCE", 100_000)
+        file = RemoteFile(server.url("a.bin"))
         assert many(file, [(50, 250_050)]) == [DATA[50:250_050]]
         assert [asked[1:] for asked in sorted(server.asked)] == [
             (50, 100_050),
@@ -223,10 +225,9 @@ class TestHttp:
 def test_requests_cover_what_is_asked_for(wanted: list[tuple[int, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(remote, "_GAP", 30)
-        patch.setattr(remote, "_MOST_AT_ONCE", 100)
         starts = np.array([start for start, _ in wanted], dtype=np.int64)
         stops = np.array([start + length for start, length in wanted], dtype=np.int64)
-        spans = remote._spans(starts, stops)
+        spans = remote._spans(starts, stops, 100)
     asked = {byte for start, stop in spans for byte in range(start, stop)}
     assert asked >= {byte for start, length in wanted for byte in range(start, start + length)}
     assert sum(stop - start for start, stop in spans) == len(asked)  # Nothing twice.
@@ -445,7 +446,7 @@ class TestProcesses:
             [sys.executable, "-c", code, server.url("a.bin")],
             env={**os.environ, "FSSPEC_HTTP": '{"headers": {"X-Key": "secret"}}'},
             capture_output=True,
-            timeout=100,
+            timeout=PATIENCE_SECONDS,
             check=True,
         )
         assert out.stdout == DATA[:10]

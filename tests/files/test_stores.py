@@ -19,7 +19,8 @@ from bushel.files.paths import expand
 from bushel.files.remote import RemoteFile
 from bushel.files.together import MOST_REQUESTS
 from tests.files.forks import true_in_a_fork
-from tests.files.server import PATIENCE_SECONDS, Server
+from tests.files.server import Server
+from tests.patience import PATIENCE_SECONDS
 
 # Far enough from each other to be requests of their own.
 STEP = 200_000

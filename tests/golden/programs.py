@@ -14,7 +14,8 @@ import numpy as np
 import bushel
 from bushel import DataLoader, MapDataset, MultiprocessingOptions, transforms
 from tests.contract.events import freeze
-from tests.contract.pipelines import PIPELINES, Copies, Jitter, Kit, NotThird, RowSource, stream_of
+from tests.contract.parts import Copies, Jitter, NotThird, RowSource
+from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.lanes.pipelines import Program
 
 KITS = {"rows": Kit(), "broken": Kit("rows", (4, 5, 9))}

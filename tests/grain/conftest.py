@@ -4,13 +4,13 @@ It is deterministic, so that a change in bushel is the only thing that can turn 
 `BUSHEL_EXAMPLES=5000 pytest tests/grain` looks deeper, and elsewhere each time.
 """
 
-import os
-
 from hypothesis import HealthCheck, Phase, settings
+
+from tests.thorough import THOROUGH
 
 settings.register_profile(
     "grain",
-    derandomize="BUSHEL_EXAMPLES" not in os.environ,
+    derandomize=not THOROUGH,
     database=None,
     deadline=None,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],

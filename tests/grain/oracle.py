@@ -1,7 +1,6 @@
 """What happened in one library, and whether the same happened in the other."""
 
 import builtins
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ import pytest
 from hypothesis import settings
 
 from bushel.run.tune import BlockSize
+from tests import thorough
 
 
 def examples(count: int) -> settings:
     """The settings of a test: so many examples, unless the environment asks for others."""
-    wanted = int(os.environ.get("BUSHEL_EXAMPLES", count))
-    return settings(settings.get_profile("grain"), max_examples=wanted)
+    return settings(settings.get_profile("grain"), max_examples=thorough.examples(count))
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def _positions(length: int, count: int, data: st.DataObject) -> list[int]:
     return data.draw(st.lists(st.integers(0, length - 1), min_size=count, max_size=count))
 
 
-@examples(300)
+@examples(150)
 @given(lengths, seeds, st.data())
 def test_one_position(length: int, seed: int, data: st.DataObject) -> None:
     (index,) = _positions(length, 1, data)
@@ -57,7 +57,7 @@ def test_one_position(length: int, seed: int, data: st.DataObject) -> None:
     assert_same(expected, shuffled)
 
 
-@examples(200)
+@examples(100)
 @given(lengths, seeds, st.data())
 def test_many_positions(length: int, seed: int, data: st.DataObject) -> None:
     positions = _positions(length, data.draw(st.integers(0, 40)), data)
@@ -67,7 +67,7 @@ def test_many_positions(length: int, seed: int, data: st.DataObject) -> None:
     assert images.tolist() == expected
 
 
-@examples(200)
+@examples(100)
 @given(lengths, st.data())
 def test_many_seeds_at_once(length: int, data: st.DataObject) -> None:
     """As when a block of positions reaches over several epochs or windows."""

@@ -65,7 +65,7 @@ def _assert_same_events(program: Loader, expected: list[Any], actual: list[Any])
     assert_same(expected, actual)
 
 
-@examples(300)
+@examples(150)
 @given(loaders(), reads, st.booleans(), block_sizes)
 def test_elements(program: Loader, read: Any, ahead: bool, size: int) -> None:
     expected = _events(program, iter(build(grain, program)))
@@ -73,7 +73,7 @@ def test_elements(program: Loader, read: Any, ahead: bool, size: int) -> None:
         _assert_same_events(program, expected, _events(program, _ours(program, read, ahead)))
 
 
-@examples(40)
+@examples(20)
 @given(loaders(kinds="map random_map batch", endless=True), reads, st.integers(0, 60))
 def test_endless_epochs(program: Loader, read: Any, count: int) -> None:
     """Without a last epoch there is no end, wherever one stops."""
@@ -90,7 +90,7 @@ def _resumable(program: Loader) -> bool:
     return not kept and all(name in MEMORYLESS for name in own)
 
 
-@examples(150)
+@examples(75)
 @given(st.data())
 def test_states_resume(data: st.DataObject) -> None:
     """A state goes to where it was taken: here, elsewhere, with other threads."""
@@ -120,7 +120,7 @@ def test_states_resume(data: st.DataObject) -> None:
 _PLAIN = "map map random_map random_map filter batch batch own"
 
 
-@examples(150)
+@examples(75)
 @given(st.data())
 def test_grain_states_restore(data: st.DataObject) -> None:
     """A state that Grain wrote goes on in bushel where Grain stopped."""
@@ -140,7 +140,7 @@ def test_grain_states_restore(data: st.DataObject) -> None:
         _assert_same_events(program, _events(program, theirs), _events(program, ours))
 
 
-@examples(100)
+@examples(50)
 @given(st.data())
 def test_states_say_what_grain_says(data: st.DataObject) -> None:
     """And so they restore into Grain, too."""
@@ -531,7 +531,7 @@ def test_older_operations_on_records(build_operation: Any) -> None:
 # load()
 
 
-@examples(40)
+@examples(20)
 @given(st.data())
 def test_load(data: st.DataObject) -> None:
     seed = data.draw(st.none() | st.integers(0, 2**32 - 1), label="seed")

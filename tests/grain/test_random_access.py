@@ -17,7 +17,7 @@ def _positions(count: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.one_of(near, near, near, _FAR), min_size=3, max_size=8)
 
 
-@examples(300)
+@examples(150)
 @given(st.data())
 def test_elements_at_positions(data: st.DataObject) -> None:
     program = data.draw(map_programs(), label="program")
@@ -31,7 +31,7 @@ def test_elements_at_positions(data: st.DataObject) -> None:
         assert_same(expected, actual, f"position {position}")
 
 
-@examples(100)
+@examples(50)
 @given(st.data())
 def test_many_positions_at_once(data: st.DataObject) -> None:
     """A block of positions gives what the positions give one by one."""

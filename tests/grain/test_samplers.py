@@ -67,7 +67,7 @@ def _seen(metadata: Any) -> Any:
     )
 
 
-@examples(200)
+@examples(100)
 @given(st.data())
 def test_metadata_at_steps(data: st.DataObject) -> None:
     build = data.draw(samplers(), label="sampler")
@@ -83,7 +83,7 @@ def test_metadata_at_steps(data: st.DataObject) -> None:
         assert_same(expected, actual, f"{theirs!r}[{step}]")
 
 
-@examples(60)
+@examples(30)
 @given(samplers(), st.integers(0, 40), st.integers(1, 9))
 def test_keys_of_many_steps_at_once(build: Build, start: int, count: int) -> None:
     """`locate`, which loaders use, says what the steps say one by one."""
@@ -216,7 +216,7 @@ def test_samplers_pickle(build: Build) -> None:
 
 
 @given(st.integers(-2, 6), st.integers(-2, 6), st.booleans())
-@examples(100)
+@examples(50)
 def test_shard_options(index: int, count: int, drop_remainder: bool) -> None:
     def fields(lib: Any) -> Any:
         options = lib.sharding.ShardOptions(index, count, drop_remainder)

@@ -54,7 +54,7 @@ def _elements(lib: Any, program: Step) -> Any:
     return outcome(read)
 
 
-@examples(150)
+@examples(75)
 @given(_graphs())
 def test_shuffles(graph: Step) -> None:
     """Also when there is no seed upstream at all, which both refuse."""
@@ -62,14 +62,14 @@ def test_shuffles(graph: Step) -> None:
     assert_same(_elements(grain, program), _elements(bushel, program))
 
 
-@examples(100)
+@examples(50)
 @given(_graphs(), st.sampled_from(["words", "float"]))
 def test_random_maps(graph: Step, function: str) -> None:
     program = graph.then("random_map", f=function, via="apply", seed=None)
     assert_same(_elements(grain, program), _elements(bushel, program))
 
 
-@examples(60)
+@examples(30)
 @given(st.lists(_graphs(), min_size=1, max_size=3), st.data())
 def test_streams(graphs: list[Step], data: st.DataObject) -> None:
     """Seeds reach through the step to a stream, and streams carry seeds of their own."""
@@ -90,7 +90,7 @@ def test_streams(graphs: list[Step], data: st.DataObject) -> None:
     assert_same(expected, actual)
 
 
-@examples(30)
+@examples(20)
 @given(_graphs(seeded=False))
 def test_without_any_seed(graph: Step) -> None:
     for op in ("shuffle", "random_map"):

@@ -79,7 +79,7 @@ def _ours(
         yield iterator
 
 
-@examples(200)
+@examples(100)
 @given(stream_programs(), st.booleans(), block_sizes)
 def test_elements(program: Step, ahead: bool, size: int) -> None:
     expected = _expected(program)
@@ -87,7 +87,7 @@ def test_elements(program: Step, ahead: bool, size: int) -> None:
         _assert_same_until_error(expected, iterator)
 
 
-@examples(150)
+@examples(75)
 @given(st.data())
 def test_states_resume(data: st.DataObject) -> None:
     """A state goes to where it was taken: here, elsewhere, as JSON, with other threads."""
@@ -117,7 +117,7 @@ def test_states_resume(data: st.DataObject) -> None:
             assert_same(happened[stop:], events(iterator), f"from {stop} ")
 
 
-@examples(100)
+@examples(50)
 @given(st.data())
 def test_grain_states_restore(data: st.DataObject) -> None:
     """A state that Grain saved continues in bushel as it would have in Grain."""
@@ -135,7 +135,7 @@ def test_grain_states_restore(data: st.DataObject) -> None:
         _assert_same_until_error(expected[stop:], restored, f"{state} ")
 
 
-@examples(100)
+@examples(50)
 @given(map_programs(failing=True), st.integers(0, 3), st.booleans(), st.booleans(), block_sizes)
 def test_failures_stand_where_the_element_would(
     source: Step, threads: int, allow_nones: bool, ahead: bool, size: int
@@ -151,7 +151,7 @@ def test_failures_stand_where_the_element_would(
         assert_same(expected, events(iterator))
 
 
-@examples(60)
+@examples(30)
 @given(sources(), st.data(), st.booleans(), block_sizes)
 def test_failing_steps(source: Step, data: st.DataObject, ahead: bool, size: int) -> None:
     """When the function of a step of the stream raises, the same elements are lost."""
@@ -165,7 +165,7 @@ def test_failing_steps(source: Step, data: st.DataObject, ahead: bool, size: int
         assert_same(expected, events(iterator))
 
 
-@examples(100)
+@examples(50)
 @given(stream_programs(depth=0), st.integers(0, 3), st.integers(0, 4), block_sizes)
 def test_next_index(program: Step, before: int, target: int, size: int) -> None:
     # Grain's prefetching thread counts for itself, also where the stream has no index.

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import cloudpickle
 import pytest
 
 import bushel
@@ -90,3 +91,72 @@ def test_two_hundred_steps_are_run_shown_and_sent() -> None:
     assert next(stream).tolist() == list(range(210, 220))
     stream.set_state(stream.get_state())
     assert next(stream).tolist() == list(range(220, 230))
+
+
+# Python allows a thousand calls to be nested.
+STEPS = 1100
+
+
+def shuffled(dataset: Any, count: int, calls: Counter[int]) -> Any:
+    for number in range(count):
+        if number % 100 == 50:
+            dataset = dataset.shuffle(seed=number)
+        elif number % 100 == 75:
+            dataset = dataset[1:]
+        else:
+            dataset = dataset.map(Step(calls, number))
+    return dataset
+
+
+@pytest.mark.parametrize("chain", [maps, filters, both, shuffled])
+def test_thousands_of_steps_by_position(chain: Any) -> None:
+    calls = Counter[int]()
+    dataset = chain(bushel.MapDataset.range(40), STEPS, calls)
+    assert repr(dataset).count("->") == STEPS
+    elements = list(dataset)
+    assert dataset[3] == elements[3]
+    assert len(dataset) >= len(elements) > 0
+    copy = cloudpickle.loads(cloudpickle.dumps(dataset))
+    assert list(copy) == elements
+    stream = iter(dataset.to_iter_dataset().batch(5))
+    next(stream)
+    stream.set_state(stream.get_state())
+    assert next(stream).tolist() == elements[5:10]
+
+
+@pytest.mark.parametrize("chain", [maps, filters, both])
+def test_thousands_of_steps_of_a_stream(chain: Any) -> None:
+    calls = Counter[int]()
+    dataset = chain(bushel.MapDataset.range(40).to_iter_dataset(), STEPS, calls)
+    assert repr(dataset).count("->") == STEPS + 1
+    elements = list(dataset)
+    assert dict(calls) == dict.fromkeys(range(STEPS), 40)
+    assert list(cloudpickle.loads(cloudpickle.dumps(dataset))) == elements
+    stream = iter(dataset)
+    for _ in range(7):
+        next(stream)
+    state = stream.get_state()
+    assert next(stream) == elements[7]
+    stream.set_state(state)
+    assert list(stream) == elements[7:]
+
+
+def test_a_step_that_fails_behind_thousands() -> None:
+    stream = maps(bushel.MapDataset.range(10).to_iter_dataset(), STEPS, Counter())
+    iterator = iter(maps(stream.map(lambda x: 1 // (x - STEPS - 4)), STEPS, Counter()))
+    found: list[Any] = []
+    for _ in range(10):
+        try:
+            found.append(next(iterator))
+        except ZeroDivisionError:
+            found.append(None)
+    assert found == [STEPS - 1] * 4 + [None, STEPS + 1] + [STEPS] * 4
+
+
+def test_thousands_of_steps_are_sent_to_a_worker() -> None:
+    options = bushel.MultiprocessingOptions(num_workers=1)
+    dataset = both(bushel.MapDataset.range(20), STEPS, Counter()).to_iter_dataset()
+    with iter(both(dataset, STEPS, Counter()).batch(5).mp_prefetch(options)) as stream:
+        assert [batch.tolist() for batch in stream] == [
+            list(range(start + STEPS, start + STEPS + 5)) for start in (0, 5, 10, 15)
+        ]

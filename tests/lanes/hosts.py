@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from bushel import IterDataset
 from bushel.checkpoint.merge import merge_states
 from bushel.sharding import ShardOptions
-
-PATIENCE_SECONDS = 60.0
+from tests.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
 

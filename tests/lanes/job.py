@@ -30,8 +30,7 @@ from bushel.errors import AgreementError
 from bushel.experimental import ThreadPrefetchIterDataset, device_put
 from bushel.multiprocessing import MultiprocessingOptions
 from tests.lanes.corpora import finite, mixture
-
-PATIENCE_SECONDS = 60
+from tests.patience import PATIENCE_SECONDS
 
 
 class Process:
@@ -63,7 +62,7 @@ class Process:
         """Waits until all processes are here."""
         from jax._src import distributed
 
-        distributed.global_state.client.wait_at_barrier(where, 1000 * PATIENCE_SECONDS)
+        distributed.global_state.client.wait_at_barrier(where, int(1000 * PATIENCE_SECONDS))
 
 
 def train(process: Process) -> None:

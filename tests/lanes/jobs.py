@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import bushel
+from tests.patience import PATIENCE_SECONDS
 
 _ROOT = Path(__file__).parent.parent.parent
-# Nothing here takes this long unless it hangs.
-_LIMIT_SECONDS = 150.0
 
 
 @contextmanager
@@ -61,7 +60,7 @@ class Jobs:
         """Runs a job to its end; returns the exit codes."""
         assert self._process.stdin is not None and self._process.stdout is not None
         job = {"name": name, "count": count, "log": log, "folder": str(self._folder), **how}
-        limit = threading.Timer(_LIMIT_SECONDS, self.end)
+        limit = threading.Timer(PATIENCE_SECONDS, self.end)
         limit.start()
         try:
             with free_port() as port:

@@ -1,18 +1,19 @@
 """Random pipelines in lanes, and the same in plain lists."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from bushel import IterDataset, MapDataset, MultiprocessingOptions, ReadOptions, transforms
+from bushel import IterDataset, MapDataset, MultiprocessingOptions, ReadOptions
 from bushel.experimental import FlatMapIterDataset, WindowShuffleIterDataset, ZipIterDataset
 from bushel.order.mix import MixNode, to_proportions
 from bushel.order.permutation import permute
 from bushel.sources.memory import RangeNode
+from tests.lanes.parts import Copies, add, keeps, noisy, scaled_by, with_index
 
 INLINE = ReadOptions(0, 0)
 
@@ -24,38 +25,6 @@ MOST_READ = 3000
 
 class NothingComes(Exception):
     """A stream without end of which nothing is left."""
-
-
-class Copies(transforms.FlatMap):
-    """Makes as many copies of a number as a list says."""
-
-    max_fan_out = 3
-
-    def __init__(self, counts: Sequence[int]) -> None:
-        self._counts = counts
-
-    def flat_map(self, element: int) -> list[int]:
-        return [element * 4 + copy for copy in range(self._counts[element % len(self._counts)])]
-
-
-def keeps(pattern: Sequence[bool]) -> Callable[[int], bool]:
-    return lambda number: pattern[number % len(pattern)]
-
-
-def scaled_by(factor: int) -> Callable[[int], int]:
-    return lambda number: number * factor + 1
-
-
-def noisy(number: int, rng: np.random.Generator) -> int:
-    return number + 1000 * int(rng.integers(1000))
-
-
-def with_index(index: int, number: int) -> int:
-    return number + 1000 * index
-
-
-def add(pair: tuple[int, int]) -> int:
-    return pair[0] * 7 + pair[1]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from bushel.experimental import ThreadPrefetchIterDataset
 from bushel.multiprocessing import MultiprocessingOptions
 from bushel.sharding import ShardOptions
 from tests.contract.events import freeze
-from tests.lanes.hosts import PATIENCE_SECONDS, Meeting, on_hosts, state_after
+from tests.lanes.hosts import Meeting, on_hosts, state_after
+from tests.patience import PATIENCE_SECONDS
 
 LANES = 8
 

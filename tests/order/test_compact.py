@@ -17,7 +17,8 @@ from bushel.errors import FileError, PlanError
 from bushel.experimental import FlatMapMapDataset
 from bushel.run.compact import is_same_each_epoch
 from tests.contract.events import events_of, is_error, run_events
-from tests.contract.pipelines import Copies, Kit, is_not_third
+from tests.contract.parts import Copies, is_not_third
+from tests.contract.pipelines import Kit
 from tests.property.profile import tried
 from tests.streams.compare import assert_resumes
 from tests.streams.test_parts import CountingSource

@@ -1,6 +1,7 @@
 """A machine of a few lines: what a stream on it would measure, inline and on threads."""
 
 import math
+import random
 from dataclasses import dataclass, replace
 
 from bushel.run.spent import Spent
@@ -13,11 +14,21 @@ class Machine:
 
     cpu: float  # seconds of an element on a core
     gil: float = 0.0  # the share of it that holds the interpreter's lock
+    own_lock: float = 0.0  # the share of it that holds a lock of its own, or is short of memory
     wait: float = 0.0  # seconds of an element off the core
     user: float = 0.0  # seconds of the user for each element
     user_gil: float = 0.0  # the share of them that holds the lock; for the rest a device works
     cores: int = 2
     load: int = 0  # programs beside us that are always busy
+    # The share of a turn on the cores that another thread brings, if it only waits for the lock:
+    # it wakes up now and then to look for it.
+    greed: float = 0.0
+    # How unlike tenths of a second are beside such programs: of the logarithm of what elements
+    # take. (0.1 to 0.25 were measured.)
+    unrest: float = 0.0
+    # The share of the waiting for the lock that looks like the queue for a core, and the share of
+    # the queue of who has the lock that looks like waiting to others.
+    blur: float = 0.0
 
     @property
     def busy(self) -> float:
@@ -26,7 +37,8 @@ class Machine:
 
     def stretch(self, threads: int) -> float:
         """How much longer a second on a core takes when we have so many threads."""
-        running = max(1.0, min(threads * self.busy, 1 / self.gil if self.gil else threads))
+        held = max(self.gil, self.own_lock)
+        running = max(1.0, min(threads * self.busy, 1 / held if held else threads))
         return max(1.0, (running + self.load) / self.cores)
 
     def cycle(self, threads: int) -> float:
@@ -44,11 +56,22 @@ class Machine:
     def work_on(self, threads: int) -> float:
         """Seconds that an element takes one of so many threads."""
         alone = self.cpu * self.stretch(threads) + self.wait
-        return max(alone, threads * self.cpu * self.gil * self.stretch(1))
+        held = max(self.gil, self.own_lock)
+        return max(alone, threads * self.cpu * held * self._stretch_with_lock(threads))
+
+    def _stretch_with_lock(self, threads: int) -> float:
+        turns = 1 + self.greed * max(0, threads - 1)
+        return max(1.0, (turns + self.load) / (turns * self.cores))
 
     def spent_on(self, threads: int) -> Spent:
         """The same as it is measured: without the queue for a core."""
-        return Spent(self.work_on(threads) - self.cpu * (self.stretch(threads) - 1), self.cpu)
+        queued = self.cpu * (self.stretch(threads) - 1)
+        seconds = max(self.cpu, self.work_on(threads) - queued)
+        if threads > 1 and self.load:
+            hidden = self.blur * (seconds - self.cpu - self.wait) * self.gil
+            seen = self.blur * (1 - self.gil) * 0.8 * self.cpu
+            seconds, queued = seconds - hidden + seen, queued + hidden
+        return Spent(seconds, self.cpu, queued)
 
     def best(self, most_threads: int) -> float:
         """The best cycle of all, with no more threads than can keep the cores busy.
@@ -62,11 +85,20 @@ class Machine:
 class Run:
     """A stream on such a machine, block after block, decided by a choice."""
 
-    def __init__(self, machine: Machine, choice: ThreadChoice, block_seconds: float = 0.004):
+    def __init__(
+        self,
+        machine: Machine,
+        choice: ThreadChoice,
+        block_seconds: float = 0.004,
+        weather: random.Random | None = None,
+    ) -> None:
         self.machine, self.choice, self._block_seconds = machine, choice, block_seconds
         self.now = 0.0
         self.blocks = 0
         self.changes: list[float] = []
+        self._weather = weather or random.Random(0)
+        self._fair_until, self._fair = 0.0, 1.0
+        self._looks = self._taken = 0
 
     def go_on(self, seconds: float, least_blocks: int = 0) -> float:
         """Runs for so long; returns the mean cycle."""
@@ -83,14 +115,34 @@ class Run:
         machine, choice = self.machine, self.choice
         threads = choice.threads if choice.threaded else 0
         count = max(1, int(self._block_seconds / (machine.cpu + machine.wait)))
-        cycle = machine.cycle(threads)
+        cycle = machine.cycle(threads) * self._fairness()
         self.now += count * cycle
         self.blocks += 1
-        if choice.watching:
-            seconds, cpu_seconds = machine.spent_on(threads)
-            choice.learn_work(count, Spent(count * seconds, count * cpu_seconds), threads)
-        own = machine.user_on(threads) - machine.user * machine.user_gil * (machine.stretch(0) - 1)
-        choice.learn_cycle(count, count * cycle, count * own)
+        if choice.looking:
+            self._look_at_lock(count * machine.work_on(0))
+            choice.learn_lock(self._looks, self._taken, count * cycle)
+        else:
+            self._looks = self._taken = 0
+            if choice.watching:
+                choice.learn_work(count, machine.spent_on(threads).times(count), threads)
+            waits_for_core = machine.user * machine.user_gil * (machine.stretch(0) - 1)
+            choice.learn_cycle(
+                count, count * cycle, count * (machine.user_on(threads) - waits_for_core)
+            )
         if (choice.threads if choice.threaded else 0) != threads:
             self.changes.append(self.now)
         return count
+
+    def _look_at_lock(self, seconds: float) -> None:
+        """Looks every 5 ms while work is done inline."""
+        looks = min(100, int(seconds / 0.005 + self._weather.random()))
+        held = self.machine.gil * self.machine.busy
+        self._looks += looks
+        self._taken += sum(self._weather.random() < held for _ in range(looks))
+
+    def _fairness(self) -> float:
+        """How much longer it takes at the moment because others have more than their share."""
+        if self.machine.load and self.now >= self._fair_until:
+            self._fair_until = self.now + 0.1
+            self._fair = math.exp(self._weather.gauss(0.0, self.machine.unrest))
+        return self._fair

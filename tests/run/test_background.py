@@ -12,8 +12,7 @@ from bushel.core.state import State
 from bushel.core.stream import Chunk, ComputedMarks, Stream
 from bushel.experimental import ThreadPrefetchIterDataset
 from bushel.run.background import BackgroundStream
-
-_PATIENCE_SECONDS = 30.0
+from tests.patience import PATIENCE_SECONDS
 
 
 class Count(Stream):
@@ -132,7 +131,7 @@ def test_forgotten_it_stops_its_thread() -> None:
     stream.pull(1)
     (thread,) = _feeders()
     del stream
-    thread.join(_PATIENCE_SECONDS)
+    thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
 
 
@@ -143,15 +142,15 @@ def test_a_stopped_thread_pulls_nothing_further() -> None:
     def hook(at: int) -> None:
         pulls.append(at)
         entered.set()
-        assert released.wait(_PATIENCE_SECONDS)
+        assert released.wait(PATIENCE_SECONDS)
 
     stream = BackgroundStream(Count(100, hook), 100)
     stream.start()
     (thread,) = _feeders()
-    assert entered.wait(_PATIENCE_SECONDS)
+    assert entered.wait(PATIENCE_SECONDS)
     del stream
     released.set()
-    thread.join(_PATIENCE_SECONDS)
+    thread.join(PATIENCE_SECONDS)
     assert pulls == [0]
 
 
@@ -159,7 +158,7 @@ def test_start_begins_before_the_first_pull() -> None:
     began = threading.Event()
     stream = BackgroundStream(Count(10, lambda at: began.set()), 4)
     stream.start()
-    assert began.wait(_PATIENCE_SECONDS)
+    assert began.wait(PATIENCE_SECONDS)
     stream.start()
     assert len(_feeders()) <= 1
     stream.close()

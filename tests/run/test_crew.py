@@ -12,6 +12,7 @@ from bushel.core.block import Block
 from bushel.plan.lanes import LaneReadOptions
 from bushel.run.crew import Crew, Seat, crew_for
 from bushel.run.spent import Spent
+from tests.patience import PATIENCE_SECONDS
 
 LANES = 64
 
@@ -41,8 +42,13 @@ def test_lanes_share_the_threads_of_their_host() -> None:
         iterator.start_prefetch()
         mine = _readers() - before
         assert 1 <= len(mine) <= 4
-        taken = [batch.tolist() for batch in iterator]
-        assert _readers() - before <= mine
+        taken = []
+        for batch in iterator:
+            taken.append(batch.tolist())
+            now = _readers() - before
+            # Where another number of threads is chosen meanwhile, the last ones are about to end.
+            assert len(now) <= 2 * 4
+            mine |= now
     assert taken == expected
     assert not any(thread.is_alive() for thread in mine)
 
@@ -115,14 +121,14 @@ def test_what_nobody_wants_any_more_is_not_evaluated() -> None:
 
     def evaluate(start: int, count: int) -> Block:
         begun.set()
-        assert may_go_on.wait(60)
+        assert may_go_on.wait(PATIENCE_SECONDS)
         evaluated.append(start)
         return _numbers(start, count)
 
     crew = _crew(1, 40, 2)
     first = crew.read_ahead(evaluate, 1, 0, 100)
     second = crew.read_ahead(evaluate, 1, 1000, 1100)
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE_SECONDS)
     first.stop(wait=False)
     may_go_on.set()
     assert second.take() is not None

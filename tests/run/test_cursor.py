@@ -9,7 +9,8 @@ from bushel.core.stream import Cursor, Taken
 from bushel.dataset import stream_node
 from bushel.run.build import build_stream
 from tests.contract.events import Event, freeze, freeze_error, freeze_state, run_events
-from tests.contract.pipelines import Kit, is_not_third
+from tests.contract.parts import is_not_third
+from tests.contract.pipelines import Kit
 
 KITS = {"whole": Kit(), "columns": Kit("columns"), "broken": Kit("rows", (0, 4, 5, 9, 39))}
 

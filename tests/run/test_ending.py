@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import bushel
-
-_LIMIT_SECONDS = 100.0
+from tests.patience import PATIENCE_SECONDS
 
 # What a program writes when it ends, after everything that was registered later than this.
 _BEGINNING = """
@@ -76,7 +75,7 @@ def _run(program: str, patience: float) -> "subprocess.CompletedProcess[str]":
         [sys.executable, "-c", _BEGINNING + program, str(patience)],
         capture_output=True,
         text=True,
-        timeout=_LIMIT_SECONDS,
+        timeout=PATIENCE_SECONDS,
         env={**os.environ, "PYTHONPATH": source, "JAX_PLATFORMS": "cpu"},
     )
 
@@ -93,7 +92,7 @@ def test_no_thread_is_left_when_the_interpreter_goes(name: str, end: str) -> Non
     if name == "devices":
         pytest.importorskip("jax")
     last, code = _ENDS[end]
-    done = _run(_PROGRAMS[name] + _USES + last, patience=_LIMIT_SECONDS)
+    done = _run(_PROGRAMS[name] + _USES + last, patience=PATIENCE_SECONDS)
     assert done.returncode == code, done.stderr
     assert done.stdout == "left: 0\n"
     assert ("ValueError: the training failed" in done.stderr) == (end == "fails")
@@ -122,7 +121,7 @@ data = iter(ThreadPrefetchIterDataset(ds.filter(bool).batch(2), prefetch_buffer_
 data.start_prefetch()
 assert asked.wait(60)
 """
-    done = _run(waiting, patience=_LIMIT_SECONDS)
+    done = _run(waiting, patience=PATIENCE_SECONDS)
     assert (done.returncode, done.stdout) == (0, "left: 0\n"), done.stderr
 
 

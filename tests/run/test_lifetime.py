@@ -17,8 +17,7 @@ from bushel import MapDataset, ReadOptions
 from bushel.errors import ClosedError
 from bushel.experimental import ThreadPrefetchIterDataset
 from tests.contract.events import events_of, run_events
-
-_PATIENCE_SECONDS = 60.0
+from tests.patience import PATIENCE_SECONDS
 
 
 def _by_reading(function: Any = abs, size: int = 10**9) -> Any:
@@ -43,7 +42,7 @@ def _threads() -> list[threading.Thread]:
 
 def _assert_all_end() -> None:
     for thread in _threads():
-        thread.join(_PATIENCE_SECONDS)
+        thread.join(PATIENCE_SECONDS)
     assert not _threads()
 
 
@@ -170,7 +169,7 @@ def test_used_from_another_thread(make: Any) -> None:
     results: list[Any] = []
     user = threading.Thread(target=lambda: results.append(events_of(iterator)))
     user.start()
-    user.join(_PATIENCE_SECONDS)
+    user.join(PATIENCE_SECONDS)
     assert results == [expected[1:]]
     iterator.close()
 
@@ -187,7 +186,7 @@ def _run(program: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(bushel.__file__).parent.parent)},
-        timeout=_PATIENCE_SECONDS,
+        timeout=PATIENCE_SECONDS,
     )
 
 

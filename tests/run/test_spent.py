@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -100,3 +101,59 @@ def test_a_kernel_that_keeps_no_notes_says_zero(
             file.write(text)
         monkeypatch.setattr(spent, "_SCHEDULER_NOTES", path)
         assert SchedulerNotes().read() is None
+
+
+def test_a_thread_that_has_just_begun_is_told_of_its_queue() -> None:
+    """Time on a core is noted by and by: at first it is 0 everywhere."""
+    seen: list[float | None] = []
+    threads = [threading.Thread(target=lambda: seen.append(SchedulerNotes().read())) for _ in "123"]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert len(seen) == 3 and None not in seen
+
+
+def _open_notes() -> list[str]:
+    links = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            links.append(os.readlink(f"/proc/self/fd/{name}"))
+    return sorted(link for link in links if link.endswith("/schedstat"))
+
+
+def test_the_notes_are_open_as_long_as_their_thread_lives() -> None:
+    before = _open_notes()
+    notes = SchedulerNotes()
+    during: list[list[str]] = []
+
+    def read() -> None:
+        for _ in range(3):
+            notes.read()
+        during.append(_open_notes())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert len(during[0]) == len(before) + 1
+    assert _open_notes() == before
+
+
+FORK = """
+import os
+from bushel.run.spent import SchedulerNotes
+notes = SchedulerNotes()
+notes.read()
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+else:
+    notes.read()
+    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in range(3, 99)
+             if os.path.exists(f"/proc/self/fd/{fd}")]
+    print([link.split("/")[2] == str(os.getpid()) for link in links if "schedstat" in link])
+"""
+
+
+def test_a_forked_process_reads_its_own_notes() -> None:
+    answer = subprocess.run([sys.executable, "-c", FORK], capture_output=True, check=True)
+    assert answer.stdout == b"[True]\n"

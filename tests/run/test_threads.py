@@ -9,8 +9,7 @@ import pytest
 
 from bushel.core.block import Block, Failure
 from bushel.run.threads import ReadAhead
-
-_PATIENCE_SECONDS = 30.0
+from tests.patience import PATIENCE_SECONDS
 
 
 def _numbers(start: int, count: int) -> Block:
@@ -41,13 +40,13 @@ def test_in_order_when_later_blocks_are_ready_first() -> None:
 
     def evaluate(start: int, count: int) -> Block:
         if start == 0:
-            assert first_may_end.wait(_PATIENCE_SECONDS)
+            assert first_may_end.wait(PATIENCE_SECONDS)
         else:
             later.set()
         return _numbers(start, count)
 
     ahead = ReadAhead(evaluate, 2, 4, 1, 0, 20)
-    assert later.wait(_PATIENCE_SECONDS)
+    assert later.wait(PATIENCE_SECONDS)
     first_may_end.set()
     assert _take_all(ahead) == list(range(20))
     ahead.stop(wait=True)
@@ -145,15 +144,15 @@ def test_stopped_threads_evaluate_nothing_further() -> None:
     def evaluate(start: int, count: int) -> Block:
         starts.append(start)
         entered.set()
-        assert released.wait(_PATIENCE_SECONDS)
+        assert released.wait(PATIENCE_SECONDS)
         return _numbers(start, count)
 
     ahead = ReadAhead(evaluate, 1, 50, 1, 0, 1000)
-    assert entered.wait(_PATIENCE_SECONDS)
+    assert entered.wait(PATIENCE_SECONDS)
     ahead.stop(wait=False)
     released.set()
     for thread in _readers():
-        thread.join(_PATIENCE_SECONDS)
+        thread.join(PATIENCE_SECONDS)
     assert starts == [0]
 
 
@@ -165,7 +164,7 @@ def test_forgotten_it_stops_its_threads() -> None:
     gc.collect()
     assert gone() is None
     for thread in _readers():
-        thread.join(_PATIENCE_SECONDS)
+        thread.join(PATIENCE_SECONDS)
     assert not _readers()
 
 

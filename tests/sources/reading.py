@@ -15,6 +15,7 @@ from bushel.core.stack import stack
 from bushel.run.inline import compile_node
 from bushel.sources.memory import source_node
 from tests.grain.oracle import assert_same
+from tests.patience import PATIENCE_SECONDS
 
 
 def check_source(source: Any, records: Sequence[Any], *, workers: bool = False) -> None:
@@ -52,7 +53,7 @@ def _check_columns(source: Any, keys: list[int], wanted: list[Any]) -> None:
 def _check_threads(source: Any, keys: list[int], wanted: list[Any]) -> None:
     """Reads a source that nobody has read yet, side by side."""
     with ThreadPoolExecutor(4) as pool:
-        for read in pool.map(source.__getitems__, [keys] * 8, timeout=60):
+        for read in pool.map(source.__getitems__, [keys] * 8, timeout=PATIENCE_SECONDS):
             assert_same(read, wanted)
 
 

@@ -26,7 +26,9 @@ from bushel.errors import BushelError, FileError, MissingFileError, PlanError
 from bushel.sources import array_record
 from bushel.sources.array_record import ArrayRecordDataSource
 from tests.grain.oracle import Raised, assert_same, difference, outcome
+from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried
+from tests.sources.parsing import BushelParse, parse
 
 GrainSource = grain.sources.ArrayRecordDataSource
 
@@ -223,20 +225,11 @@ def test_zeros_at_the_end_of_a_record_stay(tmp_path: Path) -> None:
 # Through pipelines, as in Grain.
 
 
-def parse(record: bytes) -> Any:
-    return np.frombuffer(record, np.uint8)
-
-
 def dataset(lib: Any, source: Any) -> Any:
     return lib.MapDataset.source(source).shuffle(seed=3).map(parse).batch(8)
 
 
 class GrainParse(grain.transforms.Map):  # type: ignore[misc]
-    def map(self, element: bytes) -> Any:
-        return parse(element)
-
-
-class BushelParse(bushel.transforms.Map):
     def map(self, element: bytes) -> Any:
         return parse(element)
 
@@ -436,7 +429,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
     def guarded(number: int) -> None:
         try:
-            together.wait(60)
+            together.wait(PATIENCE_SECONDS)
             work(number)
         except BaseException as error:
             errors.append(error)

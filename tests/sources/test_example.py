@@ -1,5 +1,6 @@
 """`tf.train.Example` without TensorFlow, compared with TensorFlow."""
 
+import functools
 import os
 import re
 from typing import Any
@@ -18,7 +19,17 @@ from tests.grain.oracle import assert_same
 from tests.property.profile import tried
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
+
+
+class _TensorFlow:
+    """Imported by the first test that asks; whoever only collects tests does not wait for it."""
+
+    @functools.cached_property
+    def train(self) -> Any:
+        return pytest.importorskip("tensorflow").train
+
+
+tf = _TensorFlow()
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 FLOATS = st.floats(width=32, allow_nan=False)

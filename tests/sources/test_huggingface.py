@@ -41,8 +41,11 @@ OTHER = {
     "bytes": Value("binary"),
     "time": Value("timestamp[us]"),
     "tokens": List(Value("int16")),
+    "long": List(Value("int16")),
     "pair": List(Value("float64"), length=2),
     "words": List(Value("string")),
+    "nested": List(List(Value("int32"))),
+    "deeper": List(List(List(Value("float32")))),
     "inner": {"x": Value("int32"), "name": Value("string")},
     "rows": List({"x": Value("int32")}),
 }
@@ -61,8 +64,11 @@ def values(name: str, nulls: bool = False) -> list[Any]:
         "bytes": lambda i: b"\xff" * (i % 4),
         "time": lambda i: np.datetime64(i, "us").item(),
         "tokens": lambda i: list(range(i % 4)),
+        "long": lambda i: list(range(i, i + 40 + i % 3)),
         "pair": lambda i: [i / 3, -i],
         "words": lambda i: ["a"] * (i % 3),
+        "nested": lambda i: [list(range(i, i + n)) for n in range(i % 4)],
+        "deeper": lambda i: [[[i / 2] * n for n in range(m)] for m in range(i % 3)],
         "inner": lambda i: {"x": i, "name": str(i)},
         "rows": lambda i: [{"x": i}] * (i % 3),
     }

@@ -20,6 +20,7 @@ from bushel.errors import FileError, MissingFileError, PlanError, RecordError
 from bushel.files.local import LocalFile
 from bushel.files.progress import Progress
 from bushel.sources import JsonLinesDataSource, TextLinesDataSource, lines_scan, scan_chunks
+from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried
 
 
@@ -203,7 +204,7 @@ def test_compressed_files(tmp_path: Path, ending: str, caplog: pytest.LogCapture
 def test_a_copy_is_made_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(TEXT))
     with ThreadPoolExecutor(4) as pool:
-        sources = list(pool.map(JsonLinesDataSource, [tmp_path] * 4, timeout=60))
+        sources = list(pool.map(JsonLinesDataSource, [tmp_path] * 4, timeout=PATIENCE_SECONDS))
     assert [source[7] for source in sources] == [{"id": 7}] * 4
     assert caplog.text.count("unpacked once") == 1
 

@@ -31,9 +31,8 @@ from bushel.sources.arrow.files import SeekableFile
 from bushel.sources.arrow.parts import Part
 from bushel.sources.arrow.unpacked import Unpacked
 from tests.grain.oracle import assert_same
+from tests.patience import PATIENCE_SECONDS
 from tests.sources.reading import check_source
-
-PATIENCE_SECONDS = 60
 
 
 @pytest.fixture(autouse=True)

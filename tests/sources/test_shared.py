@@ -27,6 +27,7 @@ from bushel.sources.arrays.layout import Packing
 from bushel.sources.arrays.shared import SharedMemoryDataSource
 from tests.grain.oracle import difference, outcome
 from tests.property.profile import tried
+from tests.sources.sending import send_records
 
 NAMES = Path("/dev/shm")
 needs_names = pytest.mark.skipif(not NAMES.is_dir(), reason="names are files on Linux only")
@@ -457,10 +458,6 @@ def test_no_room_is_an_error_before_writing(name: str, monkeypatch: pytest.Monke
 # Processes, and how they end.
 
 
-def _send_records(source: SharedMemoryDataSource, connection: Any) -> None:
-    connection.send(list(source))
-
-
 @needs_names
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
@@ -470,7 +467,7 @@ def test_a_process_of_multiprocessing_is_given_it(name: str, named: bool, method
     context: Any = multiprocessing.get_context(method)
     for _ in range(2):
         here, there = context.Pipe()
-        process = context.Process(target=_send_records, args=(source, there))
+        process = context.Process(target=send_records, args=(source, there))
         process.start()
         there.close()
         same(elements, here.recv())

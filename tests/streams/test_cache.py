@@ -24,6 +24,7 @@ from bushel.errors import BatchError, FileError, PlanError, StateError
 from bushel.experimental import RepeatIterDataset
 from tests.contract.events import freeze, pull_events
 from tests.contract.test_schedules import walk
+from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried
 from tests.streams.compare import assert_resumes, states_of, through_json
 
@@ -149,7 +150,9 @@ for _ in MapDataset.range(20).to_iter_dataset().map(number).cache(sys.argv[1]):
 
 def test_a_writer_that_is_killed_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
     path = tmp_path / "kept"
-    died = subprocess.run([sys.executable, "-c", _KILLED, str(path)], timeout=120, check=False)
+    died = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(path)], timeout=PATIENCE_SECONDS, check=False
+    )
     assert died.returncode == -signal.SIGKILL
     assert not path.exists()
     cached = _counted(20)[0].cache(path)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from bushel import IterDataset, MapDataset
@@ -18,43 +17,34 @@ from bushel.experimental import (
     RepeatIterDataset,
 )
 from tests.contract.events import events_of, run_events
+from tests.streams.documents import document, shape
 from tests.workers.guards import no_endless_wait, no_process_left_behind
 from tests.workers.streams import assert_same_events, workers
 
 __all__ = ["no_endless_wait", "no_process_left_behind"]
 
 
-def _document(number: int) -> Any:
-    if number == 17:
-        raise LookupError(f"document {number}")
-    return {"x": np.full(number % 6 + 1, number)}  # Those of six are too long for packing.
-
-
 def _documents() -> IterDataset[Any]:
-    return MapDataset.range(60).shuffle(seed=1).to_iter_dataset().map(_document)
-
-
-def _shape(row: Any) -> Any:
-    return {"x": row["x"], "sum": row["x"].sum()}
+    return MapDataset.range(60).shuffle(seed=1).to_iter_dataset().map(document)
 
 
 PIPELINES: dict[str, Callable[[Any], Any]] = {
     "first fit": lambda ds: FirstFitPackIterDataset(
         ds, length_struct={"x": 5}, num_packing_bins=3
-    ).map(_shape),
+    ).map(shape),
     "best fit": lambda ds: BestFitPackIterDataset(
         ds.filter(lambda e: len(e["x"]) < 6), length_struct={"x": 5}, num_packing_bins=3
     ).batch(2),
-    "split": lambda ds: ConcatThenSplitIterDataset(ds, length_struct={"x": 5}).map(_shape),
+    "split": lambda ds: ConcatThenSplitIterDataset(ds, length_struct={"x": 5}).map(shape),
     "rebatch": lambda ds: RebatchIterDataset(
         ConcatThenSplitIterDataset(ds, length_struct={"x": 5}).batch(3), 4
     ),
     "passes": lambda ds: LimitIterDataset(RepeatIterDataset(CacheIterDataset(ds), 2), 90).map(
-        _shape
+        shape
     ),
     "interleave": lambda ds: InterleaveIterDataset(
-        [ds, MapDataset.range(5).map(_document)], cycle_length=2
-    ).map(_shape),
+        [ds, MapDataset.range(5).map(document)], cycle_length=2
+    ).map(shape),
 }
 
 

@@ -1,7 +1,6 @@
 """What tests with worker processes are held to: none outlives its test, and none hangs it."""
 
 import gc
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -10,10 +9,12 @@ from types import FrameType
 
 import pytest
 
-from tests.workers.processes import GONE_SECONDS, descendants, wait_until
+from tests.patience import PATIENCE_SECONDS
+from tests.thorough import THOROUGH
+from tests.workers.processes import descendants, wait_until
 
 # A test that waits for a worker which never answers is to fail, and the others to go on.
-_LIMIT_SECONDS = 3600.0 if {"BUSHEL_EXAMPLES", "BUSHEL_ROUNDS"} & os.environ.keys() else 60.0
+_LIMIT_SECONDS = 6 * PATIENCE_SECONDS if THOROUGH else PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def no_process_left_behind() -> Iterator[None]:
     yield
     if descendants() - before:
         gc.collect()
-    wait_until(lambda: not descendants() - before, GONE_SECONDS)
+    wait_until(lambda: not descendants() - before)
     left = descendants() - before
     assert not left, f"processes left behind: {left}"
 

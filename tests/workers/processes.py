@@ -15,11 +15,7 @@ from typing import Any
 import pytest
 
 import bushel
-
-# Processes have two seconds to go. A machine that is busy with other tests gets more of them.
-GONE_SECONDS = 10.0
-# Nothing here takes this long unless it hangs.
-PATIENCE_SECONDS = 60.0
+from tests.patience import PATIENCE_SECONDS
 
 linux = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="it looks at processes in /proc"
@@ -90,7 +86,7 @@ def _command(pid: int) -> str:
 
 def assert_gone(pids: set[int]) -> None:
     assert pids, "there was no process to watch"
-    wait_until(lambda: not any(map(is_alive, pids)), GONE_SECONDS)
+    wait_until(lambda: not any(map(is_alive, pids)))
     left = {pid: _command(pid) for pid in pids if is_alive(pid)}
     assert not left, f"still alive: {left}"
 

@@ -1,6 +1,5 @@
 """Random pipelines, with random numbers of workers: always the stream without them."""
 
-import os
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,16 @@ from hypothesis import strategies as st
 from bushel import IterDataset, MapDataset
 from bushel.experimental import FlatMapIterDataset, WindowShuffleIterDataset, ZipIterDataset
 from tests.contract.events import events_of, run_events
+from tests.thorough import THOROUGH, rare_examples
 from tests.workers import steps
 from tests.workers.streams import INLINE, assert_same_events, with_workers
 
 # Fewer than elsewhere: each starts processes. Deterministic unless more is asked for.
 tried = settings(
-    derandomize="BUSHEL_EXAMPLES" not in os.environ,
+    derandomize=not THOROUGH,
     database=None,
     deadline=None,
-    max_examples=int(os.environ.get("BUSHEL_EXAMPLES", "10")),
+    max_examples=rare_examples(8),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

@@ -13,6 +13,7 @@ import pytest
 import bushel
 from bushel import MapDataset, transforms
 from bushel.errors import ClosedError, WorkerError
+from tests.patience import PATIENCE_SECONDS
 from tests.workers.processes import (
     assert_gone,
     descendants,
@@ -126,7 +127,7 @@ def test_closing_from_another_thread_ends_the_waiting() -> None:
     thread.start()
     waiting.wait()
     iterator.close()
-    thread.join(20)
+    thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
     assert [type(error) for error in caught] == [ClosedError]
 

@@ -24,7 +24,7 @@ from tests.workers.processes import (
     wait_until,
     workers_of,
 )
-from tests.workers.streams import make_loader, pids_without_end, with_workers
+from tests.workers.streams import make_loader, pids_without_end, with_workers, workers
 
 pytestmark = linux
 
@@ -112,6 +112,30 @@ def test_one_that_was_killed_is_not_missed() -> None:
     os.kill(_the_nursery(), signal.SIGKILL)
     assert wait_until(lambda: not nurseries())
     assert list(ds) == list(range(5))
+
+
+def _has_loaded(pid: int, library: str) -> bool:
+    return library in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_one_that_waits_imports_what_workers_will_need() -> None:
+    """Beside what all of them do: what the steps need that the program has built by then."""
+
+    def look(index: int, count: int) -> None:
+        import sys
+
+        there = ("bushel.order.shuffle", "bushel.sources.lines", "numpy.random")
+        os.environ["SEEN"] = " ".join(name for name in there if name in sys.modules)
+
+    import bushel.sources.lines  # noqa: F401
+
+    ds = MapDataset.range(1).shuffle(seed=1).map(lambda _: os.environ["SEEN"]).to_iter_dataset()
+    ds = ds.mp_prefetch(workers(1), look)
+    assert wait_until(nurseries)
+    # The last of all.
+    assert wait_until(lambda: _has_loaded(_the_nursery(), "/numpy/random/mtrand."))
+    seen = _seen_by_a_worker(ds).split()
+    assert seen[:2] == ["bushel.order.shuffle", "bushel.sources.lines"]
 
 
 # What a process is born with.

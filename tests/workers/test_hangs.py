@@ -15,11 +15,15 @@ import pytest
 import bushel
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import WorkerError
+from tests.patience import PATIENCE_SECONDS
 from tests.workers import parts
-from tests.workers.processes import GONE_SECONDS, PATIENCE_SECONDS, descendants, linux, wait_until
+from tests.workers.processes import descendants, linux, wait_until
 from tests.workers.streams import INLINE, make_loader, signed_events, with_workers
 
 pytestmark = linux
+
+# Longer than a busy machine lets a worker wait for a core, which looks like a hang.
+HANG_SECONDS = 2.0
 
 
 def _sleep_for_ever() -> None:
@@ -76,12 +80,12 @@ def _hanging(hang: Any, once: parts.Once | None = None) -> Any:
 
 def test_raise() -> None:
     before = descendants()
-    ds = with_workers(_hanging(_sleep_for_ever), 1, hang_timeout=0.5, on_hang="raise")
+    ds = with_workers(_hanging(_sleep_for_ever), 1, hang_timeout=HANG_SECONDS, on_hang="raise")
     iterator = iter(ds)
     with pytest.raises(WorkerError) as caught:
         list(iterator)
     iterator.close()
-    assert wait_until(lambda: not descendants() - before, GONE_SECONDS)
+    assert wait_until(lambda: not descendants() - before)
     _assert_tells_of_the_hang(str(caught.value))
 
 
@@ -94,7 +98,7 @@ class LoadRecord(bushel.transforms.Map):
 
 def test_raise_in_a_loader() -> None:
     loader = make_loader(
-        LoadRecord(), bushel.Batch(4), workers=2, hang_timeout=0.5, on_hang="raise"
+        LoadRecord(), bushel.Batch(4), workers=2, hang_timeout=HANG_SECONDS, on_hang="raise"
     )
     with pytest.raises(WorkerError, match=r"map\(LoadRecord\)") as caught, iter(loader) as iterator:
         list(iterator)
@@ -103,7 +107,7 @@ def test_raise_in_a_loader() -> None:
 
 @pytest.mark.parametrize("name", [name for name in HANGS if name != "asleep"])
 def test_raise_whatever_holds_it(name: str) -> None:
-    ds = with_workers(_hanging(HANGS[name]), 1, hang_timeout=0.5, on_hang="raise")
+    ds = with_workers(_hanging(HANGS[name]), 1, hang_timeout=HANG_SECONDS, on_hang="raise")
     with pytest.raises(WorkerError, match=r"map\(load_record\)"), iter(ds) as iterator:
         list(iterator)
 
@@ -111,7 +115,7 @@ def test_raise_whatever_holds_it(name: str) -> None:
 @pytest.mark.parametrize("name", HANGS)
 def test_replace(name: str, tmp_path: Path, caplog: Any) -> None:
     once = parts.Once(tmp_path / "hung")
-    ds = with_workers(_hanging(HANGS[name], once), 2, hang_timeout=0.5, on_hang="replace")
+    ds = with_workers(_hanging(HANGS[name], once), 2, hang_timeout=HANG_SECONDS, on_hang="replace")
     got = signed_events(iter(ds))
     assert once.pid() != os.getpid()
     assert got == signed_events(iter(_hanging(None, once)))
@@ -127,7 +131,9 @@ def test_wait(tmp_path: Path, caplog: Any) -> None:
     def load_record(number: int) -> int:
         return int(parts.Gate(gate)(number))
 
-    ds = with_workers(MapDataset.range(30).map(load_record), 1, hang_timeout=0.5, on_hang="wait")
+    ds = with_workers(
+        MapDataset.range(30).map(load_record), 1, hang_timeout=HANG_SECONDS, on_hang="wait"
+    )
     taken: list[Any] = []
     with iter(ds) as iterator:
         consumer = threading.Thread(target=lambda: taken.extend(iterator))
@@ -144,11 +150,12 @@ def test_slow_is_not_hung(caplog: Any) -> None:
     """Progress is what counts: of single elements, however many are asked for at once."""
 
     def think(number: int) -> int:
-        time.sleep(0.1)
+        time.sleep(HANG_SECONDS / 20)
         return number
 
-    ds = with_workers(MapDataset.range(20).map(think), 1, hang_timeout=1.0, on_hang="raise")
-    assert list(ds) == list(range(20))
+    ds = MapDataset.range(24).map(think)
+    ds = with_workers(ds, 1, hang_timeout=HANG_SECONDS, on_hang="raise")
+    assert list(ds) == list(range(24))
     assert not _texts(caplog)
 
 

@@ -6,6 +6,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import bushel
 from bushel import MapDataset
 from bushel.errors import ClosedError
+from tests.thorough import THOROUGH
 from tests.workers import parts
 from tests.workers.processes import (
     assert_gone,
@@ -28,8 +30,8 @@ from tests.workers.streams import INLINE, make_loader, pids_without_end, with_wo
 
 pytestmark = linux
 
-# How often workers are started and ended to see what is left of them. 200 for a long look.
-_ROUNDS = int(os.environ.get("BUSHEL_ROUNDS", "16"))
+# How often workers are started and ended to see what is left of them.
+_ROUNDS = 100 if THOROUGH else 12
 
 
 class Pid(bushel.transforms.Map):
@@ -198,13 +200,21 @@ def test_elements_outlive_the_workers() -> None:
 # What is left.
 
 
-def _held() -> dict[str, int]:
+def _held() -> dict[str, set[Any]]:
+    """Files, threads and processes, each as itself.
+
+    How many there are says little: what tests before had left may go away at any time.
+    """
     gc.collect()
-    return {
-        "files": len(os.listdir("/proc/self/fd")),
-        "threads": threading.active_count(),
-        "processes": len(descendants()),
-    }
+    files = set()
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # The one that this list was read from.
+            files.add((number, os.readlink(f"/proc/self/fd/{number}")))
+    return {"files": files, "threads": set(threading.enumerate()), "processes": descendants()}
+
+
+def _new_since(before: dict[str, set[Any]]) -> dict[str, set[Any]]:
+    return {what: new for what, held in _held().items() if (new := held - before[what])}
 
 
 def _mappings() -> int:
@@ -235,8 +245,8 @@ def test_many_starts_leave_nothing(use: Callable[[], None]) -> None:
     rounds = _ROUNDS if use is _closed else _ROUNDS // 4
     for _ in range(rounds):
         use()
-    wait_until(lambda: _held() == before, 10)
-    assert _held() == before
+    wait_until(lambda: not _new_since(before))
+    assert not _new_since(before)
     # Python maps and unmaps its own memory as it goes; what leaks once a round shows.
     assert _mappings() < mappings + rounds / 2
 
@@ -250,8 +260,8 @@ def _settles(rounds: Callable[[], None]) -> bool:
     for _ in range(12):
         before, mappings = _held(), _mappings()
         rounds()
-        wait_until(lambda before=before: _held() == before, 2)
-        if _held() == before and _mappings() < mappings + _ROUNDS / 2:
+        settled = wait_until(lambda before=before: not _new_since(before), 2)
+        if settled and _mappings() < mappings + _ROUNDS / 2:
             return True
     return False
 

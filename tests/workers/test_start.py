@@ -1,17 +1,22 @@
 """What workers are started with: how many, prepared by whom, and what cannot be sent to them."""
 
 import os
+import pickle
+import socket
 import sys
 import threading
 import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bushel
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import PlanError, WorkerError
+from bushel.transport.link import Link
+from bushel.workers.payload import Payload, load, load_first
 from tests.workers import parts
 from tests.workers.processes import descendants, linux, nurseries, take_until, told, workers_of
 from tests.workers.streams import INLINE, make_loader, with_workers, workers
@@ -235,3 +240,45 @@ def test_a_module_that_does_not_import_in_a_worker(
     ds = with_workers(MapDataset.range(5).map(licensed_module.double), 2)
     with pytest.raises(WorkerError, match="no licence in this process"), iter(ds) as iterator:
         next(iterator)
+
+
+# Arrays that are sent to them, and stay what they are.
+
+_ARRAYS = {
+    "its own": np.arange(6, dtype=np.int16).reshape(2, 3),
+    "a view": np.arange(20.0)[4:9],
+    "columns first": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "every other": np.arange(10)[::2],
+    "no dimension": np.array(3.5),
+    "empty": np.empty((0, 4), dtype=np.uint8),
+    "dates": np.array(["2024-02-29"], dtype="M8[D]"),
+    "texts": np.array(["a", "bcd"]),
+    "a structure": np.array([(1, 2.5)], dtype=[("a", ">i4"), ("b", "f8")]),
+    "objects": np.array([{1: 2}, None], dtype=object),
+    "a subclass": np.ma.masked_array([1, 2], [False, True]),
+    "large": np.arange(5000),
+}
+
+
+@pytest.mark.parametrize("name", _ARRAYS)
+@pytest.mark.parametrize("writable", [True, False])
+def test_arrays_that_a_function_holds(name: str, writable: bool) -> None:
+    array = _ARRAYS[name].copy(order="K") if name != "a view" else _ARRAYS[name]
+    array.flags.writeable = writable
+    payload = Payload([array, array], None)
+    try:
+        ours, theirs = socket.socketpair()
+        payload.send(Link(ours))
+        there = Link(theirs)
+        assert load_first(there) is None
+        found, again = load(there)
+        ours.close(), theirs.close()
+    finally:
+        payload.close()
+    assert found is again
+    assert type(found) is type(array) and found.dtype == array.dtype
+    assert found.shape == array.shape and found.tolist() == array.tolist()
+    assert found.flags.f_contiguous == array.flags.f_contiguous
+    # numpy forgets it of some, and what is large is mapped: each writes to pages of his own.
+    as_numpy_has_it = pickle.loads(pickle.dumps(array, protocol=5)).flags.writeable
+    assert found.flags.writeable in (writable, as_numpy_has_it) or name == "large"

@@ -22,9 +22,11 @@ from bushel.experimental import (
 )
 from bushel.sharding import NoSharding, ShardOptions
 from tests.contract.events import run_events
-from tests.contract.pipelines import Copies, Generated, Kit, Pairs, Reversed, is_not_third, jitter
+from tests.contract.parts import Copies, is_not_third, jitter
+from tests.contract.pipelines import Kit
+from tests.contract.subclasses import Generated, Pairs, Reversed
+from tests.patience import PATIENCE_SECONDS
 from tests.workers import parts
-from tests.workers.processes import PATIENCE_SECONDS
 from tests.workers.streams import (
     INLINE,
     assert_same_events,

@@ -147,13 +147,32 @@ def test_more_is_under_way_for_who_comes_now_and_then() -> None:
     assert machine.depth < machine.most_under_way <= 32
 
 
-def test_what_is_under_way_has_a_limit_in_bytes() -> None:
-    machine = Machine(0.005, size=1 << 23)
+@pytest.mark.parametrize(("size", "most"), [(1 << 22, 16), (1 << 23, 8), (1 << 25, 4)])
+def test_what_is_under_way_has_a_limit_in_bytes(size: int, most: int) -> None:
+    """64 MB, or what keeps workers busy."""
+    machine = Machine(0.005, size=size)
     stream = _stream(machine)
     for _ in range(40):
         _taken(stream, 32)
         machine.now += 1.0
-    assert machine.most_under_way == machine.depth
+    assert machine.most_under_way == most
+
+
+def test_who_is_late_now_and_then_has_large_batches_ahead() -> None:
+    """A trainer that does not have a core at once must not stop the workers."""
+    machine = Machine(0.002, size=10_000_000)
+    stream = _stream(machine)
+    idle = []
+    for number in range(400):
+        _taken(stream, 1)
+        if number % 10 == 9:
+            machine.now += 0.005
+        outcome = machine.under_way[-1].outcome
+        assert outcome is not None
+        idle.append(outcome.idle_seconds)
+    assert max(idle[:100]) > 0
+    assert max(idle[200:]) == 0
+    assert machine.most_under_way <= 6
 
 
 def test_streams_side_by_side_have_their_share() -> None:

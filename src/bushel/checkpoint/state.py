@@ -23,14 +23,21 @@ def describe_pipeline(node: Node) -> Pipeline:
 
 
 def _describe(node: Node, indent: str, lines: Pipeline) -> None:
-    inner = indent if len(node.inputs) < 2 else indent + "  "
+    # A loop over the steps of a chain, which may be longer than calls may be nested.
+    steps = [node]
+    while len(node.inputs) == 1 and not _has_names(node):
+        (node,) = node.inputs
+        steps.append(node)
     # The parts of a mixture by name may come and go, and so they are not compared.
-    if getattr(node, "names", None) is None:
+    if not _has_names(node):
         for parent in node.inputs:
-            _describe(parent, inner, lines)
-    text = node.describe()
-    if text:
-        lines.append(indent + text)
+            _describe(parent, indent + "  ", lines)
+    texts = (step.describe() for step in reversed(steps))
+    lines.extend(indent + text for text in texts if text)
+
+
+def _has_names(node: Node) -> bool:
+    return getattr(node, "names", None) is not None
 
 
 def sign(state: dict[str, Any], pipeline: Pipeline) -> dict[str, Any]:

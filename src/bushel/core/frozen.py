@@ -5,12 +5,13 @@ dozens, of which a program uses some, and should import quickly. So only `__init
 generated, and that when the first object is made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field
 from inspect import get_annotations
 from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform, get_origin
 
 C = TypeVar("C", bound=type)
+T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
@@ -37,6 +38,9 @@ def plain(cls: C) -> C:
     return _with_slots(cls)
 
 
+_Field = type(field())
+
+
 class _Fields:
     """The fields of a class, in the form that `dataclasses` gives them, made when asked for."""
 
@@ -58,11 +62,26 @@ class _Fields:
         """An `__init__` that makes the real one, and is never called again."""
 
         def __init__(new: object, *args: Any, **kwargs: Any) -> None:
-            self.__get__(None, self.owner)
-            self.owner.__init__ = self._made.__init__
+            self.owner.__init__ = self._init()
             self.owner.__init__(new, *args, **kwargs)
 
         return __init__
+
+    def _init(self) -> Callable[..., None]:
+        """The `__init__` that `dataclasses` would make, in a third of the time."""
+        # Whoever waits for a first batch waits for a dozen of them, in two processes.
+        defaults = self.defaults
+        if any(isinstance(value, _Field) or not value.__hash__ for value in defaults.values()):
+            self.__get__(None, self.owner)  # It knows what to do about those, or to refuse them.
+            return self._made.__init__  # type: ignore[no-any-return]
+        given = [f"{name}=_defaults[{name!r}]" if name in defaults else name for name in self.kinds]
+        lines = [f"self.{name} = {name}" for name in self.kinds] or ["pass"]
+        made: dict[str, Any] = {}
+        text = f"def __init__(self, {', '.join(given)}):\n " + "\n ".join(lines)
+        exec(text, {"_defaults": defaults}, made)
+        init: Any = made["__init__"]
+        init.__qualname__ = f"{self.owner.__name__}.__init__"
+        return init  # type: ignore[no-any-return]
 
 
 def _with_slots(cls: C) -> C:
@@ -94,3 +113,30 @@ def _with_slots(cls: C) -> C:
     fields.owner = type(cls)(cls.__name__, cls.__bases__, body)
     fields.owner.__qualname__ = cls.__qualname__
     return fields.owner  # type: ignore[no-any-return]
+
+
+# Pickle writes what an object refers to in nested calls, some four for each object. Of a chain,
+# each object therefore has the one that is so many before it written first: when the last one is
+# written, nothing nests deeper than that, and than the length of the chain divided by that.
+_STRIDE = 32
+
+
+def written_behind(end: T, reduced: Any, parents_of: Callable[[T], Sequence[T]]) -> Any:
+    """What `__reduce_ex__` returns, for the end of a chain that may be long.
+
+    `reduced` is what it would return otherwise.
+    """
+    before = end
+    for _ in range(_STRIDE):
+        parents = parents_of(before)
+        if len(parents) != 1:
+            return reduced
+        (before,) = parents
+    if not isinstance(reduced, tuple):
+        return reduced
+    make, arguments, *rest = reduced
+    return _made_behind, (before, make, arguments), *rest
+
+
+def _made_behind(before: Any, make: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+    return make(*arguments)

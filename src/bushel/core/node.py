@@ -19,14 +19,17 @@ operations.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 from bushel.core.block import Block, Columns, Failure, failure_of
+from bushel.core.frozen import written_behind
 from bushel.core.positions import Keys, Positions
 from bushel.errors import PlanError, note_where
 
 # Maps positions of many orders: each has the number of its order beside it.
 LocateMany: TypeAlias = Callable[[Keys, Positions], Positions]
+# Reads keys of many sources: each has the number of its source beside it.
+FetchMany: TypeAlias = Callable[[Keys, Keys], Columns]
 
 # (lane, lanes) of a stream without lanes.
 ONE_LANE = (0, 1)
@@ -68,6 +71,9 @@ class Node(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.label})"
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return written_behind(self, super().__reduce_ex__(protocol), lambda node: node.inputs)
+
 
 class Source(Node):
     """Where records come from."""
@@ -104,6 +110,14 @@ class Source(Node):
     def fetch(self, keys: Keys, positions: Positions) -> Block:
         """Reads the records with these keys, which stand at these positions."""
 
+    @classmethod
+    def fetch_many(cls, sources: "Sequence[Source]") -> FetchMany | None:
+        """What reads records of many sources of this kind in one call, where there is that.
+
+        It cannot fail, and gives what `fetch` of each gives.
+        """
+        return None
+
 
 class _Single(Node):
     __slots__ = ()
@@ -114,7 +128,11 @@ class _Single(Node):
         return (self.input,)
 
     def length(self) -> int:
-        return self.input.length()
+        # A loop, as chains may be longer than calls may be nested.
+        node = self.input
+        while type(node).length is _Single.length:
+            node = node.inputs[0]
+        return node.length()
 
 
 class Order(_Single):
@@ -302,6 +320,15 @@ def walk(node: Node) -> Iterable[Node]:
     while level:
         yield from level
         level = [parent for child in level for parent in child.inputs]
+
+
+def chain_of(node: Node) -> list[Node]:
+    """A node and what it reads from, the last step first, up to one that has not one input."""
+    chain = [node]
+    while len(node.inputs) == 1:
+        (node,) = node.inputs
+        chain.append(node)
+    return chain
 
 
 def leaves_out(step: Node) -> bool:

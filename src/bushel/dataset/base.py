@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
 
-from bushel.core.node import Guard, Node
+from bushel.core.frozen import written_behind
+from bushel.core.node import Guard, Node, chain_of
 from bushel.core.options import OnError
 from bushel.on_error.policy import guarded
 from bushel.transforms import base as transforms
@@ -38,6 +39,9 @@ class Dataset(Generic[T]):
     def parents(self) -> tuple[Dataset[Any], ...]:
         """The datasets that this one reads from."""
         return self._parents
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return written_behind(self, super().__reduce_ex__(protocol), _parents_of)
 
     @abstractmethod
     def _own_node(self) -> Node:
@@ -144,8 +148,15 @@ _METHODS: tuple[tuple[type, Callable[[Any, Any], Any]], ...] = (
 
 
 def shown(node: Node) -> str:
-    inputs = node.inputs
-    before = ", ".join(shown(parent) for parent in inputs)
-    if not before or not node.label:
-        return before or node.label
-    return f"{before} -> {node.label}" if len(inputs) == 1 else f"[{before}] -> {node.label}"
+    """Shows a pipeline, as one would write it."""
+    *steps, first = chain_of(node)
+    labels = [first.label]
+    if first.inputs:
+        before = ", ".join(shown(parent) for parent in first.inputs)
+        labels = [f"[{before}]" if before and first.label else before, first.label]
+    labels += [step.label for step in reversed(steps)]
+    return " -> ".join(filter(None, labels))
+
+
+def _parents_of(ds: Dataset[Any]) -> Sequence[Dataset[Any]]:
+    return getattr(ds, "_parents", ())  # Those of a user's own may have none.

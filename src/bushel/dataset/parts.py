@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from bushel.batch.batch import BatchNode
 from bushel.batch.unbatch import UnbatchNode, batch_sizes
-from bushel.checkpoint.state import describe_pipeline
-from bushel.core.fingerprint import fingerprints
 from bushel.core.node import Node
 from bushel.core.places import droppers
 from bushel.dataset.base import Dataset, T
 from bushel.dataset.check import check_count, check_window
 from bushel.errors import PlanError
-from bushel.files.paths import is_remote
 from bushel.order.present import PresentNode
 from bushel.order.repeat import INFINITE
 from bushel.order.slice import SliceNode
 from bushel.order.windows import OverlapNode, count_windows
-from bushel.run.compact import MISSING, Kept, KeptNode, is_same_each_epoch
 from bushel.transforms.enumerate import EnumerateNode
 
 if TYPE_CHECKING:
@@ -151,12 +147,9 @@ class Parts(Dataset[T]):
                 "`compact()` must look at every element, and this dataset is infinite. Call "
                 "`compact()` before `repeat()`."
             )
-        path = None if cache is None else os.fspath(cache)
-        if path is not None and is_remote(path):
-            raise PlanError(f"`compact`: `cache` must be a file on this machine, not {path!r}.")
-        text = [] if path is None else [*describe_pipeline(parent), *fingerprints(parent)]
-        node = KeptNode(parent, Kept(path, text), is_same_each_epoch(parent))
-        return self._then(PresentNode(node, MISSING))
+        from bushel.run.compact import compacted  # It runs what it is asked about.
+
+        return self._then(compacted(parent, cache))
 
 
 def _sizes_of_batches(parent: Node, batch_size: int | None) -> tuple[int, int]:

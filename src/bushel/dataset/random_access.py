@@ -9,19 +9,14 @@ from __future__ import annotations
 import operator
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from bushel.core.block import Block
 from bushel.core.node import Node
 from bushel.core.options import ReadOptions
-from bushel.core.places import (
-    CustomMapNode,
-    SeedNode,
-    ToStreamNode,
-    droppers,
-)
+from bushel.core.places import CustomMapNode, SeedNode, ToStreamNode, droppers
 from bushel.core.positions import Positions, positions_of
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.parts import Parts
@@ -38,17 +33,18 @@ from bushel.dataset.steps import (
     random_map_step,
 )
 from bushel.dataset.stream import IterDataset, StreamNodeDataset
-from bushel.deliver.iterator import DatasetIterator
 from bushel.errors import EmptyDatasetError, PlanError
 from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
 from bushel.order.repeat import INFINITE, RepeatNode
 from bushel.order.shuffle import ShuffleNode
 from bushel.order.slice import SliceNode
 from bushel.plan.lanes import DealNode
-from bushel.run.inline import compile_node
 from bushel.sharding import ShardOptions
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
+
+if TYPE_CHECKING:
+    from bushel.deliver.iterator import DatasetIterator
 
 
 class _MapDatasetMeta(ABCMeta):
@@ -391,6 +387,8 @@ class MapNodeDataset(MapDataset[T]):
         if not self._node.length() and len(positions):
             raise EmptyDatasetError("this dataset is empty: it has no element at any position.")
         if self._evaluate is None:
+            from bushel.run.inline import compile_node
+
             self._evaluate = compile_node(self._node).at
         block = self._evaluate(positions)
         if block.failure is not None:

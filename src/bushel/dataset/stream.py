@@ -10,13 +10,12 @@ import operator
 import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bushel.batch.unbatch import UnbatchNode
 from bushel.cache.memory import CacheNode
-from bushel.checkpoint.state import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.places import CustomStreamNode, SeedNode, WorkersNode
@@ -34,8 +33,6 @@ from bushel.dataset.steps import (
     map_with_index_step,
     random_map_step,
 )
-from bushel.deliver.iterator import DatasetIterator, StreamIterator
-from bushel.deliver.open import open_stream
 from bushel.errors import PlanError
 from bushel.order.mix import ConcatenateNode
 from bushel.order.repeat import StreamRepeatNode
@@ -43,10 +40,13 @@ from bushel.order.stream_shuffle import StreamShuffleNode
 from bushel.order.take import LimitNode, SkipNode
 from bushel.order.windows import StreamWindowsNode
 from bushel.plan.lanes import gathered
-from bushel.plan.mixing import MixWeights, mix_step
 from bushel.plan.passes import InterleaveNode
 from bushel.transforms import base as transforms
 from bushel.transforms.enumerate import EnumerateNode
+
+if TYPE_CHECKING:
+    from bushel.deliver.iterator import DatasetIterator
+    from bushel.plan.mixing import MixWeights
 
 
 class _IterDatasetMeta(ABCMeta):
@@ -100,6 +100,8 @@ class _IterDatasetMeta(ABCMeta):
             names = tuple(sorted(datasets))
             datasets = [datasets[name] for name in names]
         parts = [stream_node(dataset) for dataset in datasets]
+        from bushel.plan.mixing import mix_step  # Tables of turns, and schedules.
+
         return StreamNodeDataset(mix_step(parts, weights, names, on_end), list(datasets))
 
 
@@ -392,9 +394,9 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
             )
         if worker_init_fn is not None and not callable(worker_init_fn):
             raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
-        from bushel.workers.home import Home  # Only for those who want them.
+        from bushel.deliver.early import home_for_workers  # Only for those who want them.
 
-        home = [Home.of_a_new_dataset()]
+        home = [home_for_workers()]
         return self._then(WorkersNode(stream_node(self), options, worker_init_fn, home))
 
     def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
@@ -422,7 +424,9 @@ class StreamNodeDataset(IterDataset[T]):
         self._node = node
 
     def __iter__(self) -> DatasetIterator[T]:
-        return StreamIterator(open_stream(self._node), describe_pipeline(self._node))
+        from bushel.deliver.open import iterate  # To build a dataset takes none of it.
+
+        return iterate(self._node)
 
     def __repr__(self) -> str:
         return f"IterDataset({shown(self._node)})"
@@ -453,6 +457,8 @@ class _Opener:
         return self._parts[number]
 
     def open(self, number: int) -> Any:
+        from bushel.deliver.open import open_stream
+
         return open_stream(self._parts[number])
 
 

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bushel.checkpoint.state import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.places import CustomStreamNode, ToStreamNode, WorkersNode
 from bushel.core.stream import Cursor, Stream
 from bushel.deliver.agree import AgreedStream, Agreement
 from bushel.deliver.device import agreement, process_index_and_count
+from bushel.deliver.iterator import StreamIterator
 from bushel.plan.lanes import DealNode, OwnLanesNode, own_lanes
 
 if TYPE_CHECKING:
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
 
 def _steps(node: Node) -> Iterator[Node]:
     """A node and what it is built of; streams of the user's own build theirs themselves."""
-    yield node
-    if not isinstance(node, (CustomStreamNode, ToStreamNode)):
-        for parent in node.inputs:
-            yield from _steps(parent)
+    waiting = [node]
+    while waiting:
+        step = waiting.pop()
+        yield step
+        if not isinstance(step, (CustomStreamNode, ToStreamNode)):
+            waiting.extend(reversed(step.inputs))
 
 
 def _first_of(node: Node) -> list[Any]:
@@ -33,6 +37,11 @@ def _first_of(node: Node) -> list[Any]:
         return taken.block.rows()
     finally:
         stream.close()
+
+
+def iterate(node: Node) -> StreamIterator[Any]:
+    """Makes an iterator over the elements of a node."""
+    return StreamIterator(open_stream(node), describe_pipeline(node))
 
 
 def open_stream(node: Node) -> Stream:

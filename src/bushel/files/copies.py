@@ -6,20 +6,22 @@ there as a whole or not at all, and one process makes it while the others wait.
 """
 
 import errno
-import hashlib
 import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from bushel.errors import FileError
 from bushel.files.index import cache_folder
 from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote, without_query
 from bushel.files.progress import Progress
-from bushel.files.remote import RemoteFile
 from bushel.files.whole import alone, written_whole
+
+if TYPE_CHECKING:
+    from bushel.files.remote import RemoteFile
 
 _log = logging.getLogger("bushel")
 
@@ -39,6 +41,9 @@ def made_once(
         why: completes "the file ..., so ...".
         pieces: its contents, if it has to be made.
     """
+
+    import hashlib  # It loads a library of cryptography.
+
     path = file.path if is_remote(file.path) else os.path.abspath(file.path)
     # Nobody but the user puts records there.
     own = os.path.join(cache_folder(), f"{folder}-{os.geteuid()}")
@@ -92,6 +97,8 @@ def local_path(path: str) -> str:
     """
     if not is_remote(path):
         return path
+    from bushel.files.remote import RemoteFile
+
     file = RemoteFile(path)
     if file.stamp == f"{file.size}-":
         raise FileError(
@@ -104,7 +111,7 @@ def local_path(path: str) -> str:
     return made_once(file, "copies", name, why, lambda: _whole(file))
 
 
-def _whole(file: RemoteFile) -> Iterator[bytes]:
+def _whole(file: "RemoteFile") -> Iterator[bytes]:
     with Progress(f"copying {os.path.basename(file.path)}", file.size) as progress:
         for start in range(0, file.size, _CHUNK):
             progress.to(start)

@@ -10,7 +10,6 @@ share its memory. So nobody has looked at all its numbers, and whoever uses them
 that they use.
 """
 
-import hashlib
 import json
 import mmap
 import os
@@ -75,6 +74,9 @@ def cache_folder() -> str:
 
 def places_of_index(path: str, kind: str) -> list[str]:
     """Where an index may be, the best place first; the last one is always ours to write."""
+
+    import hashlib  # It loads a library of cryptography.
+
     name = hashlib.sha256(
         f"{os.path.abspath(path) if not is_remote(path) else path}\n{kind}".encode(
             "utf-8", "surrogateescape"
@@ -134,6 +136,7 @@ def _read(place: str, file: ByteFile, kind: str, names: Sequence[str]) -> Column
 
 def _write(place: str, file: ByteFile, kind: str, columns: Columns) -> bool:
     """Keeps an index; it is there as a whole or not at all."""
+
     folder = os.path.dirname(place)
     header = json.dumps(_header(file, kind, columns)).encode()
     header += b" " * (-len(header) % 8)  # Numbers lie at multiples of eight, or are slow.

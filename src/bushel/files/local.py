@@ -15,6 +15,9 @@ from bushel.files.paths import is_remote
 
 # Two ranges with less than this between them are read as one: a call costs as much.
 _GAP = 4096
+# A range this long is read alone: to cut it out of what was read together, it is copied once
+# more, which takes longer than a call.
+LONG = 1 << 15
 # No read is longer than that, however many ranges are neighbours.
 _MOST_AT_ONCE = 1 << 23
 
@@ -95,7 +98,7 @@ class LocalFile:
             buffer[done:] = np.frombuffer(self.read(start + done, start + len(buffer)), np.uint8)
 
     def read_many(self, starts: Keys, stops: Keys) -> list[bytes]:
-        return read_merged(self, starts, stops, _GAP, _MOST_AT_ONCE)
+        return read_merged(self, starts, stops, _GAP, _MOST_AT_ONCE, LONG)
 
     def check(self) -> None:
         # Of the file that is open: one that was put in its place does not disturb us.
@@ -133,13 +136,17 @@ def written_to(path: str, before: int, now: int) -> FileError:
 
 
 def read_merged(
-    file: Ranges, starts: Keys, stops: Keys, gap: int, most_at_once: int
+    file: Ranges, starts: Keys, stops: Keys, gap: int, most_at_once: int, long: int | None = None
 ) -> list[bytes]:
-    """Reads ranges in the order of the file, neighbours in one call."""
+    """Reads ranges in the order of the file, neighbours in one call, but for `long` ones."""
     order = starts.argsort(kind="stable")
     begins, ends = starts[order], stops[order]
     # A new call begins where the gap is too wide, or the read would be too long.
-    breaks = np.flatnonzero(begins[1:] > np.maximum.accumulate(ends)[:-1] + gap) + 1
+    apart = begins[1:] > np.maximum.accumulate(ends)[:-1] + gap
+    if long is not None:
+        is_long = ends - begins >= long
+        apart |= is_long[1:] | is_long[:-1]
+    breaks = np.flatnonzero(apart) + 1
     records: list[bytes] = [b""] * len(order)
     places, firsts, lasts = order.tolist(), begins.tolist(), ends.tolist()
     bounds = [0, *breaks.tolist(), len(places)]

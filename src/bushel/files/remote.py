@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 import warnings
 from bisect import bisect_right
 from concurrent.futures import Future, wait
@@ -15,13 +16,18 @@ from bushel.core.positions import Keys
 from bushel.errors import FileError
 from bushel.files.cache import PIECE, GoneError, Kept, cache_here
 from bushel.files.link import Link, link_to
-from bushel.files.local import read_merged
+from bushel.files.local import LONG, read_merged
 from bushel.files.together import requests
 
 # Two ranges with less than this between them are one request: it takes no longer.
 _GAP = 1 << 17
-# What is longer is asked for in parts, at the same time.
+# What is longer is asked for in parts, at the same time: so long at the least, and so long that
+# one connection takes about this time for one. To put parts together costs a copy.
 _MOST_AT_ONCE = 1 << 22
+_PART_SECONDS = 0.05
+_LONGEST_PART = 1 << 26
+# What is shorter tells of the time to an answer rather than of the rate.
+_TELLING = 1 << 19
 # Bytes that a sequential reader prefetches, in parallel requests.
 _AHEAD = 1 << 25
 # How often bytes may vanish from the cache before they are read without it.
@@ -29,6 +35,31 @@ _MOST_ROUNDS = 4
 # What is on the disk here is read like any file that is.
 _LOCAL_GAP = 4096
 _LOCAL_MOST_AT_ONCE = 1 << 23
+
+
+class PartSize:
+    """How long one request may be, learnt from the requests before it.
+
+    >>> size = PartSize()
+    >>> for _ in range(4):
+    ...     size.learn(longest=4_000_000, seconds=0.004)  # A server nearby.
+    >>> size.bytes > 20_000_000
+    True
+    >>> for _ in range(8):
+    ...     size.learn(longest=4_000_000, seconds=0.1)  # One far away.
+    >>> size.bytes < 5_000_000
+    True
+    """
+
+    def __init__(self) -> None:
+        self.bytes = _MOST_AT_ONCE
+
+    def learn(self, longest: int, seconds: float) -> None:
+        """Takes note of requests at the same time, and of the bytes of the longest."""
+        if longest >= _TELLING:
+            reached = longest / max(seconds, 1e-6) * _PART_SECONDS
+            wanted = min(max(reached, _MOST_AT_ONCE), _LONGEST_PART)
+            self.bytes = round((self.bytes + wanted) / 2)
 
 
 class RemoteFile:
@@ -43,6 +74,7 @@ class RemoteFile:
         self._link = link or link_to(path)
         self.size, self.stamp = self._link.size, self._link.stamp
         self._read_to = -1
+        self._part_size = PartSize()
         self._keep()
 
     @property
@@ -93,7 +125,7 @@ class RemoteFile:
                     break
                 if not missing or not kept.missing(starts, stops):
                     kept.touch()
-                    return read_merged(kept, starts, stops, _LOCAL_GAP, _LOCAL_MOST_AT_ONCE)
+                    return read_merged(kept, starts, stops, _LOCAL_GAP, _LOCAL_MOST_AT_ONCE, LONG)
             except GoneError:
                 # Others needed the room. What is still there is found again.
                 if self._kept is kept:
@@ -143,9 +175,12 @@ class RemoteFile:
             raise _DiskError(str(error)) from error
 
     def _read_past_the_cache(self, starts: Keys, stops: Keys) -> list[bytes]:
-        spans = _spans(starts, stops)
+        spans = _spans(starts, stops, self._part_size.bytes)
         begins = [start for start, _ in spans]
+        began = time.perf_counter()
         whole = self._link.fetch_many(spans)
+        longest = max((stop - start for start, stop in spans), default=0)
+        self._part_size.learn(longest, time.perf_counter() - began)
         parts = [memoryview(part) for part in whole]
 
         def cut(start: int, stop: int) -> bytes:
@@ -211,10 +246,10 @@ def _runs(pieces: list[int]) -> list[range]:
     return runs
 
 
-def _spans(starts: Keys, stops: Keys) -> list[tuple[int, int]]:
-    """The requests that get all of these ranges, in the order of the file.
+def _spans(starts: Keys, stops: Keys, most: int) -> list[tuple[int, int]]:
+    """The requests that get all of these ranges, none longer than `most`, as the file goes.
 
-    >>> _spans(np.array([900_000, 10, 300]), np.array([900_001, 20, 400]))
+    >>> _spans(np.array([900_000, 10, 300]), np.array([900_001, 20, 400]), 1 << 22)
     [(10, 400), (900000, 900001)]
     """
     filled = starts < stops
@@ -225,6 +260,6 @@ def _spans(starts: Keys, stops: Keys) -> list[tuple[int, int]]:
     for first, last in pairwise([0, *breaks, len(begins)]):
         if first < last:
             start, stop = int(begins[first]), int(ends[last - 1])
-            cuts = [*range(start, stop, _MOST_AT_ONCE), stop]
+            cuts = [*range(start, stop, most), stop]
             spans += pairwise(cuts)
     return spans

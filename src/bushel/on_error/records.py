@@ -6,7 +6,6 @@ The count is part of its state: a budget is used up at the same record whoever d
 and however often the stream was stopped and resumed.
 """
 
-import json
 import logging
 import os
 import threading
@@ -245,6 +244,8 @@ class Quarantine:
 
     def add(self, record: BadRecord) -> None:
         """Writes a line, unless it is there: after a restore a record may come again."""
+        import json
+
         line = json.dumps(record.line(), default=repr)
         with self._lock:
             if self._known and not os.path.exists(self._path):

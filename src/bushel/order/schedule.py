@@ -24,6 +24,8 @@ _SMALLEST = 100
 _LEAST = 1e-12
 # Weights below this are multiplied, which changes no bit of them, before they are divided by.
 _TINY, _TIMES = 2.0**-500, 2.0**500
+# So many weights, and what is computed of them, are in the cache together.
+_WEIGHTS_AT_ONCE = 1 << 16
 
 _PLAIN = frozenset((int, float))
 
@@ -185,7 +187,13 @@ class Points:
         if not self._is_linear or steps[0] >= self._steps[-1]:
             before = self._steps.searchsorted(steps, side="right") - 1
             return self._proportions[:, np.maximum(before, 0)]
-        return _to_proportions(self.weights(steps))
+        # Steps by steps, so that what is computed on the way stays in the cache.
+        at_once = max(1, _WEIGHTS_AT_ONCE // len(self._weights))
+        made = [
+            _to_proportions(self.weights(steps[start : start + at_once]))
+            for start in range(0, len(steps), at_once)
+        ]
+        return made[0] if len(made) == 1 else np.concatenate(made, axis=1)
 
 
 class _Called:

@@ -32,8 +32,8 @@ from bushel.order.schedule import Points, Proportions, Table
 # sum goes into 2**60: a weight that never falls due too early falls due in time.
 Ahead: TypeAlias = tuple[int, ...]
 # With fewer elements at a time, what a step of numpy costs for each part is more than what it
-# does. But a table of all their weights is in memory.
-_AT_ONCE = 2048
+# does. But whoever takes a few does not wait for many, and a table of all weights is in memory.
+_FIRST_AT_ONCE, _AT_ONCE = 256, 2048
 _MOST_WEIGHTS = 1 << 23
 _BITS = np.uint64(60)
 _ONE = 1 << 60
@@ -117,6 +117,7 @@ class ScheduledTurns(Turns):
         # asked for once more.
         self._known: Proportions = np.empty((parts, 0), dtype=np.int64)
         self._known_from = 0
+        self._at_once = _FIRST_AT_ONCE
 
     def beginning(self) -> Ahead:
         # Lanes begin at different places: one step of all of them then is mixed as it should.
@@ -139,7 +140,8 @@ class ScheduledTurns(Turns):
         # A user's function is only asked for what is needed.
         if not isinstance(self._table, Points):
             return count
-        return max(count, min(_AT_ONCE, _MOST_WEIGHTS // self._parts))
+        at_once, self._at_once = self._at_once, _AT_ONCE
+        return max(count, min(at_once, _MOST_WEIGHTS // self._parts))
 
     def _proportions(self, index: int, count: int) -> Proportions:
         """The proportions at the next elements; of lanes, element n of all is one of each."""

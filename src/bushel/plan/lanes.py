@@ -157,9 +157,12 @@ class OwnLanesNode(Node):
 
 def lanes_of(node: Node) -> DealNode | None:
     """The dealing that a step is behind of, if its elements are still in lanes."""
+    ends = (DealNode, GatherNode, ToStreamNode, CustomStreamNode)
+    while len(node.inputs) == 1 and not isinstance(node, ends):
+        (node,) = node.inputs
     if isinstance(node, DealNode):
         return node
-    if isinstance(node, (GatherNode, ToStreamNode, CustomStreamNode)):
+    if isinstance(node, ends):
         return None
     dealt = [lanes_of(parent) for parent in node.inputs]
     ways = [_way_of(deal) for deal in dealt]

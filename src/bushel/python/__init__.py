@@ -9,8 +9,8 @@ from bushel.core.record import Record, RecordMetadata
 from bushel.dataset import IterDataset, MapDataset
 from bushel.deliver.iterator import DatasetIterator
 from bushel.grain.settings import config
+from bushel.loader.iterator import DataLoaderIterator as PyGrainDatasetIterator
 from bushel.loader.loader import DataLoader, load
-from bushel.loader.loader import DataLoaderIterator as PyGrainDatasetIterator
 from bushel.loader.operations import (
     BatchOperation,
     FilterOperation,
@@ -22,12 +22,7 @@ from bushel.python import experimental as experimental
 from bushel.samplers import IndexSampler, Sampler, SequentialSampler
 from bushel.sharding import NoSharding, ShardByJaxProcess, ShardOptions
 from bushel.sources import RandomAccessDataSource, RangeDataSource
-from bushel.transforms import (
-    Batch,
-    DatasetSelectionMap,
-    Transformation,
-    Transformations,
-)
+from bushel.transforms import Batch, DatasetSelectionMap, Transformation, Transformations
 from bushel.transforms import Filter as FilterTransform
 from bushel.transforms import Map as MapTransform
 from bushel.transforms import MapWithIndex as MapWithIndexTransform

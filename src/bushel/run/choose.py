@@ -1,30 +1,33 @@
 """An order over several inputs, evaluated by position."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from bushel.core.block import Block, join
-from bushel.core.node import Choice, Guard, failed, walk
-from bushel.core.positions import Positions, sorted_runs
+from bushel.core.node import Choice, Guard, Node, failed, walk
+from bushel.core.positions import Keys, Positions, sorted_runs
 from bushel.run.evaluator import Evaluator, labelled
 from bushel.run.many import Compile, Many, at_each, compile_many
 
 # To ask an input costs some 12 microseconds where it can look ahead, for elements that follow each
-# other, and else 40. To evaluate all of them together costs about 150, and 0.8 for each element
+# other, and else 40. To evaluate all of them together costs about 150, and 0.3 for each element
 # more. So it is for blocks with many inputs, and few elements of each.
 _AN_INPUT, _AN_INPUT_ANYWHERE = 12.0, 40.0
-_TOGETHER, _AN_ELEMENT_TOGETHER = 150.0, 0.8
+_TOGETHER, _AN_ELEMENT_TOGETHER = 150.0, 0.3
 
 
 class Choose(Evaluator):
     """An order over several inputs."""
 
-    __slots__ = ("_compile", "_inputs", "_many", "_may_join", "_node")
+    __slots__ = ("_inputs", "_node")
 
     def __init__(self, node: Choice, inputs: Sequence[Evaluator], compile: Compile) -> None:
-        self._node, self._inputs, self._compile = node, inputs, compile
-        self._many: Many | None = None
         # What a guard passes over is counted by the number that the guard has among all.
-        self._may_join = not any(isinstance(step, Guard) for step in walk(node))
+        may_join = not any(isinstance(step, Guard) for step in walk(node))
+        self._node = node
+        self._inputs = Inputs(node.inputs, compile, inputs, may_join)
 
     def at(self, positions: Positions) -> Block:
         try:
@@ -36,15 +39,8 @@ class Choose(Evaluator):
             return self._one_by_one(positions)
         if not len(positions):
             return Block([], positions)
-        if len(positions) == 1:
-            # By somebody who indexes: nothing to put in order or together.
-            return labelled(self._inputs[int(which[0])].at(located), positions)
-        groups = sorted_runs(which)
-        if not self._may_join or _is_better_each(len(groups[1]), positions):
-            return labelled(at_each(self._inputs, groups, located), positions)
-        if self._many is None:
-            self._many = compile_many(self._node.inputs, self._compile)
-        return labelled(self._many.at(which, located), positions)
+        follow = int(positions[-1]) - int(positions[0]) == len(positions) - 1
+        return labelled(self._inputs.at(which, located, follow), positions)
 
     def _one_by_one(self, positions: Positions) -> Block:
         blocks: list[Block] = []
@@ -55,8 +51,68 @@ class Choose(Evaluator):
         return join(blocks)
 
 
-def _is_better_each(inputs: int, positions: Positions) -> bool:
+class Inputs:
+    """Several datasets that are asked for elements of any of them: together, or one by one."""
+
+    __slots__ = ("_compile", "_compiled", "_many", "_may_join", "_nodes")
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        compile: Compile,
+        compiled: Sequence[Evaluator] | None = None,
+        may_join: bool = True,
+    ) -> None:
+        self._nodes, self._compile, self._may_join = nodes, compile, may_join
+        # Of a thousand, a block needs a few.
+        self._compiled = _Compiled(nodes, compile) if compiled is None else compiled
+        self._many: Many | None = None
+
+    def at(self, which: Keys, positions: Positions, follow: bool = True) -> Block:
+        """Elements of these inputs, at these positions in them, up to the first that fails.
+
+        `follow` says that those of one input probably follow each other.
+        """
+        if len(positions) == 1:
+            # By somebody who indexes: nothing to put in order or together.
+            return self._compiled[int(which[0])].at(positions)
+        groups = sorted_runs(which)
+        if not self._may_join or is_better_each(len(groups[1]), len(positions), follow):
+            return at_each(self._compiled, groups, positions)
+        return self._all().at(which, positions)
+
+    def get_ready(self, which: Keys) -> None:
+        """Does what is done once, for blocks of elements of these inputs."""
+        if self._many is None and self._may_join and len(which) > 1:
+            inputs = np.count_nonzero(np.bincount(which))
+            if not is_better_each(int(inputs), len(which)):
+                self._all()
+
+    def _all(self) -> Many:
+        if self._many is None:
+            self._many = compile_many(self._nodes, self._compile)
+        return self._many
+
+
+class _Compiled(Sequence[Evaluator]):
+    """Evaluators, each made when it is needed."""
+
+    def __init__(self, nodes: Sequence[Node], compile: Compile) -> None:
+        self._nodes, self._compile = nodes, compile
+        self._made: dict[int, Evaluator] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __getitem__(self, number: Any) -> Any:
+        made = self._made.get(number)
+        if made is None:
+            # Threads may both make one; either will do.
+            made = self._made[number] = self._compile(self._nodes[number])
+        return made
+
+
+def is_better_each(inputs: int, elements: int, follow: bool = True) -> bool:
     """Whether so many inputs had better be asked one after the other."""
-    follow = int(positions[-1]) - int(positions[0]) == len(positions) - 1
     each = inputs * (_AN_INPUT if follow else _AN_INPUT_ANYWHERE)
-    return each < _TOGETHER + _AN_ELEMENT_TOGETHER * len(positions)
+    return each < _TOGETHER + _AN_ELEMENT_TOGETHER * elements

@@ -5,22 +5,26 @@ positions, four or eight bytes for each element that is left.
 """
 
 import logging
+import os
 from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bushel.checkpoint.state import describe_pipeline
+from bushel.core.fingerprint import fingerprints
 from bushel.core.frozen import frozen
 from bushel.core.node import Choice, Drop, Each, Expand, Fold, Guard, Node, Order, Place, walk
 from bushel.core.options import DatasetOptions, ReadOptions
 from bushel.core.per_process import ProcessLock
 from bushel.core.places import ZipNode
 from bushel.core.positions import Positions, join_epochs, run_of, split_epochs
-from bushel.errors import BadRecordsError, FileError
+from bushel.errors import BadRecordsError, FileError, PlanError
+from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
 from bushel.order.mix import ConcatenateNode
-from bushel.order.present import Wary
+from bushel.order.present import PresentNode, Wary
 from bushel.order.repeat import RepeatNode
 from bushel.order.slice import SliceNode
 from bushel.run.kept_file import read_kept, write_kept
@@ -34,7 +38,7 @@ _log = logging.getLogger("bushel")
 _MOST_EPOCHS = 3
 _AT_A_TIME = 1 << 15
 
-MISSING = (
+_MISSING = (
     "`compact()` found an element here that is not there any more: a filter, or a function before "
     "it, answers otherwise than it did. It must depend on the element alone. (Where `cache=` "
     "names a file that was made of other data, remove it.)"
@@ -179,6 +183,16 @@ def _pass_over(node: Node, epoch: int) -> tuple[Positions, bool]:
 _SAME_SOURCES = (RangeNode, SequenceNode, ColumnsNode)
 _SAME_ORDERS = (SliceNode, RepeatNode, KeptNode)
 _BY_PARTS = (ConcatenateNode, ZipNode)
+
+
+def compacted(node: Node, cache: str | os.PathLike[str] | None) -> Node:
+    """A node without what filters drop, as `MapDataset.compact` explains."""
+    path = None if cache is None else os.fspath(cache)
+    if path is not None and is_remote(path):
+        raise PlanError(f"`compact`: `cache` must be a file on this machine, not {path!r}.")
+    text = [] if path is None else [*describe_pipeline(node), *fingerprints(node)]
+    kept = KeptNode(node, Kept(path, text), is_same_each_epoch(node))
+    return PresentNode(kept, _MISSING)
 
 
 def is_same_each_epoch(node: Node) -> bool:

@@ -4,8 +4,10 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 
+from bushel.core.block import Block
 from bushel.core.options import ReadOptions
 from bushel.plan.lanes import LaneReadOptions
+from bushel.run.lock_probe import LockProbe
 from bushel.run.spent import Stopwatch
 from bushel.run.thread_choice import ThreadChoice
 from bushel.run.threads import Evaluate, Pool, ReadAhead
@@ -26,6 +28,9 @@ class Crew:
         threads = min(read_options.num_threads, buffer_size)
         self.choice = ThreadChoice(threads, cores, streams)
         self._pool: Pool | None = None
+        # Looks at the interpreter's lock while somebody wants to know; and the last one that did.
+        self.probe: LockProbe | None = None
+        self._last_probe: LockProbe | None = None
         self._began: float | None = None
         self._was_threaded = False
         # Since the last delivery nobody has asked for anything: the time is the user's.
@@ -51,13 +56,44 @@ class Crew:
         `made_in_between` are seconds that seem to be the user's, and in which elements were made.
         """
         self._left = now
-        self._stopwatch = Stopwatch() if self.choice.watching else None
-        began, user_seconds = self._began, self._user_seconds
-        if began is not None and self.choice.threaded == self._was_threaded:
+        choice, began, user_seconds = self.choice, self._began, self._user_seconds
+        self._stopwatch = Stopwatch() if choice.watching else None
+        if began is not None and choice.threaded == self._was_threaded:
             if user_seconds is not None:
                 user_seconds = max(0.0, user_seconds - made_in_between)
-            self.choice.learn_cycle(count, now - began, user_seconds)
+            if self.probe is None:
+                choice.learn_cycle(count, now - began, user_seconds)
+            else:
+                choice.learn_lock(self.probe.looks, self.probe.taken, now - began)
+        if choice.looking != (self.probe is not None):
+            self._look_or_not()
         self._begin(now)
+
+    def evaluate(self, evaluate: Evaluate, start: int, count: int) -> Block:
+        """Evaluates a block inline."""
+        probe = self.probe
+        if probe is None:
+            return evaluate(start, count)
+        probe.working = True
+        try:
+            return evaluate(start, count)
+        finally:
+            probe.working = False
+
+    def _look_or_not(self) -> None:
+        if self.probe is None:
+            self.probe = LockProbe()
+            self.probe.start()
+        else:
+            self.probe.stop()
+            self._last_probe, self.probe = self.probe, None
+
+    def left_over(self) -> None:
+        """Takes note that what is handed out now was made by threads that are no longer used.
+
+        It comes at once, which is no sign of how soon elements come without them.
+        """
+        self._was_threaded = True
 
     def interrupted(self) -> None:
         """Takes note that what comes next does not follow what came last."""
@@ -89,6 +125,10 @@ class Crew:
         """Waits for threads that nobody uses any more."""
         if self._pool is not None and self._pool.stopped:
             self._pool.wait()
+        for probe in (self.probe, self._last_probe):
+            if probe is not None:
+                probe.stop(wait=True)
+        self.probe = self._last_probe = None
 
 
 def _is_watching(choice: ThreadChoice) -> bool:

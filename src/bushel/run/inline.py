@@ -34,6 +34,8 @@ from bushel.errors import PlanError
 from bushel.on_error.records import note, pass_on, taking_notes
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
+from bushel.run.series import Series, is_of_series
+from bushel.run.zipped import Zipped
 from bushel.transforms.function import collect_one
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
@@ -43,6 +45,8 @@ from bushel.transforms.function import collect_one
 _FIRST_LOOK_AHEAD = 4
 _FURTHEST_LOOK_AHEAD = 16
 _LAST_LOOK_AHEAD = 1 << 15
+# Each step of a chain is a call or two within that of the next one. Python allows a thousand.
+_LONGEST_NESTED = 100
 
 
 def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
@@ -50,10 +54,37 @@ def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
 
     `guards` gets those that were met; the place of one in it is its number.
     """
-    if isinstance(node, Source):
-        return _Read(node)
     guards = [] if guards is None else guards
-    inputs = [compile_node(parent, guards) for parent in node.inputs]
+    chain: list[Node] = []
+    while not isinstance(node, Source) and len(node.inputs) == 1:
+        chain.append(node)
+        (node,) = node.inputs
+    if isinstance(node, Source):
+        evaluator: Evaluator = _Read(node)
+    else:
+        evaluator = _compile_step(node, [compile_node(p, guards) for p in node.inputs], guards)
+    for run in _runs(chain[::-1]):
+        if len(run) > 1:
+            evaluator = Series(run, evaluator)
+        else:
+            evaluator = _compile_step(run[0], [evaluator], guards)
+    return evaluator
+
+
+def _runs(steps: Sequence[Node]) -> list[list[Node]]:
+    """The steps, and such as go together, where they are more than calls had better be nested."""
+    if len(steps) <= _LONGEST_NESTED:
+        return [[step] for step in steps]
+    runs: list[list[Node]] = []
+    for step in steps:
+        if runs and is_of_series(step) and is_of_series(runs[-1][0]):
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    return runs
+
+
+def _compile_step(node: Node, inputs: list[Evaluator], guards: list[Guard]) -> Evaluator:
     if isinstance(node, Each):
         return _Apply(node, inputs[0])
     if isinstance(node, Order):
@@ -65,7 +96,7 @@ def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
     if isinstance(node, Choice):
         return Choose(node, inputs, compile_node)
     if isinstance(node, Zip):
-        return _Zip(inputs)
+        return Zipped(node, inputs, compile_node)
     if isinstance(node, Expand):
         return _Flatten(node, inputs[0], bool(guards))
     if isinstance(node, Guard):
@@ -357,29 +388,6 @@ class _Stand(Evaluator):
                 return Block(rows, positions)
             block = self._input.at(positions[len(rows) : len(rows) + ahead])
             ahead *= 2
-
-
-class _Zip(Evaluator):
-    __slots__ = ("_inputs",)
-
-    def __init__(self, inputs: list[Evaluator]) -> None:
-        self._inputs = inputs
-
-    def at(self, positions: Positions) -> Block:
-        return self._zipped([input.at(positions) for input in self._inputs])
-
-    def run(self, start: int, stop: int) -> Block:
-        return self._zipped([input.run(start, stop) for input in self._inputs])
-
-    def _zipped(self, blocks: list[Block]) -> Block:
-        end = min(map(len, blocks))
-        positions = blocks[0].positions[:end]
-        failure = next((b.failure for b in blocks if b.failure is not None and len(b) == end), None)
-        if failure is None and all(type(block.values) is Columns for block in blocks):
-            trees = tuple(block.values.gather() for block in blocks)  # type: ignore[union-attr]
-            return Block(Columns(trees, None, end), positions)
-        rows = list(zip(*(block.rows() for block in blocks), strict=False))
-        return Block(rows, positions, failure)
 
 
 class _Flatten(Evaluator):

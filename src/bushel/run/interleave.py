@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from bushel.core.state import State, need, need_int
 from bushel.core.stream import Chunk, ComputedMarks, Cursor, Marks, Stream
 from bushel.errors import StateError
 from bushel.plan.passes import InterleaveNode
+from bushel.run.interleave_side import SideTurns, interleave_state, side_by_side
 from bushel.run.tune import TARGET_SECONDS, BlockSize, approximate_bytes
 
 _Place = tuple[Marks, int]
@@ -90,23 +93,7 @@ class _InterleaveMarks(Marks):
             begin[0].at(begin[1] + count) if count else before[0].at(before[1])
             for count, before, begin in places
         ]
-        return _state_of(turn, self.following, self.numbers, states, self.ended)
-
-
-def _state_of(
-    turn: int,
-    following: int,
-    numbers: Sequence[int],
-    states: Sequence[State],
-    ended: Sequence[bool],
-) -> State:
-    return {
-        "next_index_in_cycle": turn,
-        "next_index_in_datasets": following,
-        "iterators_in_use_indices": list(numbers),
-        "iterators_in_use_states": list(states),
-        "exhausted": [int(flag) for flag in ended],
-    }
+        return interleave_state(turn, self.following, self.numbers, states, self.ended)
 
 
 class InterleaveStream(Stream):
@@ -127,6 +114,15 @@ class InterleaveStream(Stream):
         self._slots: list[_Slot] = []
         self._following = 0
         self._turn = 0
+        # Those that are open, as long as they can be read side by side.
+        self._side: SideTurns | None = None
+        self._may_join = True
+        self._begun = False
+
+    def _read_each(self, side: SideTurns) -> None:
+        """Reads each stream by itself, from where they are."""
+        self._may_join = side.parts.is_suited
+        self.restore(side.state(), each=True)
 
     def _open(self) -> Failure | None:
         """Opens the first streams, as far as they can be."""
@@ -154,7 +150,22 @@ class InterleaveStream(Stream):
         self.eager = self.eager and stream.eager
         return _Slot(number, stream)
 
+    def _beginning(self) -> SideTurns | None:
+        """Those that are open, as far as they are read side by side."""
+        if not self._begun:
+            self._begun = True
+            numbers = range(min(self._node.cycle_length, self._node.count()))
+            with suppress(Exception):  # It comes again when that one is opened.
+                self._side = side_by_side(self._node, numbers)
+        return self._side
+
     def pull(self, want: int) -> Chunk | None:
+        side = self._beginning()
+        if side is not None:
+            chunk = side.pull(want)
+            if chunk is not None:
+                return chunk
+            self._read_each(side)
         unopened = self._open()
         if unopened is not None:
             return self._skip_dataset(unopened)
@@ -276,13 +287,17 @@ class InterleaveStream(Stream):
         return Chunk(block, marks)
 
     def state(self) -> State:
+        side = self._beginning()
+        if side is not None:
+            return side.state()
         self._open()
         slots = self._slots
         states = [slot.state() for slot in slots]
         numbers, ended = [slot.number for slot in slots], [slot.ended for slot in slots]
-        return _state_of(self._turn, self._following, numbers, states, ended)
+        return interleave_state(self._turn, self._following, numbers, states, ended)
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: State, each: bool = False) -> None:
+        """Goes to a state; `each` stream is then read by itself."""
         numbers, states, ended = need(
             state, "iterators_in_use_indices", "iterators_in_use_states", "exhausted"
         )
@@ -291,6 +306,13 @@ class InterleaveStream(Stream):
         lists = [part for part in (numbers, states, ended) if isinstance(part, list)]
         if len(lists) < 3 or len(set(map(len, lists))) > 1:
             raise StateError(f"this state of an interleaving is damaged: {state!r:.200}.")
+        side = None if each else self._side_at(numbers, states, ended, following)
+        if side is not None:
+            self.close()
+            side.turn, side.following = turn % len(numbers), following
+            self._begun, self._side = True, side
+            self._slots, self.eager = [], True
+            return
         slots = []
         for number, inner, flag in zip(numbers, states, ended, strict=True):
             known = type(number) is int and 0 <= number < self._node.count()
@@ -305,10 +327,27 @@ class InterleaveStream(Stream):
             stream.restore(inner)
             slots.append(_Slot(number, stream, bool(flag)))
         self.close()
+        self._begun, self._side = True, None
         self._slots, self._turn, self._following = slots, turn % max(1, len(slots)), following
         self.eager = all(slot.cursor.stream.eager for slot in slots)
 
+    def _side_at(
+        self, numbers: list[Any], states: list[State], ended: list[Any], following: int
+    ) -> SideTurns | None:
+        if len(numbers) < self._node.cycle_length and following < self._node.count():
+            return None  # Others are opened before they go on.
+        known = all(type(n) is int and 0 <= n < self._node.count() for n in numbers)
+        if not known or any(ended) or not self._may_join:
+            return None
+        with suppress(Exception):
+            side = side_by_side(self._node, numbers)
+            if side is not None and side.parts.restore(states):
+                return side
+        return None
+
     def start(self) -> None:
+        if self._beginning() is not None:
+            return  # Whether threads pay is not known to begin with.
         self._open()
         for slot in self._slots:
             slot.cursor.stream.start()

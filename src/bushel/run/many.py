@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bushel.core.block import Block, Columns, merge_columns
-from bushel.core.node import Drop, Each, Node, Order, Place, Source
+from bushel.core.node import Drop, Each, FetchMany, Node, Order, Place, Source
 from bushel.core.positions import Keys, Positions, grouped, sorted_runs
 from bushel.run.evaluator import Evaluator, dropped, labelled
 
@@ -113,6 +113,9 @@ class _ReadMany(Many):
         lengths = [source.length() for source in self._sources if source.wraps]
         if len(lengths) == len(self._sources) and all(lengths):
             self._lengths = np.array(lengths, dtype=np.int64)
+        self._fetch_many: FetchMany | None = None
+        if len({type(source) for source in self._sources}) == 1:
+            self._fetch_many = type(self._sources[0]).fetch_many(self._sources)
         # What gives the records of each, where they come one by one anyway.
         records = [source.records for source in self._sources]
         self._records = records if all(has is not None for has in records) else None
@@ -129,6 +132,8 @@ class _ReadMany(Many):
             ]
             return put_together(pieces, positions)
         keys = positions % self._lengths.take(kinds)
+        if self._fetch_many is not None:
+            return Block(self._fetch_many(kinds, keys), positions)
         if self._records is not None:
             rows = self._read_each(self._records, kinds, keys)
             if rows is not None:

@@ -1,26 +1,21 @@
 """Streams mixed in proportion, and parts of a mixture that begin again."""
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bushel.core.block import Block, Failure
 from bushel.core.frozen import plain
 from bushel.core.node import failed
-from bushel.core.positions import Keys, sorted_runs
+from bushel.core.positions import Keys
 from bushel.core.state import State, need, need_int
-from bushel.core.stream import Chunk, Cursor, Marks, Stream, beginning_of
+from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.errors import PlanError, StateError
 from bushel.order.turns import Ahead, Choices
 from bushel.plan.mixing import EpochsNode, StreamMixNode
-from bushel.run.foresight import Foresight
-from bushel.run.merge import Merged
+from bushel.run.mix_parts import Counts, MixParts, PartMarks, Portion
 from bushel.run.mix_weights import Course, going_on, own_piece
-
-_Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 @plain
@@ -29,7 +24,7 @@ class _Place:
 
     index: int
     # How many elements each part has given.
-    taken: _Counts
+    taken: Counts
     # Whose turn it is, and how many of these turns are over.
     choices: Choices
     used: int
@@ -42,63 +37,13 @@ class _Place:
         return self.choices.ahead(self.used)
 
 
-class _Log:
-    """Where the parts of a mixture were at each time, as far as somebody may ask.
-
-    Most of a thousand parts stay where they are while a few give their elements. So what is
-    written down is who moved.
-    """
-
-    def __init__(self, cursors: Sequence[Cursor]) -> None:
-        self._cursors = cursors
-        # Where parts were in the beginning. Of those that are not in it: where they are now.
-        self._first: dict[int, tuple[Marks, int]] = {}
-        self._moves: list[tuple[int, Marks, int]] = []
-
-    def __len__(self) -> int:
-        return len(self._moves)
-
-    @property
-    def is_long(self) -> bool:
-        return len(self._moves) > 4 * len(self._cursors)
-
-    def add(self, part: int, marks: Marks, count: int) -> None:
-        """Notes that a part gives so many of the elements between these states."""
-        self._first.setdefault(part, (marks, 0))
-        self._moves.append((part, marks, count))
-
-    def settle(self, parts: Iterable[int]) -> None:
-        """Notes where parts are, before they go somewhere else."""
-        for part in parts:
-            if part not in self._first:
-                self._first[part] = self._cursors[part].mark()[:2]
-
-    def at(self, length: int) -> list[tuple[Marks, int]]:
-        """Where the parts were after the first so many moves."""
-        places = dict(self._first)
-        for part, marks, count in self._moves[:length]:
-            places[part] = marks, count
-        return [
-            places[part] if part in places else self._untouched(part)
-            for part in range(len(self._cursors))
-        ]
-
-    def _untouched(self, part: int) -> tuple[Marks, int]:
-        # Somebody else may pull meanwhile. Who moves a part says so before.
-        place = self._cursors[part].mark()[:2]
-        return self._first.get(part, place)
-
-
 @plain
 class _MixMarks(Marks):
     stream: "MixStream"
     course: Course
     start: _Place
     which: Keys
-    log: _Log
-    # How many moves were before these elements, and the states of those that give them.
-    moves: int
-    parts: dict[int, Marks]
+    parts: PartMarks
     failed_part: int | None = None
 
     def at(self, used: int) -> State:
@@ -107,46 +52,37 @@ class _MixMarks(Marks):
         taken = start.taken + counts
         if used > len(self.which) and self.failed_part is not None:
             counts[self.failed_part] += 1  # It had its turn, and gave nothing.
-        places = self.log.at(self.moves)
-        for part, marks in self.parts.items():
-            places[part] = marks, int(counts[part])
         place = _Place(start.index + used, taken, start.choices, start.used + used, start.stays)
-        states = [marks.at(count) for marks, count in places]
-        return self.stream.state_of(states, self.course, place, False)
+        return self.stream.state_of(self.parts.at(counts), self.course, place, False)
 
 
-class MixStream(Merged):
+class MixStream(Stream):
     """Takes elements from its inputs in turn.
 
     When a part has no element for its turn, the mixture ends, or goes on without that part.
     """
 
-    def __init__(
-        self,
-        inputs: Sequence[Stream],
-        node: StreamMixNode,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        super().__init__(inputs)
+    def __init__(self, parts: MixParts, node: StreamMixNode) -> None:
+        # As they are read now, and as they are read from a state on, if they can be.
+        self._parts = self._best_parts = parts
+        self.eager = parts.eager
         self._node = node
         self._names = node.names
         self._drops = node.on_end == "drop"
         self._own = own_piece(node)
         self._course = Course([self._own])
-        count = len(inputs)
-        self._place = self._beginning(self._own.first, [True] * count)
+        self._count = len(node.parts)
+        self._place = self._beginning(self._own.first, [True] * self._count)
         self._stopped = False
-        self._starts = self._states() if self._names is not None else []
-        self._log = _Log(self._cursors)
-        self._foresight = Foresight(self._cursors, clock)
+        self._starts = parts.states() if self._names is not None else []
 
     def _beginning(self, ahead: Ahead, stays: Sequence[bool]) -> _Place:
         nothing = Choices(np.empty(0, dtype=np.int64), ahead)
         return _Place(0, np.zeros(len(stays), dtype=np.int64), nothing, 0, stays)
 
     def pull(self, want: int) -> Chunk | None:
-        ask = want if self.eager else 1
         while not self._stopped:
+            ask = max(want, self._parts.at_once) if self.eager else 1
             place = self._place
             most = self._course.most(place.index, ask)
             if not most:
@@ -158,11 +94,14 @@ class MixStream(Merged):
                 except Exception as error:  # In a user's function that tells the weights.
                     return self._failed(failed(error, self._node, place.index))
             which = place.choices.which[place.used : place.used + most]
-            rows, parts = self._prepare(which)
-            if len(rows):
-                return self._chunk(which[: len(rows)], rows, parts)
+            portion = self._parts.read(which)
+            if portion is None:
+                self._parts = self._parts.streams()
+                continue
+            if portion.size:
+                return self._chunk(which[: portion.size], portion)
             part = int(which[0]) if len(which) else None
-            if part is not None and self._cursors[part].fails:
+            if part is not None and self._parts.fails(part):
                 return self._failed(None, part)
             if part is None or not self._drops:
                 self._stopped = True
@@ -181,61 +120,24 @@ class MixStream(Merged):
         choices = piece.turns.choose(place.index, count, ahead, place.stays)
         return _Place(place.index, place.taken, choices, 0, place.stays)
 
-    def _prepare(self, which: Keys) -> tuple[list[Any], dict[int, Marks]]:
-        """The elements of parts in turn, up to where one has none, and the states of the parts."""
-        order, runs = sorted_runs(which)
-        places = order.tolist()
-        end = len(which)
-        rows: list[Any] = [None] * end
-        parts: dict[int, Marks] = {}
-        cursors = self._cursors
-        wanted = [(part, stop - start) for part, start, stop in runs]
-        missing = [(part, count) for part, count in wanted if cursors[part].ready < count]
-        if missing:
-            self._foresight.prepare(missing)
-        for part, start, stop in runs:
-            cursor = cursors[part]
-            count = stop - start
-            if cursor.ready < count and cursor.prepared < count:
-                count = cursor.prepared
-                end = min(end, places[start + count])
-            mine, parts[part] = cursor.show(count)
-            if count == 1:
-                rows[places[start]] = mine[0]
-                continue
-            for place, row in zip(places[start : start + count], mine, strict=True):
-                rows[place] = row
-        return rows[:end], parts
-
-    def _chunk(self, which: Keys, rows: list[Any], parts: dict[int, Marks]) -> Chunk:
-        start, size = self._place, len(rows)
-        self._foresight.look_at(rows[0])
-        log = self._log = _Log(self._cursors) if self._log.is_long else self._log
-        marks = _MixMarks(self, self._course, start, which, log, len(log), parts)
-        counts = np.bincount(which, minlength=len(self._cursors))
-        numbers = list(parts)
-        for part, count in zip(numbers, counts.take(numbers).tolist(), strict=True):
-            states = parts[part]
-            if count:
-                log.add(part, states, count)
-                self._cursors[part].advance(count)
+    def _chunk(self, which: Keys, portion: Portion) -> Chunk:
+        start, size = self._place, portion.size
+        marks = _MixMarks(self, self._course, start, which, portion.marks)
+        taken = start.taken + portion.counts
         self._place = _Place(
-            start.index + size, start.taken + counts, start.choices, start.used + size, start.stays
+            start.index + size, taken, start.choices, start.used + size, start.stays
         )
         positions = np.arange(start.index, start.index + size, dtype=np.int64)
-        return Chunk(Block(rows, positions), marks)
+        return Chunk(Block(portion.values, positions), marks)
 
     def _failed(self, failure: Failure | None, part: int | None = None) -> Chunk:
         """What comes in the place of an element whose part failed, or for which there is none."""
-        start, log, moves = self._place, self._log, len(self._log)
-        parts: dict[int, Marks] = {}
+        start, parts = self._place, self._parts.marks()
         if part is not None:
-            log.settle([part])
-            taken = self._cursors[part].take(1)
-            failure, parts[part] = taken.failure, taken.marks
-            log.add(part, taken.marks, 1)
+            self._parts = streams = self._parts.streams()
+            failure, parts = streams.take_failure(part)
         nothing = np.empty(0, dtype=np.int64)
-        marks = _MixMarks(self, self._course, start, nothing, log, moves, parts, part)
+        marks = _MixMarks(self, self._course, start, nothing, parts, part)
         self._place = _Place(
             start.index + 1, start.taken, start.choices, start.used + 1, start.stays
         )
@@ -263,23 +165,21 @@ class MixStream(Merged):
         return dict(zip(self._names, values, strict=True))
 
     def state(self) -> State:
-        return self.state_of(self._states(), self._course, self._place, self._stopped)
+        return self.state_of(self._parts.states(), self._course, self._place, self._stopped)
 
     def restore(self, state: State) -> None:
         _, stopped = need(state, "parents", "stop")
         index = need_int(state, "index")
         parents = self._parts_of(state, "parents", self._starts)
         known = self._own.turns.taken_before(index)
-        none = [0] * len(self._cursors)
+        none = [0] * self._count
         taken = self._whole_parts_of(state, "taken", none, known)
         course = going_on(self._own, self._node, state)
         ahead = course.at(index).first
         if ahead:
             ahead = tuple(self._whole_parts_of(state, "ahead", ahead))
         left = self._whole_parts_of(state, "left", none)
-        self._log.settle(range(len(self._cursors)))
-        self._go_back(parents)
-        self._log = _Log(self._cursors)
+        self._parts = self._best_parts.restore(parents)
         stays = [not (gone and self._drops) for gone in left]
         nothing = Choices(np.empty(0, dtype=np.int64), ahead)
         counts = np.array(taken, dtype=np.int64)
@@ -299,9 +199,9 @@ class MixStream(Merged):
                     f"this mixture has named parts, and {field!r} of the state is {values!r:.200}."
                 )
             return [values.get(name, new) for name, new in zip(self._names, otherwise, strict=True)]
-        if not isinstance(values, list) or len(values) != len(self._cursors):
+        if not isinstance(values, list) or len(values) != self._count:
             raise StateError(
-                f"this mixture has {len(self._cursors)} parts, and {field!r} of the state is "
+                f"this mixture has {self._count} parts, and {field!r} of the state is "
                 f"{values!r:.200}."
             )
         return values
@@ -314,6 +214,12 @@ class MixStream(Merged):
             return list(otherwise or new)
         values = self._parts_of(state, field, new)
         return [need_int({field: value}, field) for value in values]
+
+    def start(self) -> None:
+        self._parts.start()
+
+    def close(self) -> None:
+        self._best_parts.close()
 
 
 @plain

@@ -20,7 +20,7 @@ from bushel.run.crew import Seat, crew_for
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.spent import Spent, Stopwatch
-from bushel.run.steps import KeptMarks
+from bushel.run.steps import STEPS_FOR_ANOTHER, KeptMarks
 from bushel.run.threads import ReadAhead
 from bushel.run.tune import BlockSize
 from bushel.transforms.function import any_none
@@ -116,6 +116,7 @@ class PositionalStream(Stream):
         self._next = 0
         self._crew = crew_for(read_options, lambda: available_cores() / sharing)
         self._choice = self._crew.choice
+        self._chooses = self._choice.may_use_threads
         self._seat = Seat()
         self._in_pieces = False
         self._least = least_block(node)
@@ -145,13 +146,14 @@ class PositionalStream(Stream):
         if self._trickle is not None:
             self._end_trickle(self._trickle)
         start = self._next
-        self._crew.asked(self._clock())
+        if self._chooses:
+            self._crew.asked(self._clock())
         block = self._next_block(want)
         if block is None:
             return None
         self._next = start + len(block) + (block.failure is not None)
         self._delivered += len(block) + self._trickled
-        if self._rest is None:
+        if self._rest is None and self._chooses:
             made_in_between = self._trickled * self._seconds_each + self._given_seconds
             self._crew.delivered(self._delivered, self._clock(), made_in_between)
             self._delivered, self._given_seconds = 0, 0.0
@@ -229,6 +231,7 @@ class PositionalStream(Stream):
         """The next block that threads have made; None where they make no more of them."""
         if not self._choice.threaded or ahead.threads != self._choice.threads:
             ahead.finish()
+            self._crew.left_over()
         block = ahead.take(self._block_size)
         if ahead.spent is not None and block is not None:
             self._choice.learn_work(len(block), ahead.spent, ahead.threads)
@@ -240,14 +243,13 @@ class PositionalStream(Stream):
     def _made_inline(self, count: int) -> Block:
         stopwatch = Stopwatch() if self._choice.watching else None
         began = self._clock()
-        block = self._work(self._next, count)
+        block = self._crew.evaluate(self._work, self._next, count)
         seconds = self._clock() - began
         if stopwatch is not None:
             spent = stopwatch.read()
             # It stands for those that were made one by one.
             times = 1 + self._trickled
-            stands_for = Spent(times * spent.seconds, times * spent.cpu_seconds)
-            self._choice.learn_work(times * len(block), stands_for)
+            self._choice.learn_work(times * len(block), spent.times(times))
             self._seconds_each = spent.seconds / count
         self._block_size.learn(count, seconds)
         if self._least > 1 and len(block) and self._block_size.wants_sample():
@@ -448,14 +450,17 @@ class _Progress(Marks):
 
 
 def least_block(node: Node) -> int:
-    """How many elements a source wants to be asked for at once, at the least."""
-    records = 1
+    """How many elements a source, or a long chain, wants to be asked for at once, at the least."""
+    records, steps = 1, 0
     while len(node.inputs) == 1:
         if isinstance(node, Fold):
             records *= node.group_size
         node = node.inputs[0]
+        steps += 1
     wanted = node.at_a_time if isinstance(node, Source) else 1
-    return max(1, wanted // records)
+    # What a step costs beside its work, it costs for each block: a thousand steps are worth
+    # larger ones.
+    return max(1, wanted // records, steps // STEPS_FOR_ANOTHER)
 
 
 def dropping_step(node: Node) -> Node:

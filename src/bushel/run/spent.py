@@ -9,12 +9,12 @@ import os
 import resource
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-# Nanoseconds on a core, nanoseconds in the queue, and how often it ran. Opened for each reading:
-# a descriptor that is kept would tell of another thread after a fork.
+# Nanoseconds on a core, nanoseconds in the queue, and how often it ran.
 _SCHEDULER_NOTES = "/proc/thread-self/schedstat"
 
 
@@ -23,6 +23,10 @@ class Spent(NamedTuple):
 
     seconds: float
     cpu_seconds: float
+    queued_seconds: float = 0.0
+
+    def times(self, factor: float) -> "Spent":
+        return Spent(*(factor * seconds for seconds in self))
 
 
 class Stopwatch:
@@ -41,29 +45,69 @@ class Stopwatch:
             return Spent(wall, wall)  # Another thread knows nothing of it.
         system = _system()
         queued = system.queued(self._before, system.read(), wall, cpu)
-        return Spent(max(cpu, wall - queued), cpu)
+        return Spent(max(cpu, wall - queued), cpu, max(0.0, queued))
+
+
+class _Notes:
+    """The file in which the system notes what becomes of a thread, open as long as it lives.
+
+    To open it takes longer than all else here together.
+    """
+
+    def __init__(self) -> None:
+        self._file = -1  # In case that it cannot be opened.
+        self._file = os.open(_SCHEDULER_NOTES, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> bytes:
+        return os.pread(self._file, 96, 0)
+
+    def __del__(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
 
 
 class SchedulerNotes:
     """The queue as Linux counts it."""
 
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+        _ALL.add(self)
+
+    def forget(self) -> None:
+        self._of_thread = threading.local()
+
     def read(self) -> float | None:
         """The seconds that this thread has stood in the queue so far."""
         try:
-            notes = os.open(_SCHEDULER_NOTES, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
+            notes = self._of_thread.notes
+        except AttributeError:
+            try:
+                notes = self._of_thread.notes = _Notes()
+            except OSError:
+                return None
         try:
-            on_core, queued, _ = os.read(notes, 96).split()
+            _, queued, runs = notes.read().split()
+            # A kernel that keeps no such notes says 0 to everything. (Time on a core is noted by
+            # and by, so of a thread that has just begun it is 0, too.)
+            return int(queued) * 1e-9 if int(runs) else None
         except (OSError, ValueError):
             return None
-        finally:
-            os.close(notes)
-        # A kernel that keeps no such notes says 0 to everything.
-        return int(queued) * 1e-9 if int(on_core) else None
 
     def queued(self, before: float | None, after: float | None, wall: float, cpu: float) -> float:
         return 0.0 if before is None or after is None else after - before
+
+
+_ALL: "weakref.WeakSet[SchedulerNotes]" = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """Closes the files in a forked process: they tell of the one that it was forked from."""
+    for notes in _ALL:
+        notes.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 class VoluntarySwitches:

@@ -1,5 +1,7 @@
 """The steps of a stream: one class for each kind of node."""
 
+import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,33 +20,109 @@ from bushel.on_error.stream import GuardStream
 from bushel.order.front import with_front
 from bushel.run.quota import DropQuota
 
+# So many steps of a chain are worth another element in each chunk: what a step costs beside its
+# work, it costs for each of them. But elements that take so long come by themselves.
+STEPS_FOR_ANOTHER = 32
+_MOST_SECONDS = 0.05
+
 
 class _Elementwise(OneInput):
-    """A step without memory: it changes the chunks of its input."""
+    """A step without memory: it changes the chunks of its input.
+
+    A chain of them may be longer than calls may be nested. So the last one has the others do
+    their work, one after the other.
+    """
 
     def __init__(self, input: Stream) -> None:
         super().__init__(input)
         # What is left of a chunk in the middle of which the step failed.
         self._rest: Chunk | None = None
+        # How many steps this one is behind, and the seconds of an element in all of them.
+        self._steps: int = input._steps + 1 if isinstance(input, _Elementwise) else 1
+        self._seconds_each = _MOST_SECONDS
+
+    def _chain(self) -> "tuple[list[_Elementwise], Stream]":
+        """This step and those that it follows, the last first, and what the first reads from."""
+        chain: list[_Elementwise] = [self]
+        while isinstance(input := chain[-1]._input, _Elementwise):
+            chain.append(input)
+        return chain, input
 
     @property
     def base(self) -> Stream:
-        return self._input.base
+        return self._chain()[1].base
 
-    def _next_chunk(self, want: int) -> Chunk | None:
-        rest, self._rest = self._rest, None
-        return rest if rest is not None else self._input.pull(want)
+    def pull(self, want: int) -> Chunk | None:
+        if self._steps < STEPS_FOR_ANOTHER or not self.eager:
+            return self._pull(want)
+        least = min(self._steps // STEPS_FOR_ANOTHER, int(_MOST_SECONDS / self._seconds_each))
+        began = time.perf_counter()
+        chunk = self._pull(max(want, least))
+        if chunk is not None:
+            seconds = time.perf_counter() - began
+            self._seconds_each = max(seconds / max(1, want, least), 1e-9)
+        return chunk
+
+    def _pull(self, want: int) -> Chunk | None:
+        chain: list[_Elementwise] = []
+        stream: Stream = self
+        while isinstance(stream, _Elementwise):
+            chain.append(stream)
+            chunk, stream._rest = stream._rest, None
+            if chunk is not None:
+                break
+            stream = stream._input
+        else:
+            chunk = stream.pull(want)
+            if chunk is None:
+                return None
+        for step in reversed(chain):
+            chunk = step._changed(chunk)
+        return chunk
+
+    @abstractmethod
+    def _changed(self, chunk: Chunk) -> Chunk:
+        """What becomes of a chunk; what is left of one that failed is set aside."""
 
     def _set_rest(self, chunk: Chunk, start: int) -> None:
         if start < len(chunk.block) or chunk.block.failure is not None:
             self._rest = chunk.rest(start)
 
     def state(self) -> State:
-        return self._input.state() if self._rest is None else self._rest.marks.at(0)
+        chain, input = self._chain()
+        rests = (index for index, step in enumerate(chain) if step._rest is not None)
+        last = next(rests, None)
+        if last is None:
+            state = input.state()
+        else:
+            chain = chain[: last + 1]
+            rest = chain[last]._rest
+            assert rest is not None
+            state = rest.marks.at(0)
+        for step in reversed(chain):
+            state = step._with_own(state)
+        return state
+
+    def _with_own(self, state: State) -> State:
+        """The state of this step, by that of its input."""
+        return state
 
     def restore(self, state: State) -> None:
-        self._input.restore(state)
-        self._rest = None
+        chain, input = self._chain()
+        for step in chain:
+            state = step._restore_own(state)
+            step._rest = None
+        input.restore(state)
+
+    def _restore_own(self, state: State) -> State:
+        """Takes what is this step's, and returns the state of its input."""
+        return state
+
+    def start(self) -> None:
+        self._chain()[1].start()
+
+    def close(self) -> None:
+        self._chain()[1].close()
 
 
 class EachStream(_Elementwise):
@@ -54,20 +132,24 @@ class EachStream(_Elementwise):
         super().__init__(input)
         self._node = node
 
-    def pull(self, want: int) -> Chunk | None:
-        chunk = self._next_chunk(want)
-        if chunk is None:
-            return None
+    def _changed(self, chunk: Chunk) -> Chunk:
         block = self._node.apply(chunk.block)
         if len(block) < len(chunk.block):
             self._set_rest(chunk, len(block) + 1)
         return Chunk(block, chunk.marks)
 
     def state_for(self, index: int) -> State:
-        return self._input.state_for(index)
+        return self._before().state_for(index)
 
     def index_in(self, state: State) -> int:
-        return self._input.index_in(state)
+        return self._before().index_in(state)
+
+    def _before(self) -> Stream:
+        """The stream before the steps of this kind that end with this one."""
+        stream = self._input
+        while isinstance(stream, EachStream):
+            stream = stream._input
+        return stream
 
 
 class CountedStream(_Elementwise):
@@ -80,10 +162,7 @@ class CountedStream(_Elementwise):
         self._lane, self._lanes = node.lane
         self._count = 0
 
-    def pull(self, want: int) -> Chunk | None:
-        chunk = self._next_chunk(want)
-        if chunk is None:
-            return None
+    def _changed(self, chunk: Chunk) -> Chunk:
         start = self._count
         positions = np.arange(start, start + len(chunk.block), dtype=np.int64)
         if self._lanes > 1:
@@ -94,14 +173,14 @@ class CountedStream(_Elementwise):
         self._count = start + len(block)
         return Chunk(block, counted(chunk.marks, self._name, start, len(block)))
 
-    def state(self) -> State:
-        return {"parent": super().state(), self._name: self._count}
+    def _with_own(self, state: State) -> State:
+        return {"parent": state, self._name: self._count}
 
-    def restore(self, state: State) -> None:
+    def _restore_own(self, state: State) -> State:
+        parent: State
         parent, _ = need(state, "parent", self._name)
-        count = need_int(state, self._name)
-        super().restore(parent)
-        self._count = count
+        self._count = need_int(state, self._name)
+        return parent
 
     def state_for(self, index: int) -> State:
         return {"parent": self._input.state_for(index), self._name: index}
@@ -123,14 +202,20 @@ class KeptMarks(Marks):
     end: int
 
     def at(self, used: int) -> State:
-        if used == 0:
-            return self.marks.at(0)
-        if used <= len(self.kept):
-            return self.marks.at(int(self.kept[used - 1]) + 1)
-        return self.marks.at(self.end)
+        # A loop, as there may be more filters than calls may be nested.
+        marks: Marks = self
+        while isinstance(marks, KeptMarks):
+            if used:
+                kept = marks.kept
+                used = int(kept[used - 1]) + 1 if used <= len(kept) else marks.end
+            marks = marks.marks
+        return marks.at(used)
 
     def before(self, index: int) -> State:
-        return self.marks.before(int(self.kept[index]))
+        marks: Marks = self
+        while isinstance(marks, KeptMarks):
+            index, marks = int(marks.kept[index]), marks.marks
+        return marks.before(index)
 
 
 class DropStream(_Elementwise):
@@ -141,14 +226,11 @@ class DropStream(_Elementwise):
         self._node = node
         self._quota = quota
 
-    def restore(self, state: State) -> None:
-        super().restore(state)
+    def _restore_own(self, state: State) -> State:
         self._quota.reset()
+        return state
 
-    def pull(self, want: int) -> Chunk | None:
-        chunk = self._next_chunk(want)
-        if chunk is None:
-            return None
+    def _changed(self, chunk: Chunk) -> Chunk:
         block = chunk.block
         answers, failure = self._node.keep(block.rows(), block.positions)
         # (A byte for each answer, in a third of the time that numpy takes to look at objects.)
@@ -202,10 +284,7 @@ class ExpandStream(_Elementwise):
         self._node = node
         self._skip = 0
 
-    def pull(self, want: int) -> Chunk | None:
-        chunk = self._next_chunk(want)
-        if chunk is None:
-            return None
+    def _changed(self, chunk: Chunk) -> Chunk:
         block = chunk.block
         sequences, failure = self._node.expand(block.rows(), block.positions)
         if failure is not None:
@@ -226,14 +305,14 @@ class ExpandStream(_Elementwise):
         skip, self._skip = self._skip, 0
         return out.rest(skip) if skip else out
 
-    def state(self) -> State:
-        return {"parent": super().state(), "next_index_in_buffer": self._skip}
+    def _with_own(self, state: State) -> State:
+        return {"parent": state, "next_index_in_buffer": self._skip}
 
-    def restore(self, state: State) -> None:
+    def _restore_own(self, state: State) -> State:
+        parent: State
         (parent,) = need(state, "parent")
-        skip = need_int(state, "next_index_in_buffer")
-        super().restore(parent)
-        self._skip = skip
+        self._skip = need_int(state, "next_index_in_buffer")
+        return parent
 
 
 @plain

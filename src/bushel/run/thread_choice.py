@@ -9,25 +9,25 @@ Ways to run are compared by the time from one element to the next:
     inline         user + work               one after the other
     on threads     max(user, work / threads)
 
-where `work` on threads is as measured there: more than inline where they wait for each other,
-which is how functions show that they keep the interpreter's lock. That cannot be seen from
-outside, so threads are tried. A trial is worth it only where the best that could come of it is,
-and ends as soon as it tells: after one block of each thread, where blocks are long.
+where `work` on threads is as measured there: more than inline where they wait for each other.
+Before that somebody looks how much of its time the work holds the interpreter's lock: more than
+that allows cannot come of threads. Then they are tried. A trial ends as soon as it tells: after
+one block of each thread, where blocks are long. Where others have the cores it tells little, so
+the clock is asked as well, and inline and threads take turns until it is clear.
 
-                 worth a trial            it pays
-    measuring ─────────────────> trying ──────────> settled, on threads
-        ^                           │ it does not        │
-        │                           v                    │ it no longer pays,
-        └───────────────── settled, inline               │ or the work has changed
-        ^   after a while, or the work has changed       │
-        └────────────────────────────────────────────────┘
+               could pay          the lock allows it          it pays
+    measuring ──────────> looking ─────────────────> trying ──────────> settled, on threads
+        ^                    │ it does not             │ it does not        │
+        │                    v                         v                    │ it no longer pays,
+        └─────────────── settled, inline <─────────────┘                    │ or other work
+        ^   after a while, or other work, or a crowd that came or went      │
+        └───────────────────────────────────────────────────────────────────┘
 """
 
 import enum
 import math
-from collections import deque
-from typing import NamedTuple
 
+from bushel.run.seen import Pace, Seen
 from bushel.run.spent import Spent
 
 # Threads take a core from the training loop and fight for the interpreter's lock: they must
@@ -36,17 +36,37 @@ _WORTH_IT = 1.1
 _STILL_WORTH_IT = 1.03
 # More time on the cores than that must be earned, too.
 _LET_PASS = 1.1
-# To try threads costs a few of the interpreter's switches, 5 ms each. Before work that keeps
-# a core busy is disturbed like that, it should have run a while; work that waits need not.
-_PATIENCE_SECONDS = 0.25
+# To look at the lock, or to try threads, costs a few of the interpreter's switches, 5 ms each.
+# Before work that keeps a core busy is disturbed like that, it should have run a while; work that
+# waits need not.
+_PATIENCE_SECONDS = 0.15
 _PATIENCE_WITH_WAITING_SECONDS = 0.02
-# Threads deliver in bursts, and other programs have their turns. So many deliveries of each, in so
-# long a time, tell how soon elements come.
-_TELLING_CYCLES = 4
-_TELLING_SECONDS = 0.3
 # How much must be seen of each thread; what is not clear then gets a second look.
 _TRIAL_SECONDS = 0.05
 _CLEAR = 1.25
+# How far the logarithm of what threads gain may be from the truth, by what blocks take: so far at
+# the first look and at the second one, and further by so much of the share of the time that they
+# stood in the queue for a core.
+_UNSURE = (0.08, 0.04)
+_UNSURE_IN_A_CROWD = 1.0
+# What is so many times as far from nothing is clear.
+_CLEARLY = 1.5
+# Who is as sure as that need not wait for more.
+_SURE = 0.1
+# Until then inline and threads take turns: threads for so many windows, by the clock, and no more
+# than so many turns.
+_TURN_WINDOWS = 3
+_MOST_TURNS = 5
+# Others on the cores have no use for time that is burnt: it counts so much more.
+_BURDEN_IN_A_CROWD = 4.0
+# So many looks at the interpreter's lock tell how much of its time the work holds it; where that
+# is not clear, so many. And it is let be after so long, if there was any look or none.
+_LOOKS, _MOST_LOOKS = 16, 64
+_LOOKING_SECONDS, _SEEING_NOTHING_SECONDS = 1.0, 0.1
+# How far the gain may be from what the lock allows.
+_UNSURE_BY_LOCK = 0.2
+# Others who have come, or gone, by so much of the time of the work.
+_OTHER_CROWD = 0.25
 # Work that takes twice as long, or half as long, is other work.
 _CHANGED = 2.0
 # That is looked at again only after a while, and a longer while after each trial in vain: light
@@ -60,138 +80,11 @@ _LAST_RETRY_SECONDS = 300.0
 _RETRY_BLOCKS = 40
 # Once there is nothing to decide, a look now and then is enough.
 _LOOK_EVERY_SECONDS = 0.02
-# What is remembered: as many blocks as take so long, but some, and not too many.
-_REMEMBERED_SECONDS = 0.25
-_FEWEST, _MOST = 3, 15
-# The same of the user, who may come for many blocks at once and then be away for long.
-_USER_SECONDS = 5.0
-_MOST_USER = 512
-# What must be seen of the user before it is trusted, of each stream and in all.
-_ENOUGH_USER = 32
-_ENOUGH_USER_SECONDS = 1.0
-# One who is away for longer than so many blocks take has something else to do: a compilation,
-# a checkpoint.
-_LONG_AWAY = 100
-
-
-class _Block(NamedTuple):
-    """Times of one element, and how many elements there were."""
-
-    elements: int
-    work: float
-    cpu: float
-
-
-class _Seen:
-    """What was seen lately of one way to run."""
-
-    def __init__(self, streams: int) -> None:
-        self._most_user, self._enough_user = _MOST_USER * streams, _ENOUGH_USER * streams
-        self._blocks: deque[_Block] = deque()
-        # Elements, and the seconds of the user for them; and their sums.
-        self._users: deque[tuple[int, float]] = deque()
-        self._of_user = [0, 0.0]
-        self.forget()
-
-    def forget(self) -> None:
-        self._blocks.clear()
-        self._users.clear()
-        self._of_user = [0, 0.0]
-        # Since then: blocks, the time that they took, and the time in all.
-        self.blocks = 0
-        self.work_seconds = self.seconds = 0.0
-        # Deliveries, and their elements.
-        self.cycles = self.elements = 0
-
-    def add_work(self, count: int, spent: Spent) -> None:
-        blocks = self._blocks
-        blocks.append(_Block(count, spent.seconds / count, spent.cpu_seconds / count))
-        self.blocks += 1
-        self.work_seconds += spent.seconds
-        seconds = sum(block.elements * block.work for block in blocks)
-        while len(blocks) > _FEWEST and (
-            len(blocks) > _MOST
-            or seconds - blocks[0].elements * blocks[0].work > _REMEMBERED_SECONDS
-        ):
-            first = blocks.popleft()
-            seconds -= first.elements * first.work
-
-    def add_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
-        self.seconds += seconds
-        self.cycles += 1
-        self.elements += count
-        if user_seconds is None:
-            return
-        if self._blocks:
-            user_seconds = min(user_seconds, _LONG_AWAY * count * self._blocks[-1].work)
-        users, sums = self._users, self._of_user
-        users.append((count, user_seconds))
-        sums[0], sums[1] = sums[0] + count, sums[1] + user_seconds
-        while len(users) > _FEWEST and (
-            len(users) > self._most_user or sums[1] - users[0][1] > _USER_SECONDS
-        ):
-            count, user_seconds = users.popleft()
-            sums[0], sums[1] = sums[0] - count, sums[1] - user_seconds
-
-    @property
-    def user(self) -> float:
-        return max(0.0, self._of_user[1]) / self._of_user[0] if self._users else 0.0
-
-    @property
-    def usual_user(self) -> float:
-        """The same without the longest: one pause is no habit."""
-        if len(self._users) <= _FEWEST:
-            return self.user
-        count, seconds = max(self._users, key=lambda user: user[1])
-        return max(0.0, self._of_user[1] - seconds) / max(1, self._of_user[0] - count)
-
-    @property
-    def knows_user(self) -> bool:
-        return bool(self._users)
-
-    @property
-    def knows_user_well(self) -> bool:
-        return len(self._users) >= self._enough_user and self.seconds >= _ENOUGH_USER_SECONDS
-
-    @property
-    def work(self) -> float:
-        return self._median_or_mean(0)
-
-    @property
-    def cpu(self) -> float:
-        return self._median_or_mean(1)
-
-    def _median_or_mean(self, which: int) -> float:
-        # Of a few long ones the median: an import, say, was no work. Of many short ones the mean,
-        # since some are shorter than others and cost more for each element.
-        if len(self._blocks) <= 2 * _FEWEST:
-            ordered = sorted((block.work, block.cpu)[which] for block in self._blocks)
-            return ordered[len(ordered) // 2] if ordered else 0.0
-        return self.mean()[which]
-
-    def mean(self) -> tuple[float, float]:
-        """Work and time on a core, of an element.
-
-        Where threads take turns, some blocks go through at once and others wait for two: the
-        median might be of either kind.
-        """
-        count = sum(block.elements for block in self._blocks) or 1
-        work = sum(block.elements * block.work for block in self._blocks) / count
-        return work, sum(block.elements * block.cpu for block in self._blocks) / count
-
-    @property
-    def cycle(self) -> float:
-        """Seconds by the clock from one element to the next."""
-        return self.seconds / self.elements if self.elements else 0.0
-
-    @property
-    def full(self) -> bool:
-        """Whether as much was seen as is remembered."""
-        return self.blocks >= _MOST or self.work_seconds >= _REMEMBERED_SECONDS
 
 
 class _Phase(enum.Enum):
     MEASURING = enum.auto()
+    LOOKING = enum.auto()
     TRYING = enum.auto()
     SETTLED = enum.auto()
 
@@ -204,11 +97,19 @@ class ThreadChoice:
         self._most_threads = most_threads
         self._cores = cores
         self._phase = _Phase.MEASURING
-        self._inline, self._ahead = _Seen(streams), _Seen(streams)
-        # Whether there ever was a trial, and whether this one was looked at before.
-        self._tried = self._looked = self._confirmed = False
+        self._inline, self._ahead = Seen(streams), Seen(streams)
+        # How soon elements come by the clock.
+        self._inline_pace, self._ahead_pace = Pace(), Pace()
+        # Looks at the interpreter's lock while work was done inline, how often it was taken, and
+        # for how long somebody has looked.
+        self._lock_looks = self._lock_taken = 0
+        self._looking_seconds = 0.0
+        # Whether there ever was a trial, whether this one was looked at before, and how many there
+        # were since anything was settled.
+        self._tried = self._looked = False
+        self._turns = self._turn_began = 0
         # How the work was when it was settled. And the time since then, and since a look.
-        self._then: tuple[float, float, float] | None = None
+        self._then: tuple[float, float, float, float] | None = None
         self._since = self._since_look = 0.0
         self._retry, self._calm = _FIRST_RETRY_SECONDS, _CALM_SECONDS
         self.threaded = False
@@ -226,7 +127,7 @@ class ThreadChoice:
         )
         if nothing_new:
             return self._since_look >= _LOOK_EVERY_SECONDS
-        return self._most_threads > 0
+        return self._most_threads > 0 and self._phase is not _Phase.LOOKING
 
     def learn_work(self, count: int, spent: Spent, threads: int = 0) -> None:
         """Takes note of a block, evaluated inline (0) or by one of so many threads."""
@@ -235,12 +136,41 @@ class ThreadChoice:
         self._since_look = 0.0
         if not threads:
             self._inline.add_work(count, spent)
+            self._inline_pace.add_cost(count, spent.cpu_seconds)
             if self._phase is _Phase.MEASURING and self._waits and not self._tried:
                 self._consider_trial()  # Before all who share this have waited.
         elif self.threaded and threads == self.threads:
             self._ahead.add_work(count, spent)
+            self._ahead_pace.add_cost(count, spent.cpu_seconds)
             if self._phase is _Phase.TRYING:
                 self._judge()  # Before all who share this had their turn.
+
+    @property
+    def looking(self) -> bool:
+        """Whether to look at the interpreter's lock, and do nothing that gives it away."""
+        return self._phase is _Phase.LOOKING
+
+    def learn_lock(self, looks: int, taken: int, seconds: float) -> None:
+        """Takes note of a delivery in place of `learn_cycle` and `learn_work`.
+
+        And of how often somebody has looked at the lock while work was done, in all, and how often
+        it was taken. May change `threaded`.
+        """
+        self._lock_looks, self._lock_taken = looks, taken
+        self._looking_seconds += seconds
+        threads = self._wanted()
+        if not looks:
+            if self._looking_seconds >= _SEEING_NOTHING_SECONDS:
+                self._try(threads)
+            return
+        gain, at_best = self._gain_by_lock(threads, 0.0), self._gain_by_lock(threads, 1.0)
+        clear = gain > _WORTH_IT or at_best < _WORTH_IT
+        if self._looking_seconds < _LOOKING_SECONDS and looks < (_LOOKS if clear else _MOST_LOOKS):
+            return
+        if looks >= _LOOKS and gain < _WORTH_IT:
+            self._settle(threaded=False)
+        else:
+            self._try(threads)
 
     def learn_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
         """Takes note of a delivery: the time since the last one, and the user's part of it.
@@ -253,7 +183,10 @@ class ThreadChoice:
             return
         self._since += seconds
         self._since_look += seconds
-        (self._ahead if self.threaded else self._inline).add_cycle(count, seconds, user_seconds)
+        seen = self._ahead if self.threaded else self._inline
+        pace = self._ahead_pace if self.threaded else self._inline_pace
+        lasted = seen.add_cycle(count, seconds, user_seconds)
+        pace.add(count, lasted, self.threads if self.threaded else 0)
         if self._phase is _Phase.TRYING:
             self._judge()
         elif self._since_look == seconds or self._since >= self._retry:
@@ -275,11 +208,31 @@ class ThreadChoice:
         patience = _PATIENCE_WITH_WAITING_SECONDS if self._waits else _PATIENCE_SECONDS
         if max(inline.seconds, inline.work_seconds) < patience:
             return
-        threads = self._wanted()
-        # Threads can at best hide the work, or divide it.
-        best = max(inline.user, inline.work / threads, inline.cpu / self._cores)
-        if inline.user + inline.work > _WORTH_IT * best:
-            self._try(threads)
+        if not self._could_gain():
+            return
+        if self._waits or self._turns:
+            self._try(self._wanted())
+        else:
+            self._phase, self._looking_seconds = _Phase.LOOKING, 0.0
+
+    def _could_gain(self) -> bool:
+        """Whether the best that could come of threads is worth a trial."""
+        inline = self._inline
+        # They can at best hide the work, or divide it.
+        best = max(inline.user, inline.work / self._wanted(), inline.cpu / self._cores)
+        return inline.user + inline.work > _WORTH_IT * best
+
+    def _gain_by_lock(self, threads: int, doubt: float) -> float:
+        """How many times as long it would take without threads, by what the lock allows.
+
+        `doubt` is how many times as much as usual the looks at it may be mistaken, in favour of
+        threads.
+        """
+        inline, looks = self._inline, self._lock_looks
+        held = (self._lock_taken + 0.5) / (looks + 1)
+        held -= doubt * math.sqrt(held * (1 - held) / looks)
+        best = max(inline.user, inline.work * max(held, 1 / threads))
+        return (inline.user + inline.work) / max(best, 1e-9)
 
     @property
     def _waits(self) -> bool:
@@ -292,10 +245,13 @@ class ThreadChoice:
         return max(1, min(self._most_threads, math.ceil(self._cores / busy - 0.1)))
 
     def _try(self, threads: int) -> None:
+        if threads != self.threads:
+            self._ahead_pace.forget()
         self._phase, self._tried, self._looked = _Phase.TRYING, True, False
-        self._confirmed = False
+        self._turn_began = self._ahead_pace.finished
         self.threaded, self.threads = True, threads
         self._ahead.forget()
+        self._ahead_pace.break_off()
 
     def _judge(self) -> None:
         ahead = self._ahead
@@ -305,16 +261,56 @@ class ThreadChoice:
         seen = max(ahead.work_seconds / self.threads, ahead.seconds / 2)
         if seen < looks * _TRIAL_SECONDS:
             return
-        gain = self._gain()
-        if 1 / _CLEAR < gain < _CLEAR and not self._looked:
-            self._looked = True
-        elif self.threads > 1 and self._one_is_enough():
+        gain, unsure = self._gain()
+        worth = gain - math.log(_WORTH_IT)
+        if abs(worth) < _CLEARLY * unsure:
+            if not self._looked:
+                self._looked = True
+                return
+            if unsure > _SURE and self._turns < _MOST_TURNS:
+                if self._ahead_pace.finished - self._turn_began >= _TURN_WINDOWS:
+                    self._turns += 1
+                    self._measure()
+                return
+        if self.threads > 1 and self._one_is_enough():
             self._try(1)
         else:
-            self._settle(threaded=gain >= _WORTH_IT and self._shows() is not False)
+            self._settle(threaded=worth >= 0)
 
-    def _gain(self) -> float:
-        """How many times as long it would take from element to element without threads."""
+    def _gain(self) -> tuple[float, float]:
+        """How many times as long it would take without threads, and how unsure that is.
+
+        Both as logarithms. What blocks take tells soon. But who waits for the interpreter's lock
+        wakes up every now and then to look for it, and on a busy machine stands in the queue for
+        a core each time, which does not look like waiting; and who has the lock may stand there
+        while others wait for both. So the more of a crowd there is, the more the clock counts.
+        """
+        gain, weight = math.log(self._gain_by_work()), self._unsure_by_work**-2
+        inline, ahead = self._inline_pace, self._ahead_pace
+        if inline.windows and ahead.windows:
+            by_clock = 1 / (inline.variance + ahead.variance)
+            gain = weight * gain + by_clock * (inline.log_cycle - ahead.log_cycle)
+            weight += by_clock
+            gain /= weight
+        if self._lock_looks >= _LOOKS and self._inline.blocks:
+            by_lock = _UNSURE_BY_LOCK**-2
+            gain = weight * gain + by_lock * math.log(self._gain_by_lock(self.threads, 0.0))
+            weight += by_lock
+            # Turns that others lose to us are no gain that threads bring.
+            gain = min(gain / weight, math.log(self._gain_by_lock(self.threads, 1.0)))
+        return gain - self._burden(), weight**-0.5
+
+    @property
+    def _crowd(self) -> float:
+        return max(self._inline.crowd, self._ahead.crowd)
+
+    @property
+    def _unsure_by_work(self) -> float:
+        looked = self._looked or self._phase is _Phase.SETTLED
+        return _UNSURE[looked] + _UNSURE_IN_A_CROWD * self._crowd
+
+    def _gain_by_work(self) -> float:
+        """How many times as long it would take without threads, by what blocks take."""
         inline, ahead = self._inline, self._ahead
         work, cpu = ahead.mean()
         user = self._user_of_threads()
@@ -326,28 +322,20 @@ class ThreadChoice:
             work = min(work, inline.work)
         if inline.knows_user and not ahead.knows_user_well:
             user = inline.user
-        return (user + work) / cycle / self._burden()
-
-    def _shows(self) -> bool | None:
-        """Whether elements come sooner by the clock, too; None while that cannot be told.
-
-        On a busy machine, who waits for the interpreter's lock wakes up every now and then to
-        look for it, and stands in the queue for a core each time: it does not look like waiting.
-        """
-        inline, ahead = self._inline, self._ahead
-        few = ahead.cycles < _TELLING_CYCLES * self.threads or ahead.seconds < _TELLING_SECONDS
-        if few or not inline.elements:
-            return None
-        return inline.cycle > _STILL_WORTH_IT * ahead.cycle
+        return max(user + work, 1e-9) / cycle
 
     def _burden(self) -> float:
-        """How many times as much time on the cores it takes, beyond what is let pass.
+        """How much more time on the cores it takes, beyond what is let pass: as a logarithm.
 
         Functions that fight for a lock of their own (some tokenizers do), or for memory, are
         hardly faster on threads and keep the cores busy for it.
         """
-        then, now = self._inline.cpu, self._ahead.mean()[1]
-        return max(1.0, now / (_LET_PASS * then)) if then else 1.0
+        inline, ahead = self._inline_pace, self._ahead_pace
+        if not inline.cpu or not ahead.cpu:
+            return 0.0
+        doubt = math.sqrt(inline.cpu_variance + ahead.cpu_variance)
+        more = math.log(ahead.cpu / inline.cpu) - math.log(_LET_PASS) - doubt
+        return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * self._crowd)
 
     def _user_of_threads(self) -> float:
         """The user's time while threads work: longer, where both want the lock."""
@@ -358,16 +346,23 @@ class ThreadChoice:
         return max(ahead.usual_user, inline.user)
 
     def _one_is_enough(self) -> bool:
-        """Whether several only take turns, and one hides the work behind the user's as well."""
+        """Whether several only take turns, and one hides the work behind the user's as well.
+
+        With the time in the queue for a core: of several, each has a place in it.
+        """
         inline, ahead = self._inline, self._ahead
         user = max(inline.user, self._user_of_threads())
-        one = max(user, inline.work)
-        several = max(self._user_of_threads(), ahead.mean()[0] / self.threads)
-        return one < 1.05 * several and user + inline.work >= _WORTH_IT * one
+        work = inline.work / (1 - inline.crowd)
+        one = max(user, work)
+        of_each = ahead.mean()[0] / (1 - ahead.crowd)
+        several = max(self._user_of_threads(), of_each / self.threads)
+        return one < 1.05 * several and user + work >= _WORTH_IT * one
 
     def _settle(self, threaded: bool) -> None:
         self._phase, self.threaded = _Phase.SETTLED, threaded
-        self._since, self._then = 0.0, None
+        self._since, self._then, self._turns = 0.0, None, 0
+        # Of the other way there will be nothing new.
+        (self._inline_pace if threaded else self._ahead_pace).age()
         if not threaded:
             inline = self._inline
             wait = _RETRY_BLOCKS * inline.work_seconds / max(1, inline.blocks)
@@ -377,11 +372,14 @@ class ThreadChoice:
         else:
             self._calm = _CALM_SECONDS
 
-    def _now(self) -> tuple[float, float, float]:
-        """What tells whether it is still the same: work, its time on a core, and what to gain."""
+    def _now(self) -> tuple[float, float, float, float]:
+        """What tells whether it is still the same.
+
+        Work, its time on a core, what to gain, and how many others want the cores.
+        """
         seen = self._ahead if self.threaded else self._inline
         work, cpu = seen.mean()
-        return work, cpu, (seen.user + work) / max(seen.user, work / 2, 1e-9)
+        return work, cpu, (seen.user + work) / max(seen.user, work / 2, 1e-9), seen.crowd
 
     def _reconsider(self) -> None:
         seen = self._ahead if self.threaded else self._inline
@@ -389,34 +387,40 @@ class ThreadChoice:
             return
         if self._then is None:
             self._then = self._now()
-        changed = self._since >= self._calm and self._has_changed(self._then)
-        if changed or (not self.threaded and self._since >= self._retry):
+        if self._since >= self._calm and self._has_changed(self._then):
+            self._inline_pace.forget()
+            self._ahead_pace.forget()
             self._measure()
-        elif self.threaded and self._confirms() is False:
-            self._settle(threaded=False)
-        elif self.threaded and self._gain() < _STILL_WORTH_IT:
-            if self._confirmed:
+        elif not self.threaded:
+            if self._since >= self._retry:
                 self._measure()
-            else:
-                self._settle(threaded=False)  # The trial was mistaken.
+        else:
+            gain, unsure = self._gain()
+            lost = math.log(_STILL_WORTH_IT) - gain
+            if lost > 0.0 and (lost > unsure or unsure <= _SURE):
+                if self._since > _FIRST_RETRY_SECONDS:
+                    self._measure()
+                else:
+                    self._settle(threaded=False)  # The trial was mistaken.
 
-    def _confirms(self) -> bool | None:
-        """Looks once, after a trial, whether elements come sooner as they should."""
-        if self._confirmed:
-            return True
-        shows = self._shows()
-        self._confirmed = shows is True
-        return shows
-
-    def _has_changed(self, then: tuple[float, float, float]) -> bool:
-        work, cpu, gain = self._now()
+    def _has_changed(self, then: tuple[float, float, float, float]) -> bool:
+        work, cpu, gain, crowd = self._now()
         little = 0.05 * then[0]
         more_to_gain = not self.threaded and gain > _CLEAR * then[2]
-        return more_to_gain or any(
-            max(before, after) > _CHANGED * max(min(before, after), little)
-            for before, after in ((then[0], work), (then[1], cpu))
+        # Work that waits is no faster or slower for others.
+        others = cpu > 0.5 * work and abs(crowd - then[3]) > _OTHER_CROWD
+        return (
+            more_to_gain
+            or others
+            or any(
+                max(before, after) > _CHANGED * max(min(before, after), little)
+                for before, after in ((then[0], work), (then[1], cpu))
+            )
         )
 
     def _measure(self) -> None:
         self._phase, self.threaded = _Phase.MEASURING, False
         self._inline.forget()
+        self._inline_pace.break_off()
+        if not self._turns:
+            self._lock_looks = self._lock_taken = 0

@@ -10,7 +10,7 @@ from bushel.core.stream import Cursor, Stream
 from bushel.run.inline import compile_node
 from bushel.run.many import Many, compile_many
 from bushel.run.positional import PositionalStream
-from bushel.run.spent import Spent, Stopwatch
+from bushel.run.spent import Stopwatch
 
 # So many streams are worth being read together.
 FEWEST = 4
@@ -43,7 +43,7 @@ class Together:
         stopwatch = Stopwatch()
         block = self._all().at(np.repeat(which, sizes), positions)
         spent, share = stopwatch.read(), 1 / len(bases)
-        each = Spent(share * spent.seconds, share * spent.cpu_seconds)
+        each = spent.times(share)
         start = 0
         for base, size in zip(bases, sizes, strict=True):
             # One that fails comes once more, when it is this stream's turn.

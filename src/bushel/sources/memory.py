@@ -9,7 +9,7 @@ import numpy as np
 from bushel.core.block import Block, Columns, Failure, column_of, is_stackable
 from bushel.core.frozen import frozen
 from bushel.core.naming import source_name
-from bushel.core.node import Source, failed
+from bushel.core.node import FetchMany, Source, failed
 from bushel.core.positions import Keys, Positions, split_epochs
 from bushel.core.tree import leaves_with_paths, map_leaves, open_node, show_path
 from bushel.errors import EmptyDatasetError, SourceError, note_place, place_noted
@@ -78,14 +78,29 @@ class RangeNode(Source):
     def keys(self, positions: Positions) -> Keys:
         return wrap(positions, len(self.numbers), self)
 
+    @property
+    def _is_near(self) -> bool:
+        numbers = self.numbers
+        if -_FAR < numbers.start < _FAR and -_FAR < numbers.stop < _FAR:
+            return True
+        return not numbers or max(abs(numbers[0]), abs(numbers[-1])) < _FAR
+
     def fetch(self, keys: Keys, positions: Positions) -> Block:
         numbers = self.numbers
         start, step = numbers.start, numbers.step
-        near = -_FAR < start < _FAR and -_FAR < numbers.stop < _FAR
-        if not near and numbers and max(abs(numbers[0]), abs(numbers[-1])) >= _FAR:
+        if not self._is_near:
             return Block([numbers[key] for key in keys.tolist()], positions)
         # An array of its own, whatever the range: elements belong to the user.
         return Block(IntegerColumn((keys if step == 1 else keys * step) + start), positions)
+
+    @classmethod
+    def fetch_many(cls, sources: Sequence[Any]) -> FetchMany | None:
+        ranges: list[RangeNode] = list(sources)
+        if not all(source._is_near and abs(source.numbers.step) < _FAR for source in ranges):
+            return None
+        starts = np.array([source.numbers.start for source in ranges], dtype=np.int64)
+        steps = np.array([source.numbers.step for source in ranges], dtype=np.int64)
+        return lambda which, keys: IntegerColumn(keys * steps.take(which) + starts.take(which))
 
     @property
     def likeness(self) -> Hashable:

@@ -10,6 +10,11 @@ from collections.abc import Sequence
 _PREFIX = struct.Struct("<II")  # Bytes of the message, and files that come with it.
 _MOST_FILES = 4
 _AT_A_TIME = 1 << 16
+# Plain numbers: the members of an enumeration take microseconds to be put together.
+_NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
+_NOT_INHERITED = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+_NO_WAITING = int(socket.MSG_DONTWAIT)
+_SPACE_FOR_FILES = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize)
 
 
 class ChannelClosed(Exception):
@@ -20,10 +25,12 @@ def send_files(
     connection: socket.socket, data: "bytes | memoryview", files: Sequence[int], flags: int = 0
 ) -> int:
     """Sends bytes, and open files with the first of them; returns how many bytes it took."""
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files).tobytes())]
     # Never a signal, where the other side is gone.
-    flags |= getattr(socket, "MSG_NOSIGNAL", 0)
-    return connection.sendmsg([data], rights if files else [], flags)
+    flags |= _NO_SIGNAL
+    if not files:
+        return connection.send(data, flags)
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files).tobytes())]
+    return connection.sendmsg([data], rights, flags)
 
 
 def receive_files(
@@ -31,10 +38,9 @@ def receive_files(
 ) -> tuple[bytes, "array.array[int]"]:
     """Waits for bytes, and files that came along; nothing at all is the end."""
     files = array.array("i")
-    space = socket.CMSG_SPACE(_MOST_FILES * files.itemsize)
     # No program that another thread starts just now shall have them.
-    flags |= getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-    data, ancillary, _, _ = connection.recvmsg(size, space, flags)
+    flags |= _NOT_INHERITED
+    data, ancillary, _, _ = connection.recvmsg(size, _SPACE_FOR_FILES, flags)
     for level, kind, rights in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             files.frombytes(rights[: len(rights) - len(rights) % files.itemsize])
@@ -62,10 +68,10 @@ class Channel:
         data = memoryview(_PREFIX.pack(len(message), len(files)) + message)
         while data:
             try:
-                data = data[send_files(self._socket, data, files, socket.MSG_DONTWAIT) :]
+                data = data[send_files(self._socket, data, files, _NO_WAITING) :]
                 files = []
             except BlockingIOError:
-                if self._wait(select.POLLIN | select.POLLOUT) & select.POLLIN:
+                if self._wait_for_either() & select.POLLIN:
                     self._read()
             except OSError as error:
                 raise ChannelClosed from error
@@ -86,16 +92,17 @@ class Channel:
     def try_read(self) -> bool:
         """Reads what has arrived, without waiting; tells whether a whole message is here."""
         while not self.has_message():
-            if not self._wait(select.POLLIN, 0):
+            try:
+                self._read(_NO_WAITING)
+            except BlockingIOError:
                 return False
-            self._read()
         return True
 
-    def _wait(self, events: int, milliseconds: int | None = None) -> int:
-        """Waits until something can be done; not by `select`, which knows 1024 files only."""
+    def _wait_for_either(self) -> int:
+        """Waits until it can read or write; not by `select`, which knows 1024 files only."""
         poll = select.poll()
-        poll.register(self._socket, events)
-        return sum(found for _, found in poll.poll(milliseconds))
+        poll.register(self._socket, select.POLLIN | select.POLLOUT)
+        return sum(found for _, found in poll.poll())
 
     def close(self) -> None:
         self._socket.close()
@@ -112,9 +119,11 @@ class Channel:
         del self._received[:end]
         return message, self._files.pop(0) if count else None
 
-    def _read(self) -> None:
+    def _read(self, flags: int = 0) -> None:
         try:
-            data, files = receive_files(self._socket, _AT_A_TIME)
+            data, files = receive_files(self._socket, _AT_A_TIME, flags)
+        except BlockingIOError:
+            raise
         except OSError as error:
             raise ChannelClosed from error
         self._files.extend(files)

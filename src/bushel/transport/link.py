@@ -89,34 +89,46 @@ class Link:
         if arena is not None and not arena.used:
             self.return_arena(arena)
             arena = None
+        if arena is None and not buffers and len(pickled) < _IN_MESSAGE:
+            self._usual = len(pickled)
+            self._send(pickled, None, len(pickled), (), 0)
+            return len(pickled)
         slot = arena.slot if arena is not None else None
-        parts, size = _place(buffers, slot, arena.used if arena is not None else 0)
-        total = size + len(pickled)
+        placed = _place(buffers, slot, arena.used if arena is not None else 0)
+        total = placed.end + len(pickled)
         self._usual = total
         if slot is None and total < _IN_MESSAGE:
             memory = np.empty(total, dtype=np.uint8)
-            _write(memory, None, parts, buffers, pickled, size)
-            self._send(_Layout(memory.tobytes(), -1, 0, total, parts, size, ()), None)
+            _write(memory, placed, pickled)
+            self._send(memory.tobytes(), None, total, placed.parts, placed.end)
             return total
         if arena is not None and slot is not None and slot.size < total:
             # More came than before. A larger slot takes all of it.
-            parts, size = _place(buffers, None, 0)
-            larger = self._ring.take(size + len(pickled))
-            _write(larger.memory, None, parts, buffers, pickled, size)
+            placed = _place(buffers, None, 0)
+            total = placed.end + len(pickled)
+            larger = self._ring.take(total)
+            _write(larger.memory, placed, pickled)
             arena.give_back()
-            slot, total = larger, size + len(pickled)
+            slot = larger
         else:
             slot = slot or self._ring.take(total)
-            _write(slot.memory, slot, parts, buffers, pickled, size)
-        layout = _Layout(None, slot.number, slot.size, total, parts, size, ())
-        self._send(layout, slot)
+            _write(slot.memory, placed, pickled)
+        self._send(None, slot, total, placed.parts, placed.end)
         return total
 
-    def _send(self, layout: _Layout, slot: Slot | None) -> None:
+    def _send(
+        self,
+        inline: bytes | None,
+        slot: Slot | None,
+        used: int,
+        parts: Sequence[tuple[int, int, bool]],
+        pickle_start: int,
+    ) -> None:
         dropped, self._ring.dropped = self._ring.dropped, []
         self._note_released()
-        message = tuple(layout._replace(dropped=dropped))
-        file = slot.take_descriptor() if slot is not None else None
+        number, size = (-1, 0) if slot is None else (slot.number, slot.size)
+        file = None if slot is None else slot.take_descriptor()
+        message = (inline, number, size, used, parts, pickle_start, dropped)
         try:
             self._channel.send(pickle.dumps(message, protocol=5), file)
         finally:
@@ -135,6 +147,8 @@ class Link:
         layout = _Layout(*pickle.loads(message))
         self.last_size = layout.used
         self._reader.forget(list(layout.dropped))
+        if layout.inline is not None and not layout.parts:
+            return pickle.loads(layout.inline)
         if layout.inline is not None:
             memory: Bytes = np.frombuffer(bytearray(layout.inline), dtype=np.uint8)
         else:
@@ -220,11 +234,19 @@ def _dump(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
     return file.getvalue(), buffers
 
 
-def _place(
-    buffers: Sequence[memoryview], slot: Slot | None, end: int
-) -> tuple[list[tuple[int, int, bool]], int]:
+class _Placed(NamedTuple):
+    """Where the buffers of a value go."""
+
+    parts: list[tuple[int, int, bool]]
+    # Those that are elsewhere, and where to copy them to.
+    elsewhere: list[tuple[int, memoryview]]
+    # Behind all of them: the place for the pickle.
+    end: int
+
+
+def _place(buffers: Sequence[memoryview], slot: Slot | None, end: int) -> _Placed:
     """Decides where each buffer goes; those that lie in the slot stay."""
-    parts = []
+    parts, elsewhere = [], []
     for buffer in buffers:
         size, writable = buffer.nbytes, not buffer.readonly
         start = -1
@@ -232,20 +254,12 @@ def _place(
             start = np.frombuffer(buffer, dtype=np.uint8).ctypes.data - slot.address
         if slot is None or not 0 <= start <= slot.size - size:
             start, end = end, aligned(end + size)
+            elsewhere.append((start, buffer))
         parts.append((start, size, writable))
-    return parts, end
+    return _Placed(parts, elsewhere, end)
 
 
-def _write(
-    memory: Bytes,
-    slot: Slot | None,
-    parts: Sequence[tuple[int, int, bool]],
-    buffers: Sequence[memoryview],
-    pickled: bytes,
-    pickle_start: int,
-) -> None:
-    for (start, size, _), buffer in zip(parts, buffers, strict=True):
-        source = np.frombuffer(buffer, dtype=np.uint8)
-        if slot is None or source.ctypes.data != slot.address + start:
-            memory[start : start + size] = source
-    memory[pickle_start : pickle_start + len(pickled)] = np.frombuffer(pickled, dtype=np.uint8)
+def _write(memory: Bytes, placed: _Placed, pickled: bytes) -> None:
+    for start, buffer in placed.elsewhere:
+        memory[start : start + buffer.nbytes] = np.frombuffer(buffer, dtype=np.uint8)
+    memory.data[placed.end : placed.end + len(pickled)] = pickled

@@ -36,6 +36,11 @@ from bushel.workers.watch import Note, Watch
 _ALL = 1 << 40
 # With a smaller share of their time on a core, elements wait for something.
 _WAITING = 0.5
+# About how long a thread keeps its core when others want it: shorter tasks are seldom in the
+# queue for one, and what the clock says of them is true.
+_SLICE_SECONDS = 0.004
+# One that took longer may have been, and so may the next ones.
+_CLOSELY = 8
 
 
 @plain
@@ -117,11 +122,44 @@ class Outcome:
     # How long the worker had nothing to do before.
     idle_seconds: float
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        positions: Any = self.positions
+        if len(positions) and positions.dtype == np.int64:
+            first, last = int(positions[0]), int(positions[-1])
+            if last - first == len(positions) - 1 and (len(positions) == 1 or _follow(positions)):
+                # An array takes as long to be pickled as all the rest.
+                positions = (first, last + 1)
+        return _outcome, (
+            self.task,
+            self.values,
+            positions,
+            self.metadata,
+            self.failure,
+            self.marks,
+            self.kept,
+            self.bad,
+            self.seconds,
+            self.side_by_side,
+            self.idle_seconds,
+        )
+
     def chunk(self) -> Chunk:
         """The elements, as the stream would have given them."""
         failure = None if self.failure is None else unpack_failure(self.failure)
         block = Block(self.values, self.positions, failure, self.metadata)
         return Chunk(block, self.marks)
+
+
+def _follow(positions: npt.NDArray[Any]) -> bool:
+    """Whether each one is one more than the one before."""
+    return bool((positions[1:] - positions[:-1] == 1).all())
+
+
+def _outcome(task: int, values: Any, positions: Any, *rest: Any) -> Outcome:
+    """Makes an outcome again, on the other side."""
+    if type(positions) is tuple:
+        positions = np.arange(*positions, dtype=np.int64)
+    return Outcome(task, values, positions, *rest)
 
 
 class Tally:
@@ -186,6 +224,45 @@ class _Counted(Marks):
         return {"next_index": index, "before": True}
 
 
+class TaskClock:
+    """Measures one task after the other, asking the system no more than the answer is worth.
+
+    A question takes little by itself. But a batch of some megabytes has just been through the
+    processor's caches, and whatever comes next finds nothing there.
+    """
+
+    def __init__(self, side_by_side: bool) -> None:
+        """`side_by_side` says whether it matters that elements wait for something."""
+        self._side_by_side = side_by_side
+        # So many tasks are still to be looked at closely.
+        self._closely = _CLOSELY
+        self._began = self._cpu_began = 0.0
+        self._stopwatch: Stopwatch | None = None
+
+    def start(self) -> float:
+        """Begins with a task; returns when that was."""
+        self._stopwatch = Stopwatch() if self._closely else None
+        self._cpu_began = time.process_time() if self._side_by_side else 0.0
+        self._began = time.perf_counter()
+        return self._began
+
+    def read(self) -> tuple[float, bool]:
+        """How many seconds the task took, and whether most of them were spent waiting."""
+        seconds = elapsed = time.perf_counter() - self._began
+        if self._stopwatch is not None:
+            seconds = self._stopwatch.read().seconds
+        waited = False
+        if self._side_by_side:
+            # Other threads may have done it, so it is the time of all of them that counts.
+            waited = time.process_time() - self._cpu_began < _WAITING * seconds
+        if waited or elapsed > _SLICE_SECONDS:
+            self._closely = _CLOSELY
+        else:
+            self._closely = max(0, self._closely - 1)
+        # What only seems to wait may have been in the queue.
+        return seconds, waited and self._stopwatch is not None
+
+
 class Runner:
     """Evaluates the tasks of one fragment, in the worker."""
 
@@ -199,6 +276,7 @@ class Runner:
         self._threads = max(1, min(options.num_threads, options.prefetch_buffer_size))
         self._made: dict[bool, tuple[Stream, Stream, list[Tally], list[BadNotes]]] = {}
         self._arena: list[Arena] = []
+        self._clock = TaskClock(self._threads > 1)
 
     def run(self, order: Order, arena: Arena | None) -> Outcome:
         """Evaluates one task."""
@@ -207,7 +285,7 @@ class Runner:
         stream, root, tallies, bad = self._made[order.carefully]
         for notes in bad:
             notes.clear()
-        began, cpu_began, stopwatch = time.perf_counter(), time.process_time(), Stopwatch()
+        began = self._clock.start()
         idle_seconds = 0.0 if Runner._done_at is None else began - Runner._done_at
         if isinstance(root, PositionalStream):
             root.limit(order.stop)
@@ -220,9 +298,8 @@ class Runner:
             self._arena.clear()
         failure = None if block.failure is None else pack_failure(block.failure)
         values = pack_values(block.values, None if arena is None else arena.allocate)
+        seconds, waited = self._clock.read()
         Runner._done_at = time.perf_counter()
-        # Other threads may have done it, so it is the time of all of them that counts.
-        seconds, cpu_seconds = stopwatch.read().seconds, time.process_time() - cpu_began
         return Outcome(
             order.task,
             values,
@@ -233,7 +310,7 @@ class Runner:
             [tally.notes for tally in tallies],
             numbered(bad),
             seconds,
-            self._threads if cpu_seconds < _WAITING * seconds else 1,
+            self._threads if waited else 1,
             idle_seconds,
         )
 

@@ -22,7 +22,7 @@ from bushel.workers.child import NurseryProcess
 _BOOT = (
     "import sys, gc; gc.disable(); sys.path[:] = sys.argv.pop(1).split(chr(10)); "
     "from bushel.workers.nursery import serve; from bushel.workers.program import main; "
-    "main(*serve(*map(int, sys.argv[1:])))"
+    "main(*serve(*map(int, sys.argv[1:3]), *sys.argv[3:]))"
 )
 
 
@@ -33,7 +33,7 @@ def start_nursery() -> NurseryProcess:
     given = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)
     theirs.close()
     forks = can_fork()
-    arguments = [_paths(), str(given), str(int(forks))]
+    arguments = [_paths(), str(given), str(int(forks)), *_likely()]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process = subprocess.Popen(
@@ -80,6 +80,19 @@ def can_fork() -> bool:
 def _paths() -> str:
     """What is on `sys.path` that Python itself would look at."""
     return "\n".join(os.fspath(path) for path in sys.path if isinstance(path, (str, os.PathLike)))
+
+
+# Of bushel's own modules, those that pipelines are made of, and so what workers are sent.
+_OF_PIPELINES = ("bushel.sources.", "bushel.order.", "bushel.transforms.", "bushel.batch.")
+
+
+def _likely() -> list[str]:
+    """The modules that workers will probably need: what this program has of such modules.
+
+    Nothing but bushel's and numpy's: what else a program imports may start threads.
+    """
+    found = [name for name in list(sys.modules) if name.startswith(_OF_PIPELINES)]
+    return [*found, "bushel.samplers", "bushel.rng", "numpy.random"]
 
 
 def _interpreter() -> list[str]:

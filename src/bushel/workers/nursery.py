@@ -4,7 +4,8 @@
             <─ says that it is born, and later how it ended ─
 
 It has no threads and holds nothing of anybody's: not the trainer's, of which it is no fork,
-nor a worker's, whose files it closes as soon as the worker has them.
+nor a worker's, whose files it closes as soon as the worker has them. While nobody asks for a
+worker, it imports what workers may need beside what all of them do.
 """
 
 import gc
@@ -15,6 +16,9 @@ import socket
 import struct
 import sys
 from array import array
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 
 from bushel.transport.channel import receive_files, send_files
 
@@ -23,28 +27,36 @@ NEWS = struct.Struct("<iii")  # What there is to tell, the child's number, its p
 BORN, ENDED = 0, 1
 
 
-def serve(connection: int, forks: int) -> tuple[int, ...]:
+def serve(connection: int, forks: int, *likely: str) -> tuple[int, ...]:
     """Forks workers until the trainer is gone; returns in each of them, with what it was given.
 
     Where forking is no good (`forks` is 0) this process becomes the first worker itself.
+    `likely` are modules that workers will probably import.
     """
     # The trainer hears Ctrl-C as well, and decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # What is here now is never garbage: looking at it would copy its memory in every worker.
-    gc.freeze()
     trainer = socket.socket(fileno=connection)
     children: dict[int, tuple[int, int]] = {}
     poll = select.poll()
     poll.register(trainer, select.POLLIN)
+    ahead: Iterator[str] = iter(likely)
     while True:
-        for file, _ in poll.poll():
+        # With nothing to wait for, there is something to import.
+        while not (news := poll.poll(0)) and (name := next(ahead, None)):
+            with suppress(ImportError):  # Whoever needs it is told.
+                import_module(name)
+        for file, _ in news or poll.poll():
             if file in children:
                 poll.unregister(file)
                 _tell_end(trainer, file, *children.pop(file))
                 continue
             number, index, count, files = _hear(trainer)
+            # What is here now is never garbage: looking at it would copy its memory in workers.
+            gc.freeze()
+            # Nor is there time for anything else, now that workers begin.
+            ahead = iter(())
             pid = os.fork() if forks else 0
             if not pid:
                 trainer.close()

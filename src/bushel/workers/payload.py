@@ -141,11 +141,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, un
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, np.ndarray):
-            on_file = _file_of(obj)
-            if on_file is not None:
-                return _open_array, on_file
-            shared = _shared_file_of(obj)
-            return NotImplemented if shared is None else (_map_array, self._kept(*shared))
+            return self._of_array(obj)
         if isinstance(obj, _Cached) and obj.__module__ == "__main__":
             # Pickled by name as it is, and there is no such name in a worker.
             return _cached, (obj.__wrapped__, obj.cache_parameters())
@@ -155,6 +151,16 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, un
             return _sequence_of, (pack_values(obj.source),)
         return super().reducer_override(obj)
 
+    def _of_array(self, array: npt.NDArray[Any]) -> Any:
+        if array.base is not None:  # Otherwise its memory is its own, and no file's.
+            on_file = _file_of(array)
+            if on_file is not None:
+                return _open_array, on_file
+            shared = _shared_file_of(array)
+            if shared is not None:
+                return _map_array, self._kept(*shared)
+        return _small(array) or NotImplemented
+
     def _kept(self, descriptor: int, *where: Any) -> tuple[Any, ...]:
         """Keeps a file open for the workers; each once, whatever lies on it."""
         for kept in self.files:
@@ -162,6 +168,22 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, un
                 return kept, *where
         self.files.append(os.dup(descriptor))
         return self.files[-1], *where
+
+
+def _small(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
+    """How a small array is made again, in half the time that numpy's own way takes.
+
+    A source in memory may have a hundred thousand of them, and the first batch waits for each.
+    """
+    if (
+        type(array) is not np.ndarray
+        or not 0 < array.nbytes < _IN_PICKLE
+        or not array.flags.c_contiguous
+        or array.dtype.hasobject
+    ):
+        return None
+    kind = bytearray if array.flags.writeable else bytes
+    return np.ndarray, (array.shape, array.dtype, kind(array.tobytes()))
 
 
 def _file_of(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":

@@ -188,15 +188,15 @@ class Pool:
     def _read(self) -> None:
         """Waits for news of any worker, and takes note of it."""
         timeout = self._options.hang_timeout
-        news = [worker for worker in self._workers if worker.link.has_message()]
+        news = {worker: False for worker in self._workers if worker.link.has_message()}
         if not news:
             news = self._wait_for_news(None if timeout is None else max(1, timeout * 1000 / 4))
             if timeout is not None:
                 self._look_for_hangs(timeout)
         self._check_open()
         try:
-            for worker in news:
-                self._hear(worker)
+            for worker, may_be_gone in news.items():
+                self._hear(worker, may_be_gone)
         except Exception:
             raise
         except BaseException:
@@ -204,25 +204,33 @@ class Pool:
             self._start_over()
             raise
 
-    def _hear(self, worker: WorkerProcess) -> None:
+    def _hear(self, worker: WorkerProcess, may_be_gone: bool) -> None:
         """Reads what a worker has sent; if it is gone, another one takes its place."""
         try:
             # Asked first: what a worker sent before its end is still to be read then.
-            gone = worker.is_gone()
+            gone = may_be_gone and worker.is_gone()
+            # Whatever else arrives meanwhile is news the next time, but after an end.
             while worker.link.try_read():
                 self._take(worker, *self._received(worker))
+                if not gone and not worker.link.has_message():
+                    return
             if gone:  # Though something that it left behind may hold its socket.
                 raise ChannelClosed
         except ChannelClosed:
             self._replace(worker)
 
-    def _wait_for_news(self, milliseconds: float | None) -> list[WorkerProcess]:
+    def _wait_for_news(self, milliseconds: float | None) -> dict[WorkerProcess, bool]:
+        """The workers of which there is news; of those that may be gone, True."""
         poll = select.poll()
         files = {worker: worker.files() for worker in self._workers}
         for file in chain.from_iterable(files.values()):
             poll.register(file, select.POLLIN)
         ready = {file for file, _ in poll.poll(milliseconds)}
-        return [worker for worker in self._workers if not ready.isdisjoint(files[worker])]
+        return {
+            worker: not ready.isdisjoint(files[worker][1:])
+            for worker in self._workers
+            if not ready.isdisjoint(files[worker])
+        }
 
     def _received(self, worker: WorkerProcess) -> tuple[str, Any]:
         try:

@@ -36,7 +36,7 @@ _MOST_BYTES = 1 << 20
 # under way than one that comes all the time. It is given more where it waits for a worker that
 # had nothing to do before: up to so many times as many, and so many bytes of them.
 _MOST_TIMES = 8
-_MOST_BYTES_AHEAD = 1 << 24
+_MOST_BYTES_AHEAD = 1 << 26
 # What comes sooner than that was there already.
 _NO_WAIT_SECONDS = 0.001
 _IDLE = 0.1

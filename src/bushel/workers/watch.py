@@ -220,18 +220,23 @@ class Watch:
 
     def tree(self, node: Node, numbers: dict[int, int]) -> Node:
         """Watches a node and everything upstream of it; nodes met twice stay one."""
-        known = self._made.get(id(node))
-        if known is None:
-            known = self.step(node, numbers[id(node)], self._upstream(node, numbers))
-            self._made[id(node)] = known
-        return known
+        # From the source on: a chain may be longer than calls may be nested.
+        chain = [node]
+        while not isinstance(chain[-1], Source) and len(chain[-1].inputs) == 1:
+            chain.append(chain[-1].inputs[0])
+        for step in reversed(chain):
+            if id(step) not in self._made:
+                made = self.step(step, numbers[id(step)], self._upstream(step, numbers))
+                self._made[id(step)] = made
+        return self._made[id(node)]
 
     def _upstream(self, node: Node, numbers: dict[int, int]) -> Node:
         if isinstance(node, Source) or not node.inputs:
             return node
         names = {field.name for field in fields(node)}  # type: ignore[arg-type]
         if "input" in names:
-            return replace(node, input=self.tree(node.inputs[0], numbers))  # type: ignore[type-var]
+            made = self._made[id(node.inputs[0])]
+            return replace(node, input=made)  # type: ignore[type-var]
         if "parts" in names:
             parts = tuple(self.tree(part, numbers) for part in node.inputs)
             return replace(node, parts=parts)  # type: ignore[type-var]

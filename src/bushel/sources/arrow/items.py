@@ -1,6 +1,8 @@
-"""Columns without nulls whose rows are of several lengths: strings, bytes, lists of numbers."""
+"""Columns without nulls whose rows are of several lengths: strings, bytes, lists of numbers, and
+lists of those."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,6 +11,10 @@ from bushel.core.positions import Keys
 from bushel.sources.arrow.memory import Memory, Rows, memory_of
 from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.types import number_type, stored_type
+
+# Shorter lists than that are made of one that has all their numbers: a slice of it takes less than
+# an array does, and each number takes more.
+_SHORT = 32
 
 
 class Items(Protocol):
@@ -24,15 +30,19 @@ class _Bounds:
 
     __slots__ = ("_offsets", "_starts")
 
-    def __init__(self, offsets: Memory, values: Memory) -> None:
-        self._offsets, self._starts = offsets, values.starts
+    def __init__(self, offsets: Memory, starts: Keys) -> None:
+        self._offsets, self._starts = offsets, starts
 
-    def of(self, rows: Rows) -> tuple[list[int], list[int]]:
+    def arrays(self, rows: Rows) -> tuple[Keys, Keys]:
         index: Keys = rows.inner + rows.of(self._offsets.starts)
         shift = rows.of(self._starts)
         offsets = self._offsets.values
         begins = offsets.take(index, 0, None, "clip") + shift
         ends = offsets.take(index + 1, 0, None, "clip") + shift
+        return begins, ends
+
+    def of(self, rows: Rows) -> tuple[list[int], list[int]]:
+        begins, ends = self.arrays(rows)
         return begins.tolist(), ends.tolist()
 
 
@@ -61,11 +71,46 @@ class NumberLists:
         self._bounds, self._values = bounds, values.values
 
     def take(self, rows: Rows, python: bool) -> list[Any]:
-        values, (begins, ends) = self._values, self._bounds.of(rows)
+        values = self._values
+        first, last = self._bounds.arrays(rows)
+        if python and int((last - first).sum()) < _SHORT * len(rows):
+            index, bounds = _all_within(first, last)
+            return _dealt(values.take(index, 0, None, "clip").tolist(), bounds)
+        begins, ends = first.tolist(), last.tolist()
         if python:
             return [values[a:b].tolist() for a, b in zip(begins, ends, strict=True)]
         # Copies: what a record has may be written to, and does not keep a file in memory.
         return [values[a:b].copy() for a, b in zip(begins, ends, strict=True)]
+
+
+class NestedLists:
+    """Lists of lists: those within are taken all at once, and dealt out."""
+
+    __slots__ = ("_bounds", "_inner")
+
+    def __init__(self, bounds: _Bounds, inner: Items) -> None:
+        self._bounds, self._inner = bounds, inner
+
+    def take(self, rows: Rows, python: bool) -> list[Any]:
+        begins, ends = self._bounds.arrays(rows)
+        index, bounds = _all_within(begins, ends)
+        which = None if rows.which is None else np.repeat(rows.which, ends - begins)
+        return _dealt(self._inner.take(Rows(index, which), python), bounds)
+
+
+def _all_within(begins: Keys, ends: Keys) -> tuple[Keys, list[int]]:
+    """All numbers of some ranges, one after the other, and where those of each begin and end.
+
+    >>> _all_within(np.array([7, 2]), np.array([9, 3]))
+    (array([7, 8, 2]), [0, 2, 3])
+    """
+    counts = ends - begins
+    bounds = np.concatenate([[0], counts.cumsum()])
+    return np.arange(bounds[-1]) + np.repeat(begins - bounds[:-1], counts), bounds.tolist()
+
+
+def _dealt(values: list[Any], bounds: list[int]) -> list[Any]:
+    return [values[a:b] for a, b in pairwise(bounds)]
 
 
 def has_items(kind: Any) -> bool:
@@ -86,23 +131,43 @@ def _offset_type(kind: Any) -> type | None:
     return None
 
 
+def has_nested_items(kind: Any) -> bool:
+    """Whether rows of a type are lists of lists of numbers, or lists of those, if without nulls.
+
+    Lists of strings are none: pyarrow makes them as quickly as one string is made here.
+
+    >>> import pyarrow as pa
+    >>> has_nested_items(pa.list_(pa.list_(pa.int8()))), has_nested_items(pa.list_(pa.int8()))
+    (True, False)
+    """
+    if not _is_list(kind) or not _is_list(kind.value_type):
+        return False
+    return has_items(kind.value_type) or has_nested_items(kind.value_type)
+
+
 def items_of(arrays: Sequence[Any], stretch: Any = None) -> Items | None:
     """The items of arrays, which are one, or in one stretch; None where there are nulls."""
+    if any(array.null_count for array in arrays):
+        return None
     kind = arrays[0].type
-    types = arrow().types
-    is_list = types.is_list(kind) or types.is_large_list(kind)
-    inner = [array.values for array in arrays] if is_list else []
-    if any(array.null_count for array in (*arrays, *inner)):
-        return None
     offsets = memory_of(arrays, 1, _offset_type(kind), stretch)
-    if is_list:
-        assert number_type(kind.value_type) is not None
-        values = memory_of(inner, 1, stored_type(kind.value_type), stretch)
-    else:
-        values = memory_of(arrays, 2, np.uint8, stretch, counts_offset=False)
-    if offsets is None or values is None:
+    if offsets is None:
         return None
-    bounds = _Bounds(offsets, values)
-    if is_list:
-        return NumberLists(bounds, values)
-    return Texts(bounds, values, types.is_string(kind) or types.is_large_string(kind))
+    if not _is_list(kind):
+        values = memory_of(arrays, 2, np.uint8, stretch, counts_offset=False)
+        is_text = bool(arrow().types.is_string(kind) or arrow().types.is_large_string(kind))
+        return None if values is None else Texts(_Bounds(offsets, values.starts), values, is_text)
+    inner = [array.values for array in arrays]
+    if _is_list(kind.value_type):
+        items = items_of(inner, stretch)
+        bounds = _Bounds(offsets, np.zeros(len(arrays), np.int64))
+        return None if items is None else NestedLists(bounds, items)
+    if any(array.null_count for array in inner):
+        return None
+    assert number_type(kind.value_type) is not None
+    values = memory_of(inner, 1, stored_type(kind.value_type), stretch)
+    return None if values is None else NumberLists(_Bounds(offsets, values.starts), values)
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(arrow().types.is_list(kind) or arrow().types.is_large_list(kind))

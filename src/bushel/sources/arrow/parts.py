@@ -8,7 +8,7 @@ import numpy as np
 from bushel.core.block import unstack
 from bushel.core.positions import Keys, grouped
 from bushel.sources.arrow.columns import View, is_regular, view_of
-from bushel.sources.arrow.items import Items, has_items, items_of
+from bushel.sources.arrow.items import Items, has_items, has_nested_items, items_of
 from bushel.sources.arrow.memory import Rows, stretch_of
 from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.values import values_of
@@ -56,7 +56,9 @@ class Part:
 class Piece:
     """A record batch, or several in one stretch of memory, with its columns as numpy sees them."""
 
-    __slots__ = ("_batches", "_columns", "_ends", "_is_view", "_starts", "_stretch", "length")
+    __slots__ = (
+        "_arrays_of", "_batches", "_columns", "_ends", "_is_view", "_starts", "_stretch", "length"
+    )  # fmt: skip
 
     def __init__(self, batches: Sequence[Any], stretch: Any, is_view: bool) -> None:
         self._batches, self._stretch, self._is_view = batches, stretch, is_view
@@ -65,6 +67,8 @@ class Piece:
         self._starts = self._ends - counts
         self.length = int(self._ends[-1])
         self._columns: dict[int, Any] = {}
+        # To ask a batch for a column takes as long as to cut a row out of it.
+        self._arrays_of: dict[int, list[Any]] = {}
 
     def find(self, rows: Keys) -> Rows:
         """Rows as those of the batches."""
@@ -88,14 +92,18 @@ class Piece:
         return found
 
     def _arrays(self, column: int) -> list[Any]:
-        return [batch.column(column) for batch in self._batches]
+        found = self._arrays_of.get(column)
+        if found is None:
+            found = self._arrays_of[column] = [batch.column(column) for batch in self._batches]
+        return found
 
     def cut(self, column: int, rows: Rows) -> list[Any]:
         """Rows of a column as arrays, one after the other."""
+        arrays = self._arrays(column)
         if rows.which is not None:
             found = zip(rows.which.tolist(), rows.inner.tolist(), strict=True)
-            return [self._batches[number].column(column).slice(row, 1) for number, row in found]
-        array = self._batches[0].column(column)
+            return [arrays[number].slice(row, 1) for number, row in found]
+        (array,) = arrays
         # What is cut out keeps the whole in memory, so it must be no more than a view itself.
         if self._is_view and len(rows) <= _FEW:
             return [array.slice(row, 1) for row in rows.inner.tolist()]
@@ -125,7 +133,11 @@ class Reader:
         self._ends, self._part, self._waits = ends, part, waits
         # How columns are read; those with nulls in them turn out to be arrays.
         self._ways = [
-            "view" if regular(kind) else "items" if has_items(kind) else "arrays"
+            "view"
+            if regular(kind)
+            else "items"
+            if has_items(kind) or has_nested_items(kind)
+            else "arrays"
             for kind in schema.types
         ]
 

@@ -22,6 +22,8 @@ _MOST_OF_NAMES = 1 << 20
 
 # The bytes of a file from a place up to another.
 Read = Callable[[int, int], bytes]
+# The same, in memory that the next call may overwrite.
+Lend = Callable[[int, int], bytes | memoryview]
 
 
 # A regular file in a tar file: where its first header is, where its data starts and stops, and
@@ -30,14 +32,26 @@ Member: TypeAlias = tuple[int, int, int, str]
 
 
 class Window:
-    """A part of a file, moved along as it is asked for."""
+    """A part of a file, moved along as it is asked for.
 
-    def __init__(self, read: Read, size: int, chunk: int, small: int) -> None:
-        self._read, self.size, self._chunk, self._small = read, size, chunk, small
-        self._data, self._begin = b"", 0
+    Args:
+        read: reads of the file.
+        size: the bytes that it has.
+        chunk: how much is read at once, where members are small.
+        small: how large they are then, at most.
+        lend: reads the part, if that is another than `read`.
+    """
+
+    def __init__(
+        self, read: Read, size: int, chunk: int, small: int, lend: Lend | None = None
+    ) -> None:
+        self.read, self.size, self._chunk, self._small = read, size, chunk, small
+        self._lend: Lend = lend or read
+        self._data: bytes | memoryview = b""
+        self._begin = 0
         self._asked = 0
 
-    def move(self, place: int) -> bytes:
+    def move(self, place: int) -> bytes | memoryview:
         """Moves on to a header, if it is not there; then returns what there is from it on."""
         first = place - self._begin
         if first >= 0 and first + BLOCK <= len(self._data):
@@ -46,19 +60,16 @@ class Window:
         large = place > (self._asked + 1) * self._small
         length = 8 * BLOCK if large else self._chunk
         self._begin = place
-        self._data = self._read(place, min(place + length, self.size))
+        self._data = self._lend(place, min(place + length, self.size))
         return self._data
 
     def header(self, place: int) -> bytes:
         """The block at a place; fewer bytes where the file ends."""
         first = place - self._begin
-        return self._data[first : first + BLOCK]
+        return bytes(self._data[first : first + BLOCK])
 
     def count(self, members: int) -> None:
         self._asked += members
-
-    def read(self, start: int, stop: int) -> bytes:
-        return self._read(start, stop)
 
 
 def members(window: Window, path: str, place: int = 0, checked: bool = True) -> Iterator[Member]:
@@ -79,7 +90,9 @@ def stretches(
     while place < window.size:
         data = window.move(place)
         if data:
-            runs = plain_members(data, place) if len(data) > _WORTH_IT else Runs([])
+            # What is not checked is a sample of the index, which has a few.
+            is_long = checked and len(data) > _WORTH_IT
+            runs = plain_members(data, place) if is_long else Runs([])
         plain = runs.from_place(place) if begin == place else None
         if plain is not None:
             window.count(len(plain.begins))

@@ -15,9 +15,22 @@ from bushel.core.positions import Keys
 
 BLOCK = 512
 Names: TypeAlias = npt.NDArray[np.uint8]
+Words: TypeAlias = npt.NDArray[np.uint64]
 
 _MAGIC = int.from_bytes(b"usta", "little")
 _NAME_BYTES = 100
+# Eight digits zero, and the bits that no octal digit has other than those.
+_ZEROS = np.uint64(0x3030303030303030)
+_NO_DIGIT = np.uint64(0xF8F8F8F8F8F8F8F8)
+# How eight digits in a word become one number: bits that one has, bits between two, what stays.
+_JOINED = tuple(
+    (np.uint64(bits), np.uint64(apart), np.uint64(mask))
+    for bits, apart, mask in (
+        (3, 8, 0x00FF00FF00FF00FF),
+        (6, 16, 0x0000FFFF0000FFFF),
+        (12, 32, 0x00000000FFFFFFFF),
+    )
+)
 # Fewer of them are as well found one by one.
 _SHORTEST_RUN = 8
 # The keys of times are mtime, atime and ctime; three lines of less than a hundred bytes.
@@ -75,7 +88,7 @@ class Runs:
         return run.part(first, len(run.begins)) if first else run
 
 
-def plain_members(data: bytes, place: int) -> Runs:
+def plain_members(data: bytes | memoryview, place: int) -> Runs:
     """Those in the data, which is from this place of a file.
 
     The last one is left out, for what follows it is not seen.
@@ -85,12 +98,16 @@ def plain_members(data: bytes, place: int) -> Runs:
     blocks = np.flatnonzero(magic == _MAGIC)
     table = np.frombuffer(data, np.uint8, count * BLOCK).reshape(-1, BLOCK)
     heads = table.take(blocks, 0)
-    sizes, right = _octal(heads[:, 124:135])
-    sums, is_sum = _octal(heads[:, 148:154])
+    leading, has_leading = _octal(_words(heads, 124))
+    trailing, has_trailing = _octal(_words(heads, 127))
+    # Eleven digits: the first three of these, and then the other eight.
+    sizes = (leading >> 15 << 24) + trailing
+    field = _words(heads, 148)
+    # Six digits, and before them zeros in place of what follows them.
+    sums, is_sum = _octal(field << np.uint64(16) | _ZEROS & np.uint64(0xFFFF))
     # In the sum of all bytes, the field itself counts as spaces. The lower half of it will do.
-    field = np.ascontiguousarray(heads[:, 148:156].T).sum(0, dtype=np.uint16)
-    added = heads.sum(1, dtype=np.uint16) - field + 8 * 32
-    right &= is_sum & (sums.astype(np.uint16) == added)
+    added = heads.sum(1, dtype=np.uint16) - _byte_sums(field) + 8 * 32
+    right = has_leading & has_trailing & is_sum & (sums.astype(np.uint16) == added)
     # Contents may look like a header as well; then a run ends there, and that is gone slowly.
     right[:-1] &= blocks[:-1] + 1 + (sizes[:-1] + BLOCK - 1) // BLOCK == blocks[1:]
     right[-1:] = False
@@ -121,11 +138,16 @@ def plain_members(data: bytes, place: int) -> Runs:
 
 
 def _cut_names(heads: Names) -> Names:
-    """The names in headers, without what is zero in all of them."""
-    # Words are faster than bytes.
-    words = heads.view(np.uint64)[:, : -(-_NAME_BYTES // 8)]
-    used = np.flatnonzero(np.bitwise_or.reduce(words, 0).view(np.uint8)[:_NAME_BYTES])
-    return np.ascontiguousarray(heads[:, : used[-1] + 1 if len(used) else 0])
+    """The names in headers, up to where none of them goes on."""
+    # Words are faster than bytes; a column of them, than rows.
+    words = heads.view("<u8")
+    width = 0
+    for number in range(-(-_NAME_BYTES // 8)):
+        used = int(np.bitwise_or.reduce(words[:, number]))
+        if not used:
+            break
+        width = 8 * number + -(-used.bit_length() // 8)
+    return np.ascontiguousarray(heads[:, : min(width, _NAME_BYTES)])
 
 
 def _have_gaps(names: Names) -> npt.NDArray[np.bool_]:
@@ -149,9 +171,28 @@ def _are_times(bodies: Names, sizes: Keys) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _octal(digits: Any) -> tuple[Any, Any]:
-    """Numbers in octal digits, one in each row, and whether they are such."""
-    values = np.ascontiguousarray((digits - np.uint8(ord("0"))).T)
-    # With floats, which hold such numbers as they are, it is several times as fast.
-    weights = 8.0 ** np.arange(len(values) - 1, -1, -1)
-    return (weights @ values.astype(np.float64)).astype(np.int64), (values < 8).all(0)
+def _words(heads: Names, at: int) -> Words:
+    """Eight bytes of each header, the first of them as the lowest of a number."""
+    return np.ascontiguousarray(heads[:, at : at + 8]).view("<u8")[:, 0]
+
+
+def _octal(words: Words) -> tuple[Keys, npt.NDArray[np.bool_]]:
+    """Numbers of eight octal digits, and whether they are such; all digits of one at once.
+
+    >>> numbers, right = _octal(np.frombuffer(b"0000017700000008", "<u8"))
+    >>> numbers.tolist()[0], right.tolist()
+    (127, [True, False])
+    """
+    right = words & _NO_DIGIT == _ZEROS
+    # Neighbours become one, where the first stands for eight times as much, then 64 times, ...
+    words = words ^ _ZEROS
+    for bits, apart, mask in _JOINED:
+        words = ((words << bits) + (words >> apart)) & mask
+    return words.view(np.int64), right
+
+
+def _byte_sums(words: Words) -> npt.NDArray[np.uint16]:
+    """The sums of the eight bytes of numbers."""
+    every_other = _JOINED[0][2]
+    sums = (words & every_other) + (words >> np.uint64(8) & every_other)
+    return (sums * np.uint64(0x0001000100010001) >> np.uint64(48)).astype(np.uint16)

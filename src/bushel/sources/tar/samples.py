@@ -65,7 +65,7 @@ class Samples:
 
     def bounds(self) -> Keys:
         """Where samples begin, and where the last one ends."""
-        return np.array([*self._bounds, self._last], dtype=np.int64)
+        return np.append(np.frombuffer(self._bounds, np.int64), self._last)
 
 
 def _begun(names: Names) -> npt.NDArray[np.intp] | None:

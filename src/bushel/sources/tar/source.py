@@ -8,14 +8,14 @@ import numpy as np
 from bushel.core.positions import Keys
 from bushel.errors import PlanError, RecordError
 from bushel.files.index import Columns
-from bushel.files.local import ByteFile
+from bushel.files.local import ByteFile, LocalFile
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
 from bushel.sources.endings import TAR
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.tar.damaged import scan_damaged
 from bushel.sources.tar.decode import DECODERS, Decoder
-from bushel.sources.tar.members import Window, members, stretches
+from bushel.sources.tar.members import Lend, Window, members, stretches
 from bushel.sources.tar.names import split_name
 from bushel.sources.tar.plain import PlainMembers
 from bushel.sources.tar.samples import Samples
@@ -85,7 +85,8 @@ class TarDataSource(IndexedSource):
     def _scan_whole(self, file: ByteFile, progress: Progress) -> Keys:
         chunk, small = (_REMOTE_CHUNK, _REMOTE_SMALL) if is_remote(file.path) else (_CHUNK, _SMALL)
         samples = Samples(file.path)
-        window = Window(file.read, file.size, chunk, small)
+        lend = _lending(file, chunk) if isinstance(file, LocalFile) else None
+        window = Window(file.read, file.size, chunk, small, lend)
         for number, found in enumerate(stretches(window, file.path)):
             if isinstance(found, PlainMembers):
                 samples.add_many(found)
@@ -134,6 +135,18 @@ class TarDataSource(IndexedSource):
 
     def _name_of(self, number: int, record: int) -> str:
         return f"sample {record:,}"
+
+
+def _lending(file: LocalFile, most: int) -> Lend:
+    """Reads into one memory again and again: fresh memory costs more than what is read."""
+    memory = np.empty(min(most, file.size), np.uint8)
+
+    def lend(start: int, stop: int) -> memoryview:
+        part = memory[: stop - start]
+        file.read_into(start, part)
+        return part.data
+
+    return lend
 
 
 def _checked(decode: Any) -> dict[str, Decoder]:

@@ -1,0 +1,230 @@
+"""Iterates over a loader, and says in its states what they belong to."""
+
+import json
+import operator
+from collections.abc import Awaitable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from bushel.checkpoint.differences import differing_fields, differing_steps
+from bushel.checkpoint.state import VERSION, check_depth, is_pipeline
+from bushel.core.state import State, copy_state, innermost_index
+from bushel.deliver.iterator import StreamIterator, load_from, save_into
+from bushel.deliver.open import open_stream
+from bushel.errors import StateError, StateRangeError
+from bushel.loader.chain import Chain
+from bushel.loader.recipe import Recipe
+
+if TYPE_CHECKING:
+    # Nothing in the arguments of a loader says what its elements are (see dataset.py).
+    import typing_extensions
+
+    T = typing_extensions.TypeVar("T", default=Any)
+else:
+    T = TypeVar("T")
+
+
+class Loader(Protocol[T]):
+    """A `DataLoader`, which is far above."""
+
+    _recipe: Recipe
+
+    def __iter__(self) -> "DataLoaderIterator[T]": ...
+
+
+class DataLoaderIterator(Generic[T]):
+    """Iterator over a loader; its state is JSON in bytes."""
+
+    def __init__(
+        self, data_loader: Loader[T], state: bytes | None, validate_state: bool = True
+    ) -> None:
+        # The loader lives as long as somebody iterates: its workers end with it.
+        self._data_loader = data_loader
+        self._recipe = data_loader._recipe
+        self._chain = Chain(self._recipe)
+        stream = open_stream(self._chain.node())
+        self._iterator: StreamIterator[T] = StreamIterator(stream, [])
+        if state is not None:
+            self._restore(_decode(state), validate_state)
+
+    def __iter__(self) -> "DataLoaderIterator[T]":
+        return self
+
+    def __next__(self) -> T:
+        return next(self._iterator)
+
+    def get_state(self) -> bytes:
+        """The position, with what identifies sampler, source and operations, as JSON."""
+        return json.dumps(self.state_dict(), indent=4).encode()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The same as a dict, under the name that torch's stateful loaders give it."""
+        shards = self._recipe.shard_options
+        state = self._iterator._state()
+        taken = innermost_index(state)
+        last_seen = shards.shard_index + (taken - 1) * shards.shard_count
+        return {
+            "version": 2,
+            "last_seen_indices": {"0": last_seen},
+            "last_worker_index": -1,
+            "worker_count": 0,
+            "sampler": repr(self._recipe.sampler),
+            "data_source": _show_source(self._recipe.data_source),
+            "bushel": {
+                "version": VERSION,
+                "shard": self._chain.describe_shard(),
+                "operations": self._chain.describe_operations(),
+                "state": copy_state(state),
+            },
+        }
+
+    def set_state(self, state: bytes) -> None:
+        """Goes to a saved position, after checking that it belongs to this loader."""
+        self._restore(_decode(state), True)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes to a position that `state_dict` returned."""
+        if not isinstance(state, dict):
+            raise StateError(
+                f"`load_state_dict` takes the dict of `state_dict()`, and got a "
+                f"{type(state).__name__}; for what `get_state()` returned, there is `set_state`."
+            )
+        check_depth(state)
+        self._restore(copy_state(state), True)
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Takes the state, and returns what writes it into a folder, as Orbax asks for it."""
+        return save_into(directory, self.state_dict())
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Reads the state from a folder that `save` or a `CheckpointHandler` wrote."""
+        return load_from(directory, self.load_state_dict)
+
+    def _restore(self, saved: dict[str, Any], validate: bool) -> None:
+        if validate:
+            self._validate(saved)
+        self._iterator._go_to(self._position_in(saved))
+
+    def _validate(self, saved: dict[str, Any]) -> None:
+        current = {
+            "sampler": repr(self._recipe.sampler),
+            "data_source": _show_source(self._recipe.data_source),
+        }
+        if saved.get("worker_count", 0) != 0:
+            # Grain's workers each read every n-th record: there is no one place to go to.
+            raise StateError(
+                f"this state was saved by Grain with worker_count={saved['worker_count']!r}, which "
+                "reads in another order. States that bushel saved fit any number of workers."
+            )
+        signature = saved.get("bushel", {})
+        if not isinstance(signature, dict):
+            raise StateError(f"the 'bushel' entry of this state is damaged: {signature!r:.200}.")
+        if "pipeline" in signature:
+            raise StateError("this state was saved by a dataset's iterator, not by a DataLoader.")
+        differences = [
+            _difference(name, saved.get(name), now)
+            for name, now in current.items()
+            if saved.get(name) != now
+        ]
+        if "bushel" in saved:
+            differences += self._differences(signature)
+        if differences:
+            raise StateError("\n".join(differences))
+
+    def _differences(self, signature: dict[str, Any]) -> Iterator[str]:
+        """What differs among the things that Grain's states do not mention."""
+        if signature.get("version") != VERSION:
+            raise StateError(
+                f"this state has version {signature.get('version')!r}; this release of bushel "
+                f"reads version {VERSION}."
+            )
+        shard = self._chain.describe_shard()
+        if signature.get("shard") != shard:
+            yield (
+                f"this state belongs to shard {signature.get('shard')}, and this DataLoader reads "
+                f"shard {shard}."
+            )
+        before, now = signature.get("operations"), self._chain.describe_operations()
+        if not is_pipeline(before):
+            raise StateError(f"this state is damaged: its operations are {before!r:.200}.")
+        if before != now:
+            different = differing_steps(before, now, "operation")
+            yield f"this state belongs to other operations: {different}."
+
+    def _position_in(self, saved: dict[str, Any]) -> State:
+        signature = saved.get("bushel")
+        if isinstance(signature, dict):
+            position = signature.get("state")
+            if not isinstance(position, dict):
+                raise StateError(f"this state is damaged: its position is {position!r}.")
+            return position
+        # Written by Grain: the index of the last record that was read.
+        shards = self._recipe.shard_options
+        try:
+            last_seen = operator.index(saved["last_seen_indices"]["0"])
+        except (KeyError, TypeError) as error:
+            raise StateError(f"this state has no position: {saved!r:.200}.") from error
+        taken, rest = divmod(last_seen - shards.shard_index, shards.shard_count)
+        if rest or taken < -1:
+            raise StateRangeError(
+                f"this state is at step {last_seen}, which is no step of shard "
+                f"{shards.shard_index} of {shards.shard_count}."
+            )
+        return {"next_index": taken + 1}
+
+    def start_prefetch(self) -> None:
+        """Begins background work, if there is any, before the first element is asked for."""
+        self._iterator.start_prefetch()
+
+    def close(self) -> None:
+        """Stops all threads and worker processes; may be called more than once."""
+        self._iterator.close()
+
+    def __enter__(self) -> "DataLoaderIterator[T]":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
+
+
+def _show_source(source: Any) -> str:
+    # Not the contents: a list of a million records would be in every checkpoint.
+    if isinstance(source, (list, tuple, np.ndarray)):
+        return str(type(source))
+    if isinstance(source, dict) and all(isinstance(name, str) for name in source):
+        return f"dict with keys {sorted(source)}"
+    return repr(source)
+
+
+def _decode(state: Any) -> dict[str, Any]:
+    if not isinstance(state, (bytes, bytearray)):
+        raise StateError(
+            f"a DataLoader's state is bytes, as `get_state()` returned it, and this is a "
+            f"{type(state).__name__}."
+        )
+    from bushel.checkpoint.files import decode
+
+    return decode(bytes(state), "this state")
+
+
+def _difference(name: str, before: Any, now: str) -> str:
+    fields = differing_fields(before, now) if isinstance(before, str) else None
+    if fields is not None:
+        return f"this state belongs to another {name}: {fields}."
+    hint = ""
+    if " at 0x" in now:
+        hint = f"\nGive the {name}'s class a `__repr__` that is the same in every run."
+    return (
+        f"this state belongs to another {name}.\nIn the state: {before}\n"
+        f"In this DataLoader: {now}{hint}"
+    )

@@ -1,0 +1,22 @@
+"""What a loader is made of, as its user gave it."""
+
+from typing import Any
+
+from bushel.core.frozen import frozen
+from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions
+from bushel.sharding import ShardOptions
+
+
+@frozen
+class Recipe:
+    """What a loader is made of. It is little to import: workers start before the rest is."""
+
+    data_source: Any
+    sampler: Any
+    operations: tuple[Any, ...]
+    shard_options: ShardOptions
+    read_options: ReadOptions
+    worker_options: MultiprocessingOptions
+    on_error: OnError
+    # Where the worker processes stay between two passes.
+    home: list[Any]

@@ -1,0 +1,84 @@
+"""Streams of positions in turn, read side by side as long as none ends."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bushel.core.frozen import plain
+from bushel.core.positions import Keys, Positions
+from bushel.core.state import State
+from bushel.core.stream import Chunk, Marks
+from bushel.plan.passes import InterleaveNode
+from bushel.run.side_by_side import FEWEST, SideBySide, parts_of
+
+
+def interleave_state(
+    turn: int,
+    following: int,
+    numbers: Sequence[int],
+    states: Sequence[State],
+    ended: Sequence[bool],
+) -> State:
+    """Whose turn it is, which dataset enters next, and those that are open."""
+    return {
+        "next_index_in_cycle": turn,
+        "next_index_in_datasets": following,
+        "iterators_in_use_indices": list(numbers),
+        "iterators_in_use_states": list(states),
+        "exhausted": [int(flag) for flag in ended],
+    }
+
+
+@plain
+class _SideMarks(Marks):
+    turns: "SideTurns"
+    turn: int
+    following: int
+    taken: Positions
+    # Which of the streams each element came from.
+    order: Keys
+
+    def at(self, used: int) -> State:
+        streams = len(self.taken)
+        taken = self.taken + np.bincount(self.order[:used], minlength=streams)
+        return self.turns.state_at((self.turn + used) % streams, self.following, taken)
+
+
+class SideTurns:
+    """Takes one element of each of the open streams in turn."""
+
+    def __init__(self, numbers: Sequence[int], parts: SideBySide, following: int) -> None:
+        self._numbers, self.parts = numbers, parts
+        self.turn, self.following = 0, following
+
+    def pull(self, want: int) -> Chunk | None:
+        """The next elements; None where each stream must be read by itself from here on."""
+        if not self.parts.is_suited:
+            return None
+        streams = len(self._numbers)
+        order = (self.turn + np.arange(max(want, self.parts.at_once))) % streams
+        block = self.parts.read(order)
+        size = len(block)
+        if not size:
+            return None
+        taken, order = self.parts.taken, order[:size]
+        marks = _SideMarks(self, self.turn, self.following, taken, order)
+        self.parts.take(np.bincount(order, minlength=streams))
+        self.turn = (self.turn + size) % streams
+        return Chunk(block, marks)
+
+    def state(self) -> State:
+        return self.state_at(self.turn, self.following, self.parts.taken)
+
+    def state_at(self, turn: int, following: int, taken: Positions) -> State:
+        """The state after so many elements of each stream."""
+        ended = [False] * len(self._numbers)
+        return interleave_state(turn, following, self._numbers, self.parts.states(taken), ended)
+
+
+def side_by_side(node: InterleaveNode, numbers: Sequence[int]) -> SideTurns | None:
+    """Some of the datasets, where they can be read side by side."""
+    if len(numbers) < FEWEST:
+        return None
+    parts = parts_of(map(node.part, numbers))
+    return None if parts is None else SideTurns(numbers, SideBySide(parts), len(numbers))

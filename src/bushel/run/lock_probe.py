@@ -1,0 +1,69 @@
+"""How much of its time work holds the interpreter's lock: seen from outside, on any machine.
+
+A thread that does nothing sleeps for a moment, now and then, and is to have the lock again when it
+wakes up. If it is free, it has it at once; if not, it waits, and so gives its core away once more
+than to sleep. The system counts that. Nothing is timed, so what else runs on the machine makes no
+difference: work keeps the lock, or does not, whether it is on a core or in the queue for one.
+"""
+
+import resource
+import threading
+import time
+import weakref
+
+# Not every system counts for single threads.
+_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
+
+# Between two looks: from so long to twice as long, so as not to keep step with the work.
+_PAUSE_SECONDS = 0.002
+_GOLDEN = 0.6180339887
+# It ends by itself if there is nothing to see.
+_MOST_PAUSES = 2000
+
+
+class LockProbe:
+    """Looks whether the lock is taken, whenever the caller is `working`."""
+
+    def __init__(self) -> None:
+        self.working = False
+        self.looks = self.taken = 0
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self._thread is not None or _THREAD is None:
+            return
+        self._thread = threading.Thread(
+            target=_look_on, args=(weakref.ref(self),), name="bushel-lock", daemon=True
+        )
+        self._thread.start()
+
+    def look(self, taken: bool) -> bool:
+        """Takes note of one look; whether to go on."""
+        if self.working and not self._stopped:
+            self.looks += 1
+            self.taken += taken
+        return not self._stopped
+
+    def stop(self, wait: bool = False) -> None:
+        """Ends it; `wait` for that or not, which takes a few milliseconds."""
+        self._stopped = True
+        if wait and self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+
+
+def _look_on(whose: "weakref.ref[LockProbe]") -> None:
+    assert _THREAD is not None
+    late = 0.0
+    for number in range(_MOST_PAUSES):
+        before, began = resource.getrusage(_THREAD).ru_nvcsw, time.perf_counter()
+        # Who had to give the lock away may be in the queue for a core for a while before it has
+        # the lock again. That takes as long as it took this thread.
+        pause = late + _PAUSE_SECONDS * (1 + number * _GOLDEN % 1)
+        time.sleep(pause)
+        waits = resource.getrusage(_THREAD).ru_nvcsw - before
+        late = max(0.0, time.perf_counter() - began - pause)
+        probe = whose()
+        if probe is None or not probe.look(waits > 1):
+            return
+        del probe  # Not while sleeping: it ends with its last user.

@@ -1,0 +1,295 @@
+"""The parts of a mixture, as the mixture reads them: as streams, or side by side by position."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.core.block import Columns, Failure
+from bushel.core.frozen import plain
+from bushel.core.positions import Keys, sorted_runs
+from bushel.core.state import State
+from bushel.core.stream import Cursor, Marks, Stream
+from bushel.run.foresight import Foresight
+from bushel.run.side_by_side import SideBySide
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+
+class PartMarks(ABC):
+    """Where the parts were before some elements, and are behind them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def at(self, counts: Counts) -> list[State]:
+        """The states of all parts, of which each has given so many of the elements."""
+
+
+@plain
+class Portion:
+    """Elements of parts in turn."""
+
+    values: list[Any] | Columns
+    size: int
+    # How many of them are of each part.
+    counts: Counts
+    marks: PartMarks
+
+
+class MixParts(ABC):
+    """The parts of a mixture."""
+
+    # Whether reading more than was asked for is invisible.
+    eager = True
+
+    @property
+    def at_once(self) -> int:
+        """How many elements had better be read together."""
+        return 1
+
+    @abstractmethod
+    def read(self, which: Keys) -> Portion | None:
+        """Takes elements of parts in turn, up to where one has none; perhaps fewer.
+
+        None where they cannot go on like this, and should be `streams` from now on.
+        """
+
+    @abstractmethod
+    def fails(self, part: int) -> bool:
+        """Whether, of what was read of a part, an element that failed comes next."""
+
+    @abstractmethod
+    def marks(self) -> PartMarks:
+        """Where the parts are."""
+
+    @abstractmethod
+    def streams(self) -> "StreamParts":
+        """The same, read as streams."""
+
+    @abstractmethod
+    def states(self) -> list[State]:
+        """The states of all parts."""
+
+    @abstractmethod
+    def restore(self, states: Sequence[State]) -> "MixParts":
+        """Goes to states of all parts, in whatever way is right for these."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begins work ahead of time, where there is such."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stops all threads."""
+
+
+@plain
+class _PositionMarks(PartMarks):
+    parts: SideBySide
+    taken: Counts
+
+    def at(self, counts: Counts) -> list[State]:
+        return self.parts.states(self.taken + counts)
+
+
+class PositionParts(MixParts):
+    """Parts that are datasets by position."""
+
+    def __init__(self, parts: SideBySide, make_streams: Callable[[], Sequence[Stream]]) -> None:
+        self._parts, self._make_streams = parts, make_streams
+        self._made: StreamParts | None = None
+
+    @property
+    def at_once(self) -> int:
+        return self._parts.at_once
+
+    def read(self, which: Keys) -> Portion | None:
+        parts = self._parts
+        if not parts.is_suited:
+            return None
+        block = parts.read(which)
+        if not len(block) and len(which) and not parts.is_at_end(int(which[0])):
+            return None
+        counts = np.bincount(which[: len(block)], minlength=len(parts.taken))
+        marks = self.marks()
+        parts.take(counts)
+        return Portion(block.values, len(block), counts, marks)
+
+    def fails(self, part: int) -> bool:
+        return False
+
+    def marks(self) -> PartMarks:
+        return _PositionMarks(self._parts, self._parts.taken)
+
+    def streams(self) -> "StreamParts":
+        return self._all_streams().restore(self.states())
+
+    def _all_streams(self) -> "StreamParts":
+        if self._made is None:
+            self._made = StreamParts(self._make_streams())
+        return self._made
+
+    def states(self) -> list[State]:
+        return self._parts.states(self._parts.taken)
+
+    def restore(self, states: Sequence[State]) -> MixParts:
+        return self if self._parts.restore(states) else self._all_streams().restore(states)
+
+    def start(self) -> None:
+        """Whether threads pay is not known to begin with."""
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+
+class StreamParts(MixParts):
+    """Parts that are any streams, each with a place of its own."""
+
+    def __init__(self, inputs: Sequence[Stream]) -> None:
+        self._cursors = [Cursor(stream) for stream in inputs]
+        self.eager = all(stream.eager for stream in inputs)
+        self._log = _Log(self._cursors)
+        self._foresight = Foresight(self._cursors, time.perf_counter)
+
+    def read(self, which: Keys) -> Portion:
+        rows, parts = self._prepared(which)
+        size = len(rows)
+        counts = np.bincount(which[:size], minlength=len(self._cursors))
+        log = self._log = _Log(self._cursors) if self._log.is_long else self._log
+        marks = _StreamMarks(log, len(log), parts)
+        if not size:
+            return Portion(rows, 0, counts, marks)
+        self._foresight.look_at(rows[0])
+        numbers = list(parts)
+        for part, count in zip(numbers, counts.take(numbers).tolist(), strict=True):
+            if count:
+                log.add(part, parts[part], count)
+                self._cursors[part].advance(count)
+        return Portion(rows, size, counts, marks)
+
+    def _prepared(self, which: Keys) -> tuple[list[Any], dict[int, Marks]]:
+        """The elements of parts in turn, up to where one has none, and the states of the parts."""
+        order, runs = sorted_runs(which)
+        places = order.tolist()
+        end = len(which)
+        rows: list[Any] = [None] * end
+        parts: dict[int, Marks] = {}
+        cursors = self._cursors
+        wanted = [(part, stop - start) for part, start, stop in runs]
+        missing = [(part, count) for part, count in wanted if cursors[part].ready < count]
+        if missing:
+            self._foresight.prepare(missing)
+        for part, start, stop in runs:
+            cursor = cursors[part]
+            count = stop - start
+            if cursor.ready < count and cursor.prepared < count:
+                count = cursor.prepared
+                end = min(end, places[start + count])
+            mine, parts[part] = cursor.show(count)
+            if count == 1:
+                rows[places[start]] = mine[0]
+                continue
+            for place, row in zip(places[start : start + count], mine, strict=True):
+                rows[place] = row
+        return rows[:end], parts
+
+    def fails(self, part: int) -> bool:
+        return self._cursors[part].fails
+
+    def take_failure(self, part: int) -> tuple[Failure | None, PartMarks]:
+        """Takes that element."""
+        log, moves = self._log, len(self._log)
+        log.settle([part])
+        taken = self._cursors[part].take(1)
+        log.add(part, taken.marks, 1)
+        return taken.failure, _StreamMarks(log, moves, {part: taken.marks})
+
+    def marks(self) -> PartMarks:
+        return _StreamMarks(self._log, len(self._log), {})
+
+    def streams(self) -> "StreamParts":
+        return self
+
+    def states(self) -> list[State]:
+        return [cursor.state() for cursor in self._cursors]
+
+    def restore(self, states: Sequence[State]) -> "StreamParts":
+        self._log.settle(range(len(self._cursors)))
+        for cursor, state in zip(self._cursors, states, strict=True):
+            cursor.restore(state)
+        self._log = _Log(self._cursors)
+        return self
+
+    def start(self) -> None:
+        for cursor in self._cursors:
+            cursor.stream.start()
+
+    def close(self) -> None:
+        for cursor in self._cursors:
+            cursor.stream.close()
+
+
+class _Log:
+    """Where the parts of a mixture were at each time, as far as somebody may ask.
+
+    Most of a thousand parts stay where they are while a few give their elements. So what is
+    written down is who moved.
+    """
+
+    def __init__(self, cursors: Sequence[Cursor]) -> None:
+        self._cursors = cursors
+        # Where parts were in the beginning. Of those that are not in it: where they are now.
+        self._first: dict[int, tuple[Marks, int]] = {}
+        self._moves: list[tuple[int, Marks, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    @property
+    def is_long(self) -> bool:
+        return len(self._moves) > 4 * len(self._cursors)
+
+    def add(self, part: int, marks: Marks, count: int) -> None:
+        """Notes that a part gives so many of the elements between these states."""
+        self._first.setdefault(part, (marks, 0))
+        self._moves.append((part, marks, count))
+
+    def settle(self, parts: Iterable[int]) -> None:
+        """Notes where parts are, before they go somewhere else."""
+        for part in parts:
+            if part not in self._first:
+                self._first[part] = self._cursors[part].mark()[:2]
+
+    def at(self, length: int) -> list[tuple[Marks, int]]:
+        """Where the parts were after the first so many moves."""
+        places = dict(self._first)
+        for part, marks, count in self._moves[:length]:
+            places[part] = marks, count
+        return [
+            places[part] if part in places else self._untouched(part)
+            for part in range(len(self._cursors))
+        ]
+
+    def _untouched(self, part: int) -> tuple[Marks, int]:
+        # Somebody else may pull meanwhile. Who moves a part says so before.
+        place = self._cursors[part].mark()[:2]
+        return self._first.get(part, place)
+
+
+@plain
+class _StreamMarks(PartMarks):
+    log: _Log
+    # How many moves were before these elements, and the states of those that give them.
+    moves: int
+    parts: dict[int, Marks]
+
+    def at(self, counts: Counts) -> list[State]:
+        places = self.log.at(self.moves)
+        for part, marks in self.parts.items():
+            places[part] = marks, int(counts[part])
+        return [marks.at(count) for marks, count in places]

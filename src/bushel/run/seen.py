@@ -1,0 +1,246 @@
+"""What was seen lately of one way to run: what blocks took, and how soon elements came."""
+
+import math
+from collections import deque
+from typing import NamedTuple
+
+from bushel.run.spent import Spent
+
+# What is remembered: as many blocks as take so long, but some, and not too many.
+_REMEMBERED_SECONDS = 0.25
+_FEWEST, _MOST = 3, 15
+# The same of the user, who may come for many blocks at once and then be away for long.
+_USER_SECONDS = 5.0
+_MOST_USER = 512
+# What must be seen of the user before it is trusted, of each stream and in all.
+_ENOUGH_USER = 32
+_ENOUGH_USER_SECONDS = 1.0
+# One who is away for longer than so many blocks take has something else to do: a compilation,
+# a checkpoint.
+_LONG_AWAY = 100
+# How much of what others did still counts a block later: their turns are long.
+_LATELY = 0.97
+
+
+class _Block(NamedTuple):
+    """Times of one element, and how many elements there were."""
+
+    elements: int
+    work: float
+    cpu: float
+
+
+class Seen:
+    """What was seen lately of one way to run."""
+
+    def __init__(self, streams: int) -> None:
+        self._most_user, self._enough_user = _MOST_USER * streams, _ENOUGH_USER * streams
+        self._blocks: deque[_Block] = deque()
+        # Elements, and the seconds of the user for them; and their sums.
+        self._users: deque[tuple[int, float]] = deque()
+        self._of_user = [0, 0.0]
+        self.forget()
+
+    def forget(self) -> None:
+        self._blocks.clear()
+        self._users.clear()
+        self._of_user = [0, 0.0]
+        # Seconds in the queue for a core, and all others, of late.
+        self._of_crowd = (0.0, 0.0)
+        # Since then: blocks, the time that they took, and the time in all.
+        self.blocks = 0
+        self.work_seconds = self.seconds = 0.0
+
+    def add_work(self, count: int, spent: Spent) -> None:
+        blocks = self._blocks
+        blocks.append(_Block(count, spent.seconds / count, spent.cpu_seconds / count))
+        queued, seconds = self._of_crowd
+        self._of_crowd = (
+            _LATELY * (queued + spent.queued_seconds),
+            _LATELY * (seconds + spent.seconds),
+        )
+        self.blocks += 1
+        self.work_seconds += spent.seconds
+        seconds = sum(block.elements * block.work for block in blocks)
+        while len(blocks) > _FEWEST and (
+            len(blocks) > _MOST
+            or seconds - blocks[0].elements * blocks[0].work > _REMEMBERED_SECONDS
+        ):
+            first = blocks.popleft()
+            seconds -= first.elements * first.work
+
+    def add_cycle(self, count: int, seconds: float, user_seconds: float | None) -> float:
+        """Takes note of a delivery. Returns what it took, without a long absence of the user."""
+        self.seconds += seconds
+        if user_seconds is None:
+            return seconds
+        if self._blocks:
+            absent = user_seconds - _LONG_AWAY * count * self._blocks[-1].work
+            if absent > 0.0:
+                user_seconds -= absent
+                seconds -= absent
+        users, sums = self._users, self._of_user
+        users.append((count, user_seconds))
+        sums[0], sums[1] = sums[0] + count, sums[1] + user_seconds
+        while len(users) > _FEWEST and (
+            len(users) > self._most_user or sums[1] - users[0][1] > _USER_SECONDS
+        ):
+            count, user_seconds = users.popleft()
+            sums[0], sums[1] = sums[0] - count, sums[1] - user_seconds
+        return seconds
+
+    @property
+    def user(self) -> float:
+        return max(0.0, self._of_user[1]) / self._of_user[0] if self._users else 0.0
+
+    @property
+    def usual_user(self) -> float:
+        """The same without the longest: one pause is no habit."""
+        if len(self._users) <= _FEWEST:
+            return self.user
+        count, seconds = max(self._users, key=lambda user: user[1])
+        return max(0.0, self._of_user[1] - seconds) / max(1, self._of_user[0] - count)
+
+    @property
+    def knows_user(self) -> bool:
+        return bool(self._users)
+
+    @property
+    def knows_user_well(self) -> bool:
+        return len(self._users) >= self._enough_user and self.seconds >= _ENOUGH_USER_SECONDS
+
+    @property
+    def work(self) -> float:
+        return self._median_or_mean(0)
+
+    @property
+    def cpu(self) -> float:
+        return self._median_or_mean(1)
+
+    def _median_or_mean(self, which: int) -> float:
+        # Of a few long ones the median: an import, say, was no work. Of many short ones the mean,
+        # since some are shorter than others and cost more for each element.
+        if len(self._blocks) <= 2 * _FEWEST:
+            ordered = sorted((block.work, block.cpu)[which] for block in self._blocks)
+            return ordered[len(ordered) // 2] if ordered else 0.0
+        return self.mean()[which]
+
+    def mean(self) -> tuple[float, float]:
+        """Work and time on a core, of an element.
+
+        Where threads take turns, some blocks go through at once and others wait for two: the
+        median might be of either kind.
+        """
+        count = sum(block.elements for block in self._blocks) or 1
+        work = sum(block.elements * block.work for block in self._blocks) / count
+        return work, sum(block.elements * block.cpu for block in self._blocks) / count
+
+    @property
+    def crowd(self) -> float:
+        """The share of its time that work stood in the queue for a core: others have them."""
+        queued, seconds = self._of_crowd
+        return queued / (queued + seconds) if queued else 0.0
+
+    @property
+    def full(self) -> bool:
+        """Whether as much was seen as is remembered."""
+        return self.blocks >= _MOST or self.work_seconds >= _REMEMBERED_SECONDS
+
+
+# So long, and so many deliveries of each thread, tell how soon elements come: other programs have
+# their turns, and threads deliver in bursts.
+_WINDOW_SECONDS = 0.1
+_WINDOW_CYCLES = 2
+_START_SECONDS = 0.05
+# No more of them are remembered.
+_WINDOWS = 12
+_STILL_KNOWN = 3
+# How unlike two such windows are (of the logarithm), as long as it is not known better: as much
+# as was measured beside four busy processes.
+_UNLIKE = 0.2
+_AS_IF_SEEN = 3
+# The same of what two blocks cost: caches are shared with others, and so are cores at times.
+_COSTS_UNLIKE = 0.2
+
+
+class Pace:
+    """How soon elements come by the clock and what they cost, and how sure that is."""
+
+    def __init__(self) -> None:
+        self._windows: deque[tuple[float, int]] = deque(maxlen=_WINDOWS)
+        # In all.
+        self.finished = 0
+        self.forget()
+
+    def forget(self) -> None:
+        self._windows.clear()
+        self.break_off()
+        # Seconds on the cores, elements and blocks, of late.
+        self._cost = (0.0, 0.0, 0.0)
+
+    def age(self) -> None:
+        """Takes note that nothing new comes for a while: of the old, only some still counts."""
+        while len(self._windows) > _STILL_KNOWN:
+            self._windows.popleft()
+
+    def break_off(self) -> None:
+        """Leaves a window unfinished: something else comes in between.
+
+        What comes first of threads afterwards is not counted: they have to start.
+        """
+        self._starting = True
+        self._begin_window()
+
+    def _begin_window(self) -> None:
+        self._cycles, self._elements, self._seconds = 0, 0, 0.0
+
+    def add(self, count: int, seconds: float, threads: int) -> None:
+        self._cycles += 1
+        self._elements += count
+        self._seconds += seconds
+        if self._starting and threads:
+            if self._seconds >= _START_SECONDS and self._cycles >= threads:
+                self._starting = False
+                self._begin_window()
+        elif self._seconds >= _WINDOW_SECONDS and self._cycles >= _WINDOW_CYCLES * threads:
+            self._windows.append((self._seconds, self._elements))
+            self.finished += 1
+            self._begin_window()
+
+    def add_cost(self, count: int, cpu_seconds: float) -> None:
+        cpu, elements, blocks = self._cost
+        self._cost = (
+            _LATELY * cpu + cpu_seconds,
+            _LATELY * elements + count,
+            _LATELY * blocks + 1,
+        )
+
+    @property
+    def cpu(self) -> float:
+        """Seconds on the cores of an element."""
+        return self._cost[0] / self._cost[1] if self._cost[1] else 0.0
+
+    @property
+    def cpu_variance(self) -> float:
+        """How far from the truth its logarithm may be, squared."""
+        return _COSTS_UNLIKE**2 / max(1.0, self._cost[2])
+
+    @property
+    def windows(self) -> int:
+        return len(self._windows)
+
+    @property
+    def log_cycle(self) -> float:
+        """The logarithm of the seconds from one element to the next."""
+        seconds = sum(window[0] for window in self._windows)
+        return math.log(max(seconds, 1e-9) / sum(window[1] for window in self._windows))
+
+    @property
+    def variance(self) -> float:
+        """How far from the truth that may be, squared."""
+        count, middle = len(self._windows), self.log_cycle
+        apart = sum((math.log(max(s, 1e-9) / n) - middle) ** 2 for s, n in self._windows)
+        # The longer they are the more alike.
+        seconds = sum(window[0] for window in self._windows) / count
+        presumed = _UNLIKE**2 * min(1.0, _WINDOW_SECONDS / max(seconds, 1e-9))
+        return (_AS_IF_SEEN * presumed + apart) / (_AS_IF_SEEN + count) / count

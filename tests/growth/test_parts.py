@@ -1,0 +1,113 @@
+"""A thousand datasets that are read in turn are read together: by counting calls."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from bushel import IterDataset, MapDataset
+from bushel.experimental import InterleaveIterDataset, ZipIterDataset, ZipMapDataset
+from bushel.order import permutations
+from bushel.run.positional import PositionalStream
+from bushel.run.side_by_side import SideBySide
+from bushel.sources.memory import RangeNode, SequenceNode
+
+SIZES = pytest.mark.parametrize("size", [16, 1000])
+
+
+def parts(size: int) -> list[MapDataset[int]]:
+    return [MapDataset.range(10**6).shuffle(seed=seed) for seed in range(size)]
+
+
+def streams(size: int) -> list[Any]:
+    return [part.to_iter_dataset() for part in parts(size)]
+
+
+MADE: dict[str, Callable[[int], Any]] = {
+    "mix": lambda size: IterDataset.mix(streams(size), [1 + i % 7 for i in range(size)]),
+    "restart": lambda size: IterDataset.mix(streams(size), on_end="restart"),
+    "interleave": lambda size: InterleaveIterDataset(streams(size), cycle_length=size),
+}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    counted: Counter[str] = Counter()
+
+    def count(owner: Any, name: str, size: Callable[..., int] = lambda *_: 1) -> None:
+        original = getattr(owner, name)
+
+        def counting(*args: Any, **more: Any) -> Any:
+            counted[name] += size(*args)
+            return original(*args, **more)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(RangeNode, "fetch")
+    count(PositionalStream, "pull")
+    count(SideBySide, "read")
+    count(permutations, "permute_each", lambda positions, *_: len(positions))
+    return counted
+
+
+@SIZES
+@pytest.mark.parametrize("made", MADE)
+def test_first_elements(made: str, size: int, calls: Counter[str]) -> None:
+    assert len(list(islice(MADE[made](size), 640))) == 640
+    assert not calls["pull"]
+    # Few at first, and four times as many each time.
+    assert calls["read"] <= 12
+    # One after the other while they are few; and none that was not needed.
+    assert calls["fetch"] <= 400
+    assert calls["permute_each"] <= 8 * 640
+
+
+@SIZES
+@pytest.mark.parametrize("made", MADE)
+def test_a_state_needs_no_stream(made: str, size: int, calls: Counter[str]) -> None:
+    dataset = MADE[made](size)
+    stream = iter(dataset)
+    for _ in range(100):
+        next(stream)
+    state = stream.get_state()
+    calls.clear()
+    again = iter(dataset)
+    again.set_state(state)
+    assert again.get_state() == state
+    assert next(again) == next(stream)
+    assert not calls["pull"]
+    assert calls["fetch"] <= 2
+
+
+@SIZES
+def test_zipped_by_position(size: int, calls: Counter[str]) -> None:
+    zipped = ZipMapDataset(parts(size))
+    assert len(zipped[3]) == size
+    assert [len(row) for row in islice(zipped.to_iter_dataset(), 5)] == [size] * 5
+    # All of them in one call, unless there are so few that each is as good.
+    assert calls["fetch"] <= 16 * 6
+
+
+@SIZES
+def test_zipped_streams(size: int, calls: Counter[str]) -> None:
+    rows = list(islice(ZipIterDataset(streams(size)), 20))
+    assert rows[3] == tuple(part[3] for part in parts(size))
+    assert not calls["pull"]
+    assert calls["read"] <= 25
+
+
+def test_records_of_many_lists_are_read_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[int] = []
+    fetch = SequenceNode.fetch
+
+    def noted(self: SequenceNode, keys: Any, positions: Any) -> Any:
+        fetched.append(len(keys))
+        return fetch(self, keys, positions)
+
+    monkeypatch.setattr(SequenceNode, "fetch", noted)
+    lists = [MapDataset.source([f"{n}.{i}" for i in range(5)]) for n in range(1000)]
+    mixed = IterDataset.mix([part.to_iter_dataset() for part in lists])
+    assert len(list(mixed)) == 5000
+    assert len(fetched) <= 50

@@ -1,0 +1,147 @@
+"""Streams of positions that are read side by side give what each gives by itself."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from bushel import IterDataset, MapDataset, WeightSchedule
+from bushel.experimental import InterleaveIterDataset, ZipIterDataset
+from bushel.run import interleave_side, side_by_side
+from bushel.run.positional import PositionalStream
+from bushel.run.side_by_side import SideBySide, occurrences
+
+PARTS = 5
+LENGTHS = [7, 12, 9, 30, 11]
+
+
+class Bang(Exception):
+    pass
+
+
+def plain(number: int) -> MapDataset[Any]:
+    return MapDataset.range(100 * number, 100 * number + LENGTHS[number]).shuffle(seed=number)
+
+
+def leaving_out(number: int) -> MapDataset[Any]:
+    """What a function returns None for is left out, which nobody knows before."""
+    return plain(number).map(lambda x: None if x % 100 == 5 else x)
+
+
+def failing(number: int) -> MapDataset[Any]:
+    def fail(x: int) -> int:
+        if x % 100 == 5:
+            raise Bang(x)
+        return x
+
+    return plain(number).map(fail)
+
+
+def streams(part: Callable[[int], MapDataset[Any]]) -> list[IterDataset[Any]]:
+    return [part(number).to_iter_dataset().map(lambda x: x + 1) for number in range(PARTS)]
+
+
+RAMP = WeightSchedule.linear([(0, [1, 2, 3, 4, 5]), (30, [5, 1, 0, 1, 2])])
+JOINED: dict[str, Callable[[list[Any]], Any]] = {
+    "mix": lambda parts: IterDataset.mix(parts, [1, 2, 3, 4, 5]),
+    "mix, drop": lambda parts: IterDataset.mix(parts, [1, 2, 3, 4, 5], on_end="drop"),
+    "mix, restart": lambda parts: IterDataset.mix(parts, [5, 1, 1, 1, 2], on_end="restart"),
+    "by name": lambda parts: IterDataset.mix(
+        {f"p{number}": part for number, part in enumerate(parts)}
+    ),
+    "scheduled": lambda parts: IterDataset.mix(parts, RAMP, on_end="drop"),
+    "interleave": lambda parts: InterleaveIterDataset(parts, cycle_length=PARTS),
+    "interleave, few open": lambda parts: InterleaveIterDataset(parts, cycle_length=2),
+    "zip": lambda parts: ZipIterDataset(parts, strict=False),
+    "zip, strict": ZipIterDataset,
+}
+EVENTS = 120
+
+
+def happened(stream: Any, states: list[Any] | None = None) -> list[Any]:
+    """What comes of a stream: elements, and errors in the place of those that fail."""
+    found: list[Any] = []
+    while len(found) < EVENTS:
+        if states is not None:
+            states.append(stream.get_state())
+        try:
+            found.append(next(stream))
+        except StopIteration:
+            break
+        except Exception as error:
+            found.append((type(error), str(error)))
+    return found
+
+
+@pytest.mark.parametrize("part", [plain, leaving_out, failing])
+@pytest.mark.parametrize("joined", JOINED)
+def test_the_same_as_each_by_itself(
+    part: Callable[[int], MapDataset[Any]], joined: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = JOINED[joined](streams(part))
+    states: list[Any] = []
+    with iter(dataset) as stream:
+        elements = happened(stream, states)
+    each_states: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(side_by_side, "FEWEST", PARTS + 1)
+        patch.setattr(interleave_side, "FEWEST", PARTS + 1)
+        with iter(dataset) as stream:
+            assert happened(stream, each_states) == elements
+    assert states == each_states
+    with iter(dataset) as stream:
+        for index in (0, 1, len(states) // 3, len(states) // 2, len(states) - 1):
+            stream.set_state(states[index])
+            assert stream.get_state() == states[index]
+            rest = happened(stream)
+            assert rest[: len(elements) - index] == elements[index:]
+
+
+@pytest.mark.parametrize("joined", ["mix", "mix, drop", "mix, restart", "scheduled", "by name"])
+def test_no_stream_is_opened_as_long_as_all_have_elements(
+    joined: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("opened")
+
+    monkeypatch.setattr(PositionalStream, "__init__", refuse)
+    assert happened(iter(JOINED[joined](streams(plain))))
+
+
+@pytest.mark.parametrize("joined", ["mix", "interleave", "zip"])
+def test_heavy_elements_are_read_by_each(joined: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    make = PositionalStream.__init__
+
+    def noted(self: Any, *args: Any, **more: Any) -> None:
+        opened.append(self)
+        make(self, *args, **more)
+
+    monkeypatch.setattr(PositionalStream, "__init__", noted)
+    # As if each element had taken a second.
+    monkeypatch.setattr(
+        SideBySide, "_learn", lambda self, which, _: setattr(self, "_excess", float(len(which)))
+    )
+    stream = iter(JOINED[joined](streams(plain)))
+    next(stream)
+    assert not opened
+    assert len(list(islice(stream, 3))) == 3
+    assert len(opened) == PARTS
+
+
+def test_a_repeated_mixture_is_read_side_by_side_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("opened")
+
+    monkeypatch.setattr(PositionalStream, "__init__", refuse)
+    once = JOINED["mix"](streams(plain))
+    assert list(once.repeat(2)) == 2 * list(once)
+
+
+def test_occurrences() -> None:
+    import numpy as np
+
+    which = np.random.default_rng(0).integers(0, 5, 100)
+    wanted = [list(which[:place]).count(number) for place, number in enumerate(which)]
+    assert occurrences(which).tolist() == wanted

@@ -1,0 +1,20 @@
+"""How thoroughly tests look.
+
+A few examples by default, the same each time. `BUSHEL_EXAMPLES=100` asks for so many of each
+property, other ones each time, and for the variants that are one of a kind otherwise; `make
+test-all` does.
+"""
+
+import os
+
+THOROUGH = "BUSHEL_EXAMPLES" in os.environ
+
+
+def examples(count: int) -> int:
+    """How many examples of a property are tried, where usually so many are."""
+    return int(os.environ.get("BUSHEL_EXAMPLES", count))
+
+
+def rare_examples(count: int) -> int:
+    """The same where each of them starts processes."""
+    return max(count, examples(0) // 50)
