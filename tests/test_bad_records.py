@@ -340,7 +340,7 @@ def test_a_state_of_other_guards_is_refused() -> None:
 def test_what_fails_before_a_count_is_not_counted_by_workers(
     build: Any, drops_nothing: bool
 ) -> None:
-    """A guard behind a batch or a count sees less come than there are positions."""
+    """A guard after a batch or a count sees less come than there are positions."""
     ds = MapDataset.range(100).to_iter_dataset(ReadOptions(0, 0), allow_nones=drops_nothing)
     expected = [repr(element) for element in build(ds.map(parse))]
     assert [repr(element) for element in spread(build(ds.map(parse)), 2)] == expected
@@ -376,7 +376,7 @@ def test_a_record_that_fills_several_places_is_counted_at_the_first(order: Any) 
 
 @WORKERS
 def test_a_budget_that_is_used_up_is_no_bad_record(workers: int) -> None:
-    """Nor is a filter that leaves nearly nothing: a guard behind them passes over neither."""
+    """Nor is a filter that leaves nearly nothing: a guard after them passes over neither."""
     ds = MapDataset.range(40).map(parse).on_error("skip", budget=2).to_iter_dataset()
     with pytest.raises(BadRecordsError, match="3 bad records are more than the budget of 2"):
         list(spread(ds.on_error("skip"), workers))
@@ -414,7 +414,7 @@ def test_functions_are_not_called_again_to_find_out_who_failed(behind: Any) -> N
 
 
 def test_one_guard_behind_another_does_not_count_twice() -> None:
-    """What comes behind an element that fails is made again, with its bad records."""
+    """What comes after an element that fails is made again, with its bad records."""
 
     def fail(number: int) -> int:
         if number == 20:

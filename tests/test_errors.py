@@ -540,7 +540,7 @@ CASES: dict[str, Case] = {
         IndexError,
         "there is no element 11; the dataset has 10",
     ),
-    "the index behind a filter": (
+    "the index after a filter": (
         lambda: get_next_index(iter(stream.filter(bool))),
         NotImplementedError,
         NotImplementedError,

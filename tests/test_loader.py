@@ -140,7 +140,7 @@ REFUSED_STATES: dict[str, tuple[Callable[[bytes], Any], str]] = {
     "another shard": (edited_bushel(shard="1 of 2"), "shard 1 of 2, and .* reads shard 0 of 1"),
     "other operations": (
         edited_bushel(operations=["Double"]),
-        r"other operations: `Batch\(2\)` is new, behind operation 1 \(`Double`\)\.",
+        r"other operations: `Batch\(2\)` is new, after operation 1 \(`Double`\)\.",
     ),
     "a damaged signature": (edited(bushel=3), "the 'bushel' entry of this state is damaged: 3"),
     "a damaged position": (edited_bushel(state=7), "damaged: its position is 7"),
@@ -404,18 +404,18 @@ FAILURES: dict[str, tuple[list[Any], str]] = {
     "FlatMap": ([FailingFlatMap()], r"flat_map\(FailingFlatMap\)"),
     "MapOperation": ([bushel.MapOperation(fail_at_seven)], r"map\(fail_at_seven\)"),
     "own": ([failing_operation], "failing_operation"),
-    "behind an operation": ([same_records, FailingMap()], r"map\(FailingMap\)"),
+    "after an operation": ([same_records, FailingMap()], r"map\(FailingMap\)"),
     "before an operation": ([FailingMap(), same_records], r"map\(FailingMap\)"),
-    "behind a filter": ([NotThird(), FailingMap()], r"map\(FailingMap\)"),
+    "after a filter": ([NotThird(), FailingMap()], r"map\(FailingMap\)"),
 }
 
 
 @pytest.mark.parametrize("name", FAILURES)
 @pytest.mark.parametrize("read", [(0, 0), (2, 8)], ids=str)
 def test_a_failure_stands_where_the_element_would(name: str, read: tuple[int, int]) -> None:
-    """With its own type, its traceback and a note; and `next` goes on behind it."""
+    """With its own type, its traceback and a note; and `next` goes on after it."""
     operations, label = FAILURES[name]
-    numbers = [n for n in range(12) if n != 7 and (name != "behind a filter" or n % 3)]
+    numbers = [n for n in range(12) if n != 7 and (name != "after a filter" or n % 3)]
     iterator = iter(make(*operations, read_options=bushel.ReadOptions(*read)))
     iterator.start_prefetch()
     before = [n for n in numbers if n < 7]

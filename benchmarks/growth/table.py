@@ -14,7 +14,7 @@ COLUMNS = {
 
 
 def render(title: str, lines: list[Line]) -> str:
-    """One table: a row for each pipeline and figure, bushel's, with Grain's behind a stroke."""
+    """One table: a row for each pipeline and figure, bushel's, with Grain's after a stroke."""
     sizes = [point.size for point in max(lines, key=lambda line: len(line.points)).points]
     head = [title, "", *(f"{size:,}" for size in sizes), "growth", "worst / Grain"]
     rows = [head, ["---", "---", *["---:"] * (len(sizes) + 2)]]

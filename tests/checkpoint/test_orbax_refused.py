@@ -58,7 +58,7 @@ CHANGES: dict[str, tuple[Any, Any, list[str]]] = {
     "steps in and out": (
         MapDataset.range(9).to_iter_dataset().map(abs).batch(2),
         MapDataset.range(9).to_iter_dataset().batch(2).filter(np.any),
-        ["step 3 (`map`) is gone", "`filter` is new, behind step 4 (`batch(2)`)"],
+        ["step 3 (`map`) is gone", "`filter` is new, after step 4 (`batch(2)`)"],
     ),
     "a dataset for a loader": (
         mapped(),

@@ -45,7 +45,7 @@ DIFFERENCES = {
     ),
     "another step": (
         MapDataset.range(20).shuffle(seed=1).filter(abs).to_iter_dataset().batch(2),
-        "step 3 was `map` and is `filter` now; `to_iter_dataset()` is new, behind step 3 (`map`); "
+        "step 3 was `map` and is `filter` now; `to_iter_dataset()` is new, after step 3 (`map`); "
         "step 5 (`to_iter_dataset()`) is gone.",
     ),
     "another batch size": (
@@ -54,11 +54,11 @@ DIFFERENCES = {
     ),
     "a step more": (
         _base().batch(2).map(abs),
-        "`map` is new, behind step 4 (`batch(2)`).",
+        "`map` is new, after step 4 (`batch(2)`).",
     ),
     "a step more in the stream": (
         _base().batch(2).to_iter_dataset().map(abs).filter(np.any),
-        "`map`, `filter` are new, behind step 5 (`to_iter_dataset()`).",
+        "`map`, `filter` are new, after step 5 (`to_iter_dataset()`).",
     ),
     "a step less": (_base(), "step 4 (`batch(2)`) is gone."),
     "several": (

@@ -11,7 +11,7 @@ from bushel.core.tree import leaves_with_paths
 from bushel.dataset import stream_node
 from bushel.deliver.open import open_stream
 
-# An element, or the error in its place, and the state right behind it.
+# An element, or the error in its place, and the state right after it.
 Event = tuple[Any, str]
 
 

@@ -130,7 +130,7 @@ CASES = {
         lambda kit: FlatMapIterDataset(_stream(kit), BoomTwice()), "flat_map(BoomTwice)"
     ),
     "IterDataset.batch": Case(
-        # What came before it in the batch goes with it; the next batch starts behind it.
+        # What came before it in the batch goes with it; the next batch starts after it.
         lambda kit: _stream(kit).map(boom).batch(4),
         "map(boom)",
         missing=(12, 13),

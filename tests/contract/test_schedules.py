@@ -184,7 +184,7 @@ def test_random_pipelines(program: Step, seed: int) -> None:
 
 
 # Batches cut from columns, which are made one by one where that is faster: what comes before
-# `batch`, and what comes behind it.
+# `batch`, and what comes after it.
 
 
 class Unwanted(Exception):

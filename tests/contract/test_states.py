@@ -16,7 +16,7 @@ every_kit = pytest.mark.parametrize("kit", KITS.values(), ids=KITS.keys())
 
 
 def _states(ds: Any) -> list[Any]:
-    """The states before everything and behind each element, as they come back from disk."""
+    """The states before everything and after each element, as they come back from disk."""
     states = []
     with iter(ds) as iterator:
         while True:
@@ -37,7 +37,7 @@ def test_restores_anywhere(name: str, kit: Kit) -> None:
     ds = stream_of(name, kit)
     if kit.broken and name == "ZipIterDataset":
         # A broken record puts the inputs out of step, as in Grain. Then they do not end
-        # together, which is said once, and again when the state behind it is restored.
+        # together, which is said once, and again when the state after it is restored.
         ds = ZipIterDataset(ds.parents, strict=False)
     everything = run_events(ds)
     states = _states(ds)

@@ -116,7 +116,7 @@ DAMAGED: dict[str, Callable[[Path], bytes]] = {
     "counts a list": lambda path: header(path, columns=["starts", "stops"]) + GOOD,
     "other columns": lambda path: header(path, columns={"a": 3, "b": 3}) + GOOD,
     "before the file": lambda path: header(path) + struct.pack("<6q", -1, 4, 8, 4, 8, 14),
-    "behind the file": lambda path: header(path) + struct.pack("<6q", 0, 4, 8, 4, 8, 15),
+    "after the file": lambda path: header(path) + struct.pack("<6q", 0, 4, 8, 4, 8, 15),
 }
 
 

@@ -40,7 +40,7 @@ class Step:
         printer.text(repr(self))  # What hypothesis shows of a failing example.
 
     def then(self, op: str, **args: Any) -> "Step":
-        """Puts one more operation behind this one."""
+        """Puts one more operation after this one."""
         return Step(op, (self,), tuple(args.items()))
 
 
@@ -100,7 +100,7 @@ def _array(dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return (numbers % 100).astype(dtype)
 
 
-# User functions, by name. They take any element, so that they fit behind anything.
+# User functions, by name. They take any element, so that they fit after anything.
 
 
 def digest(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""The permutation behind every shuffle is Grain's, bit for bit."""
+"""The permutation after every shuffle is Grain's, bit for bit."""
 
 import grain
 import numpy as np

@@ -32,9 +32,9 @@ def _ours(program: Loader, read: Any, ahead: bool) -> Any:
 
 
 def _events(program: Loader, iterator: Any, most: int = _MANY) -> list[Any]:
-    """What happens, up to the first error where Grain does not go on behind it.
+    """What happens, up to the first error where Grain does not go on after it.
 
-    It does behind a map, a filter or a batch that fails. A generator that fails is finished,
+    It does after a map, a filter or a batch that fails. A generator that fails is finished,
     so that its older operations and those of users end there; its flat map repeats elements;
     and a shard without records fails for ever.
     """
@@ -149,7 +149,7 @@ def test_states_say_what_grain_says(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 8), label="stop")):
         expected, actual = (outcome(lambda i=i: next(i, _END)) for i in (theirs, ours))
         if expected is _END or isinstance(expected, Raised):
-            # At the end Grain counts what a filter dropped behind the last element.
+            # At the end Grain counts what a filter dropped after the last element.
             return
         assert_same(expected, actual)
     said = json.loads(theirs.get_state())

@@ -74,7 +74,7 @@ def test_metadata_at_steps(data: st.DataObject) -> None:
     theirs, ours = build(grain), build(bushel)
     assert repr(ours) == repr(theirs)
     assert len(ours) == len(theirs)
-    # The first steps, the last ones and those behind the end; negative ones too.
+    # The first steps, the last ones and those after the end; negative ones too.
     last = min(len(theirs) + 5, sys.maxsize)
     near = st.integers(-3, 60) | st.integers(last - 10, last)
     for step in data.draw(st.lists(near, min_size=1, max_size=8), label="steps"):

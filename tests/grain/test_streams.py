@@ -36,7 +36,7 @@ block_sizes = st.sampled_from([1, 2, 3, 5, 100])
 def _grain_events(iterator: Any) -> list[Any]:
     """Elements up to the first error.
 
-    Behind it Grain may repeat the error for ever, end early or raise another one.
+    After it Grain may repeat the error for ever, end early or raise another one.
     """
     happened: list[Any] = []
     while not (happened and isinstance(happened[-1], Raised)):
@@ -140,7 +140,7 @@ def test_grain_states_restore(data: st.DataObject) -> None:
 def test_failures_stand_where_the_element_would(
     source: Step, threads: int, allow_nones: bool, ahead: bool, size: int
 ) -> None:
-    """An element that fails raises in its place, and the stream goes on behind it."""
+    """An element that fails raises in its place, and the stream goes on after it."""
     theirs = build(grain, source)
     assume(len(theirs) <= 40)
     expected = [outcome(lambda p=position: theirs[p]) for position in range(len(theirs))]

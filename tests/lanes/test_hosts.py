@@ -85,7 +85,7 @@ def _trained(training: threading.Barrier, iterator: Any) -> list[Any]:
 def _with_workers(
     workers: list[int], short: int, remainder: str, behind: str, has: int = 120, **how: Any
 ) -> IterDataset[Any]:
-    """Finite, filtered, with something to do behind the batch; one host has less than another."""
+    """Finite, filtered, with something to do after the batch; one host has less than another."""
 
     def kept(number: int) -> bool:
         return _kept(number) and not (number >= has and number % LANES * 2 // LANES == short)

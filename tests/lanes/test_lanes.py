@@ -356,7 +356,7 @@ def test_very_many_lanes() -> None:
 def test_none_is_an_element_where_each_position_makes_one() -> None:
     ds = MapDataset.range(8).map(lambda x: None if x == 5 else x).lanes(4)
     assert list(ds) == [0, 1, 2, 3, 4, None, 6, 7]
-    # Behind a filter, as in any stream, it is one that was left out.
+    # After a filter, as in any stream, it is one that was left out.
     assert list(ds.filter(lambda _: True)) == [0, 1, 2, 3]
     assert list(ds.batch(4, batch_fn=list)) == [[0, 1, 2, 3], [4, None, 6, 7]]
     parts = [

@@ -1,4 +1,4 @@
-"""Random access behind a filter: against plain lists, one pass, kept in memory and on disk."""
+"""Random access after a filter: against plain lists, one pass, kept in memory and on disk."""
 
 import os
 import pickle
@@ -127,7 +127,7 @@ def test_epochs_of_different_length() -> None:
     ds = MapDataset.range(40).random_map(lambda x, rng: x * rng.integers(2), seed=1)
     left = ds.filter(lambda x: bool(x > 0)).compact()
     assert len(list(left)) == len(left)
-    with pytest.raises(PlanError, match=r"in epoch 1, and \d+ in the first.*behind `compact\(\)`"):
+    with pytest.raises(PlanError, match=r"in epoch 1, and \d+ in the first.*after `compact\(\)`"):
         left[len(left)]
     stream = left.repeat(2).to_iter_dataset(INLINE)
     expected = run_events(stream)

@@ -87,7 +87,7 @@ _parts = st.tuples(
 def dataset(kind: int, length: int, steps: list[int], seed: int) -> Any:
     made = SOURCES[kind](length + 3)
     for step in steps:
-        with suppress(PlanError):  # A batch behind a filter, and the like.
+        with suppress(PlanError):  # A batch after a filter, and the like.
             made = STEPS[step](made, seed)
     return made
 

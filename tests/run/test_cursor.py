@@ -16,7 +16,7 @@ KITS = {"whole": Kit(), "columns": Kit("columns"), "broken": Kit("rows", (0, 4, 
 
 
 def _take(cursor: Cursor, count: int) -> tuple[Any, list[Event]]:
-    """Takes elements, and tells what they are and the state behind each."""
+    """Takes elements, and tells what they are and the state after each."""
     taken = cursor.take(count)
     return taken, _events_of(taken)
 

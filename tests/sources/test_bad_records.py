@@ -28,7 +28,7 @@ def _json_lines(path: Path) -> int:
 
 def _tfrecord(path: Path) -> int:
     write_tfrecords(path, PAYLOADS)
-    # The length, of which all behind it depends.
+    # The length, of which all after it depends.
     return _spoil(path, PAYLOADS[BAD], -12) - 12
 
 

@@ -210,7 +210,7 @@ def test_a_copy_is_made_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
 
 
 def test_several_in_one(tmp_path: Path) -> None:
-    """What was compressed part by part, with zeros behind it."""
+    """What was compressed part by part, with zeros after it."""
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(TEXT) + gzip.compress(TEXT) + bytes(700))
     assert len(JsonLinesDataSource(path)) == 2000

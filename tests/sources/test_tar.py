@@ -134,7 +134,7 @@ def packed(members: Members, format: int, mtime: float = 0) -> bytes:
 
 
 def found_by(data: bytes, chunk: int, worth_it: int) -> list[Any]:
-    """The members, and what is wrong behind them."""
+    """The members, and what is wrong after them."""
     window = Window(lambda start, stop: data[start:stop], len(data), chunk, chunk)
     found: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:

@@ -12,7 +12,7 @@ def through_json(state: Any) -> Any:
 
 
 def states_of(ds: Any) -> list[Any]:
-    """The states before everything and behind each element, as they come back from disk."""
+    """The states before everything and after each element, as they come back from disk."""
     with closing(iter(ds)) as iterator:
         states = [through_json(iterator.get_state())]
         for _ in iterator:

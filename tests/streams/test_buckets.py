@@ -202,7 +202,7 @@ def test_all_arrays_are_padded_unless_features_are_named() -> None:
         ([np.ones(2)], {"length": lambda x: -1}, "returned -1"),
         ([np.ones(2)], {"length": lambda x: 0.5}, "must return a whole number"),
         ([np.ones(2)], {"lengths_as": "n"}, "adds a feature to batches that are dicts"),
-        ([np.ones((2, 2)), np.ones((2, 3))], {}, "must have one shape behind it"),
+        ([np.ones((2, 2)), np.ones((2, 3))], {}, "must have one shape after it"),
         ([{"x": np.ones(2)}], {"length": "x", "padding": {"z": 0}}, "names the features"),
         ([{"x": np.ones(2)}], {"length": "x", "lengths_as": "x"}, "have a feature of that name"),
     ],

@@ -104,7 +104,7 @@ def test_no_token_is_lost(corpus: Corpus) -> None:
 
 
 def test_rows_as_keys_of_the_struct() -> None:
-    """Keys come as `length_struct` has them, with what tells sequences apart behind each."""
+    """Keys come as `length_struct` has them, with what tells sequences apart after each."""
     corpus = Corpus(
         [{"b": [1, 2, 3], "a": [True]}] * 2,
         {"b": 4, "a": 2},

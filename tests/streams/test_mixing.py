@@ -381,7 +381,7 @@ def test_bad_weights_are_told_where_they_are(weights: Any, text: str) -> None:
             next(iterator)
         assert "at position 5" in caught.value.__notes__[0]
         state = iterator.get_state()
-        # It goes on behind it, without a turn for anybody.
+        # It goes on after it, without a turn for anybody.
         after = list(islice(iterator, 5))
         iterator.set_state(state)
         assert list(islice(iterator, 5)) == after
@@ -403,7 +403,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "steps that go back": (
         lambda: WeightSchedule.steps([(5, [1]), (3, [1])]),
-        "steps must go up, and 3 comes behind 5",
+        "steps must go up, and 3 comes after 5",
     ),
     "points unlike each other": (
         lambda: WeightSchedule.linear([(0, [1, 1]), (3, [1])]),

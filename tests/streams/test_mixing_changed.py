@@ -1,6 +1,6 @@
 """Weights that are others when a state is restored, while a step holds elements of the mixture.
 
-What such a step holds is made again of what the old weights chose, and the new ones hold behind
+What such a step holds is made again of what the old weights chose, and the new ones hold after
 it. So the whole run is that of the step over what a mixture gives whose weights change there.
 """
 
@@ -102,7 +102,7 @@ def mixtures_in(state: Any) -> Iterator[dict[str, Any]]:
 
 
 def front_of(state: Any) -> tuple[int, bool]:
-    """Up to where the old weights hold, and whether nothing comes behind it."""
+    """Up to where the old weights hold, and whether nothing comes after it."""
     (mixed,) = mixtures_in(state)
     return mixed.get("front", mixed["index"]), mixed.get("ends") == mixed.get("front", -1)
 
@@ -113,7 +113,7 @@ def ends_anywhere(state: Any) -> bool:
 
 
 def changed(legs: list[tuple[Any, int | None]], on_end: str) -> list[Any]:
-    """The elements of mixtures whose weights change at once, behind so many elements of all."""
+    """The elements of mixtures whose weights change at once, after so many elements of all."""
     made: list[Any] = []
     state = None
     for weights, stop in legs:
@@ -147,7 +147,7 @@ def test_nothing_is_lost_or_comes_twice(step: Step, on_end: str) -> None:
     ds, other = step(mixture(before, on_end)), step(mixture(later, on_end))
     whole, states = list(ds), states_of(ds)
     expected: dict[Any, list[Any]] = {}
-    for done, state in enumerate(states[:-1]):  # Behind the last one there may be more now.
+    for done, state in enumerate(states[:-1]):  # After the last one there may be more now.
         front, is_last = key = front_of(state)
         if key not in expected:
             legs: list[tuple[Any, int | None]] = [(before, front), (later, None)]
@@ -350,7 +350,7 @@ def test_new_parts_come_behind_what_is_held(weights: Any, later: Any) -> None:
     old, new = {"a": 30, "c": 22}, {"a": 30, "b": 15, "c": 22}
     whole, states = list(_named(old, weights)), states_of(_named(old, weights))
     expected = Counter(x for name in new for x in _tokens(name, new[name]))
-    for done in range(len(whole) - 6):  # Behind the last group nothing comes.
+    for done in range(len(whole) - 6):  # After the last group nothing comes.
         rest = list(_again(_named(new, later), states[done]))
         assert counted(whole[:done] + rest) == expected
         if states[done]["next_row"]:

@@ -1,4 +1,4 @@
-"""Workers before packing or behind it: the same rows, states and failures."""
+"""Workers before packing or after it: the same rows, states and failures."""
 
 from collections.abc import Callable
 from typing import Any

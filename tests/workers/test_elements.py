@@ -165,7 +165,7 @@ def test_kept_elements_stay_what_they_are(keep_every: int) -> None:
             kept[number] = element
     assert len(kept) == 300 / keep_every
     assert all(_is_full(element, number) for number, element in kept.items())
-    # And behind the end of the stream, when the workers are gone.
+    # And after the end of the stream, when the workers are gone.
     del stream
     gc.collect()
     assert all(_is_full(element, number) for number, element in kept.items())

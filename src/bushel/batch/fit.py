@@ -202,7 +202,7 @@ class OfMany(Fit):
         return len(self.chosen) - before
 
     def _end(self, packed: int, is_full: bool) -> int:
-        """Where the next sequence begins, behind the last one."""
+        """Where the next sequence begins, after the last one."""
         limits = self.limits
         if is_full:
             return self._packed(length + 1 for length in limits.lengths)  # Nothing fits any more.

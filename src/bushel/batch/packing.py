@@ -138,7 +138,7 @@ class Bins:
         for feature, array, laid in zip(self._packing.features, arrays, self._arrays, strict=True):
             if array.shape[1:] != laid[0].shape[1:]:
                 raise BatchError(
-                    "sequences of one feature must have the same shape behind their first axis, "
+                    "sequences of one feature must have the same shape after their first axis, "
                     f"and {feature.name!r} has {laid[0].shape[1:]} in the rows that are open, and "
                     f"{array.shape[1:]} here."
                 )
@@ -182,7 +182,7 @@ class Bins:
         order = begins.argsort(kind="stable")
         order = order[sizes[order] > 0]
         begins, sizes = begins[order], sizes[order]
-        # What is empty before each sequence, and behind the last one.
+        # What is empty before each sequence, and after the last one.
         gaps = np.append(begins, bins * length)
         gaps[1:] -= begins + sizes
         (where,) = gaps.nonzero()

@@ -74,7 +74,7 @@ class Padding:
         other = next((array for array in arrays if array.shape[1:] != tail), None)
         if other is not None:
             raise BatchError(
-                "sequences are padded along their first axis, and must have one shape behind it: "
+                "sequences are padded along their first axis, and must have one shape after it: "
                 f"{show_path(path)} has {tail} in one element and {other.shape[1:]} in another."
             )
         size = max(least, self.up(max(map(len, arrays))))

@@ -85,7 +85,7 @@ class _Rebatcher(Machine):
         start, self._start = self._start, 0
         if start > size:
             raise StateError(
-                f"this state is behind row {start} of a batch that has {size}: it belongs to other "
+                f"this state is after row {start} of a batch that has {size}: it belongs to other "
                 "data."
             )
         stop = min(size, start + self._missing)

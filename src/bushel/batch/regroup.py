@@ -53,7 +53,7 @@ class Machine(ABC):
     def add_many(self, elements: Sequence[Any], start: int) -> int:
         """Takes elements from `start` on, as far as each is an easy one, and says how many.
 
-        The one behind them is given to `add_at`, which may take it, refuse it or fail.
+        The one after them is given to `add_at`, which may take it, refuse it or fail.
         """
         return 0
 
@@ -102,7 +102,7 @@ class _Group:
     # How many of its own were handed out before this chunk, and how many failures raised.
     used: int
     failures: int
-    # Behind what the group before was shown: the first element of this one may have ended it.
+    # After what the group before was shown: the first element of this one may have ended it.
     shown: tuple[Marks, int, int] | None
     # What must be the same when it is made again, as long as nothing of it was handed out: an
     # element that is used in part, and what comes up to a failure.
@@ -135,13 +135,13 @@ def _state_at(place: tuple[Marks, int, int]) -> Callable[[], State]:
 class _RegroupMarks(Marks):
     machine: Machine
     groups: Sequence[_Group]
-    # Which group comes next, and which one does behind the failure.
+    # Which group comes next, and which one does after the failure.
     following: _Group
     behind: _Group
 
     def at(self, used: int) -> State:
         for group in self.groups:
-            # Behind an element, groups that made nothing are still to come: whether they are in
+            # After an element, groups that made nothing are still to come: whether they are in
             # this chunk depends on how the stream was cut.
             if used < group.count or not used:
                 return group.state(self.machine, used)
@@ -161,7 +161,7 @@ class RegroupStream(Stream):
         self._made = 0
         # How many elements were taken, and how many were made of them, as far as it is known.
         self._seen = [0, 0]
-        # Behind the last element taken: looking ahead may move the cursor to the next chunk,
+        # After the last element taken: looking ahead may move the cursor to the next chunk,
         # and where that begins depends on how the stream was cut.
         self._place: tuple[Marks, int, int] | None = None
         # Of the group that comes next: how many elements to skip, and how many failures.
@@ -198,7 +198,7 @@ class RegroupStream(Stream):
                 return self._chunk(rows, groups, group, failed(error, self._node, self._made))
             if group.used > len(made):
                 raise StateError(
-                    f"this state is behind {group.used} elements of a group of {len(made)}: it "
+                    f"this state is after {group.used} elements of a group of {len(made)}: it "
                     "belongs to other data."
                 )
             if self._ended and not made:
@@ -223,7 +223,7 @@ class RegroupStream(Stream):
         return _Group(self._place, carried, self._made, *skip, self._shown, touched)
 
     def _behind_shown(self) -> tuple[Marks, int, int]:
-        """Behind all elements that the machine was shown: others might not end the group."""
+        """After all elements that the machine was shown: others might not end the group."""
         marks, used, _ = self._cursor.mark()
         is_cut = self._machine.cuts_elements and bool(self._machine.carried)
         # The cursor stands before the one that comes next, in the chunk that has it.

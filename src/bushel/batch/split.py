@@ -79,7 +79,7 @@ def check_bos(
 
 @plain
 class _Laid:
-    """Sequences of one feature, one behind the other."""
+    """Sequences of one feature, one after the other."""
 
     # Arrays of one sequence, or of several end to end; and the sizes of the sequences in each.
     arrays: list[_Array]
@@ -364,7 +364,7 @@ def _joined(arrays: list[_Array], length: int) -> _Array:
     try:
         return joined(arrays, length, like)
     except ValueError:
-        # Not of one shape behind their first axis: as far as numpy lays one into the other.
+        # Not of one shape after their first axis: as far as numpy lays one into the other.
         data = padding(length, like)
         end = 0
         for array in arrays:

@@ -57,7 +57,7 @@ class _Table(Table):
     sizes: dict[str, list[int]]
     # For each feature, how many cells there are up to each element.
     ends: dict[str, list[int]]
-    # Elements that are not simply laid behind the others.
+    # Elements that are not simply laid after the others.
     special: list[int]
 
     def note_whole_rows(self, lengths: Mapping[str, int]) -> None:

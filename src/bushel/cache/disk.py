@@ -145,7 +145,7 @@ class DiskCacheStream(OneInput):
         if self._reader is not None:
             if position > self._reader.count:
                 raise StateError(
-                    f"this state is behind {position} elements, and the cache {self._path!r} has "
+                    f"this state is after {position} elements, and the cache {self._path!r} has "
                     f"{self._reader.count}."
                 )
             self._reader.forget()
@@ -160,7 +160,7 @@ class DiskCacheStream(OneInput):
 
 
 def _states(marks: Marks, first: int, last: int) -> list[Any]:
-    """The states behind so many elements; None for those of an iterator that has none."""
+    """The states after so many elements; None for those of an iterator that has none."""
     try:
         return [marks.at(used) for used in range(first, last + 1)]
     except StateError:

@@ -2,7 +2,7 @@
 
     BUSHELC1  block  block  ...  footer (JSON)  length and checksum of the footer  BUSHELCE
 
-A block is three lengths, then a description of elements, their bytes, and the states behind
+A block is three lengths, then a description of elements, their bytes, and the states after
 them, compressed. The footer says whose elements they are, where blocks begin, how many elements
 and which checksum they have, and the state at the beginning.
 
@@ -108,7 +108,7 @@ class CacheReader:
         self._rows = None
 
     def state_at(self, position: int) -> Any:
-        """The state of the input behind so many elements."""
+        """The state of the input after so many elements."""
         if not position:
             return self._begin
         number = bisect_right(self._starts, position - 1) - 1
@@ -192,7 +192,7 @@ class CacheWriter:
         return None
 
     def add(self, row: Any, state: Any) -> bool:
-        """Takes an element and the state behind it; False where it became too much."""
+        """Takes an element and the state after it; False where it became too much."""
         self._rows.add(row)
         self._states.append(state)
         if self._rows.size >= _BLOCK_BYTES or len(self._rows) >= _BLOCK_ROWS:

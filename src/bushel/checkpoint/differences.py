@@ -48,7 +48,7 @@ def _show_fresh(steps: list[str], saved: Sequence[str], number: int, word: str) 
     names = ", ".join(map(_quote, steps))
     verb = "is" if len(steps) == 1 else "are"
     if number:
-        return f"{names} {verb} new, behind {word} {number} ({_quote(saved[number - 1])})"
+        return f"{names} {verb} new, after {word} {number} ({_quote(saved[number - 1])})"
     return f"{names} {verb} new" + (f", before {word} 1 ({_quote(saved[0])})" if saved else "")
 
 

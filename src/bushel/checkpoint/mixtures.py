@@ -28,7 +28,7 @@ def mix_counts(state: Any) -> dict[str, PartCounts]:
     """Tells how many elements each part of the mixtures in a pipeline has given.
 
     Parts are called by their names, or by their numbers where they have none. Those of a
-    mixture within another stand behind the part that it is: "web/de". Lanes are counted
+    mixture within another stand after the part that it is: "web/de". Lanes are counted
     together.
 
     What was read ahead by threads or workers does not count. What came out of the mixture for

@@ -88,7 +88,7 @@ def _take(tree: Any, keys: Keys) -> Any:
 
 
 class Scattered(np.ndarray[Any, Any]):
-    """A column whose entries do not lie one behind the other in memory.
+    """A column whose entries do not lie one after the other in memory.
 
     `take` would first copy all of such an array. It is a class of its own so that for all
     others nobody has to ask.
@@ -156,7 +156,7 @@ class Block:
     # What a sampler said of each element; only a loader with a sampler of the user's own
     # has it, since nothing else needs more than the position.
     metadata: list[Any] | None = None
-    # The bad records behind its elements, each with the index of the element, between who
+    # The bad records that its elements came upon, each with the index of the element, between who
     # evaluates a block and the stream that counts them.
     bad: list[tuple[int, Any]] | None = None
 
@@ -178,7 +178,7 @@ class Block:
         )
 
     def select(self, indices: Keys, kept: Sequence[bool] | None = None) -> "Block":
-        """Returns the elements at these indices, in their order, the failure still behind.
+        """Returns the elements at these indices, in their order, the failure still at the end.
 
         Whoever has an answer for each element, too, hands it in: that is quicker to go by.
         """

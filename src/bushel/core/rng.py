@@ -192,7 +192,7 @@ def _bytes_of(bits: np.random.Philox) -> Any:
     """The bytes of a generator's state, as a buffer to write to."""
     address = bits.ctypes.state_address
     counter_at, key_at = (ctypes.c_uint64 * 2).from_address(address)
-    # Both lie in the same object, right behind; anything else is no pointer of ours.
+    # Both lie in the same object, right after; anything else is no pointer of ours.
     if (counter_at - address, key_at - address) != (_COUNTER, _KEY):
         raise ValueError("an unknown layout of numpy's Philox state")
     return (ctypes.c_ubyte * _STATE_BYTES).from_address(address)

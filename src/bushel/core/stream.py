@@ -135,12 +135,12 @@ class Trickle:
     """Elements that are made one by one, when they are taken.
 
     `rows` raises where an element fails. Whoever takes them then takes no more of them, and
-    says that it has `failed`: the stream goes on behind that element. Where an interrupt came
+    says that it has `failed`: the stream goes on after that element. Where an interrupt came
     in between, the stream goes on with the element that it came upon.
     """
 
     rows: Iterator[Any]
-    # Of the place where we are, always: 0 is behind the last element taken, 1 behind the one
+    # Of the place where we are, always: 0 is after the last element taken, 1 after the one
     # that failed after it.
     marks: Marks
     failed: bool = False
@@ -395,7 +395,7 @@ class Cursor:
         return ready
 
     def read_on(self, want: int, as_rows: bool = False) -> bool:
-        """Reads once, for elements that wait; not at the end, nor behind one that failed."""
+        """Reads once, for elements that wait; not at the end, nor after one that failed."""
         if self._chunk is None:
             self._chunk = Chunk(_join_or_empty([]), beginning_of(self.stream))
         pending = [*(() if self._failed else (self._chunk,)), *self._waiting]

@@ -1,4 +1,4 @@
-"""What random-access datasets and streams have in common: a node, and steps behind it."""
+"""What random-access datasets and streams have in common: a node, and steps after it."""
 
 from __future__ import annotations
 

@@ -123,8 +123,8 @@ class Parts(Dataset[T]):
         is left, and `batch`, `shuffle`, slices and `windows` may follow.
 
         Which elements are left is found by one pass over the dataset as it is up to here, when
-        an element or the length is first needed; so put it right behind the filter, and what is
-        costly or random behind it. The answers are kept in memory, 4 bytes for each element
+        an element or the length is first needed; so put it right after the filter, and what is
+        costly or random after it. The answers are kept in memory, 4 bytes for each element
         that is left, and travel to workers. An element that fails in that pass is taken for one
         that is left, and fails again where it is read.
 
@@ -162,7 +162,7 @@ def _sizes_of_batches(parent: Node, batch_size: int | None) -> tuple[int, int]:
     known = batch_sizes(parent)
     if known is None:
         raise PlanError(
-            f"`unbatch()` on a random-access dataset needs batches of one known size, and behind "
+            f"`unbatch()` on a random-access dataset needs batches of one known size, and after "
             f"`{parent.label}` it is not known, or the last one is shorter and may be anywhere. "
             "Write `batch(..., drop_remainder=True)`, or `unbatch(batch_size)` where all batches "
             "have it; or call `.to_iter_dataset()` before `unbatch()`."

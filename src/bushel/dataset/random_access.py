@@ -315,7 +315,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         An element that fails costs its step: the host that has it raises the error in the place
         of its part of the batch, and all lanes go on with the next step, as if this one had been
         handed out. So it is with `batch` of a `MapDataset`; a stream without lanes goes on right
-        behind the element.
+        after the element.
 
         >>> ds = MapDataset.range(16).lanes(4).filter(lambda x: x % 3).batch(4)
         >>> [batch.tolist() for batch in ds]

@@ -130,7 +130,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         >>> list(odd.batch(2))
         [array([1, 3]), array([5])]
 
-        Behind `MapDataset.lanes`, `batch_size` is that of all hosts together, and this host
+        After `MapDataset.lanes`, `batch_size` is that of all hosts together, and this host
         gets its share of the rows.
         """
         size = operator.index(batch_size)
@@ -197,7 +197,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
 
         Where the stream reads a random-access dataset in which nothing leaves elements out (no
         filter, no flat map), nothing is read, and it costs nothing: `count` positions are passed
-        over, whatever is there. Otherwise elements are made and dropped, once: a state behind
+        over, whatever is there. Otherwise elements are made and dropped, once: a state after
         the first element knows that it was done.
 
         >>> from bushel import MapDataset
@@ -316,7 +316,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
 
         Args:
           path: the file; its folder must exist.
-          max_bytes: how much to remember at most. In memory, what comes behind is computed each
+          max_bytes: how much to remember at most. In memory, what comes after is computed each
             time; on disk, a stream that is larger is not kept at all, with a warning.
         """
         if max_bytes is not None and operator.index(max_bytes) <= 0:

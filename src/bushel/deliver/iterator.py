@@ -152,7 +152,7 @@ class StreamIterator(DatasetIterator[T]):
             del raised
 
     def _refill(self) -> bool:
-        """Gets the next rows and what failed behind them; False at the end of the stream."""
+        """Gets the next rows and what failed after them; False at the end of the stream."""
         self._trickle = None  # It is used up: what fails from here on is no element of it.
         if self._closed:
             raise ClosedError(

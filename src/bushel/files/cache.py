@@ -110,7 +110,7 @@ class Kept:
         # Their descriptors and beginnings once more: `read` is called for every record.
         self._shift = self._segment_bytes.bit_length() - 1
         self._places = [(-1, 0)] * (-(-size // self._segment_bytes))
-        # Pieces of which this process knows that they are there and right. Behind the last one
+        # Pieces of which this process knows that they are there and right. After the last one
         # nothing is missing: an empty range may begin there.
         self._ready: npt.NDArray[np.bool_] = np.zeros(-(-size // PIECE) + 1, dtype=np.bool_)
         self._ready[-1] = True
@@ -222,7 +222,7 @@ class Kept:
     def _data(self) -> int:
         """Where the pieces begin in the file of a segment."""
         header = len(_MAGIC) + 32 + self._segment_bytes // PIECE * _ENTRY.size
-        # Behind a hole, and aligned: the system then keeps a piece in memory as a whole.
+        # After a hole, and aligned: the system then keeps a piece in memory as a whole.
         return -(-header // PIECE) * PIECE
 
 

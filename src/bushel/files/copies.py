@@ -37,7 +37,7 @@ def made_once(
     Args:
         file: what it is made of.
         folder: where such things are kept, in the cache folder.
-        name: what it is called, behind its stamp: messages name it now and then.
+        name: what it is called, after its stamp: messages name it now and then.
         why: completes "the file ..., so ...".
         pieces: its contents, if it has to be made.
     """

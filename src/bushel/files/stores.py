@@ -238,7 +238,7 @@ def _told(text: str) -> tuple[int, str]:
     >>> _told("Generic S3 error: Error performing GET http://a in 2ms, after 6 retries - no")
     (6, 'no')
     """
-    # The first line is for people; what the system said is behind it, for programmers.
+    # The first line is for people; what the system said is after it, for programmers.
     line, _, details = text.strip().partition("\n")
     retries = re.search(r"after (\d+) retries", line)
     reason = line.rpartition(" - ")[2].strip(" :.")

@@ -53,7 +53,7 @@ class ElasticIterator(IterDataset[Any]):
             raise PlanError(
                 f"`ElasticIterator` does not support `{step.label}`: it may leave elements "
                 "out, so the state of one host would tell nothing of the others. "
-                "`ds.lanes(...)` does: filter behind it."
+                "`ds.lanes(...)` does: filter after it."
             )
         self._iterator = _ElasticDatasetIterator(
             ds, size, shard_options, read_options, multiprocessing_options

@@ -67,7 +67,7 @@ class Chain:
             node = step
             operations.pop(0)
         node = ToStreamNode(node, self._recipe.read_options, allow_nones=True)
-        # Behind all that works on single records.
+        # After all that works on single records.
         if self._recipe.on_error.policy != "raise":
             while operations and not isinstance(operations[0], _IN_BATCHES):
                 if _is_own(operations[0]):

@@ -34,7 +34,7 @@ class OperationStream(Stream):
     """Feeds Records to a function that returns an iterator of Records.
 
     What the function keeps between Records is its own secret. So the state is the number of
-    Records that it has taken, and after a restore it starts afresh behind them.
+    Records that it has taken, and a restore starts it afresh after them.
     """
 
     eager = False

@@ -1,7 +1,7 @@
 """Which element of a block each bad record belongs to.
 
 A guard notes the positions that it was asked for. Where only orders, batches and element-wise
-steps come behind it, those are a function of the positions of the block, and the block need
+steps come after it, those are a function of the positions of the block, and the block need
 not be made again to find out.
 """
 
@@ -52,7 +52,7 @@ def by_element(
 
 
 def each_once(notes: Sequence[BadRecord]) -> dict[tuple[int, int], BadRecord]:
-    """The bad records by guard and position: what comes behind another one is made again."""
+    """The bad records by guard and position: what comes after another one is made again."""
     return {(record.guard, record.position): record for record in notes}
 
 

@@ -32,7 +32,7 @@ class GuardStream(OneInput):
         failure = block.failure
         caught = failure is not None and failure.error is not None and node.catches(failure.error)
         if failure is None or not caught:
-            # Nothing that is counted comes behind it.
+            # Nothing that is counted comes after it.
             return Chunk(block, Framed(chunk.marks, {"bad": [count]}))
         error = failure.release()
         marks = Framed(chunk.marks, lambda used: {"bad": [count + (used > size)]})

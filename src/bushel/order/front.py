@@ -22,9 +22,9 @@ _PASSES = ("epoch", "part", "iterators_in_use_indices")
 
 
 def with_front(before: State, behind: Callable[[], State], is_last: bool = False) -> State:
-    """Notes in a state how far mixtures were read, of which the state behind all of that tells.
+    """Notes in a state how far mixtures were read, of which the state after all of that tells.
 
-    `is_last` says that the group is as it is because nothing came behind it, and so nothing may
+    `is_last` says that the group is as it is because nothing came after it, and so nothing may
     come the next time.
 
     >>> mixture = {"parents": [], "index": 4, "weights": {"fixed": [1, 1]}}

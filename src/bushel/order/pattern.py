@@ -125,7 +125,7 @@ class Pattern:
             first, count = start - start_left, stop - stop_left - (start - start_left)
             if count:
                 # Its element j comes at number j * rest // weight of what is left for it and
-                # those behind it.
+                # those after it.
                 before, fraction = divmod(first * rest, weight)
                 steps = np.arange(count)
                 taken = (steps * rest + fraction) // weight + (before - start)

@@ -36,7 +36,7 @@ class WeightSchedule:
 
     Weights are lists, one number for each part, or dicts by the names of the parts. A part may
     have the weight 0 for a while. Before the first point the weights are those of the first
-    one, and behind the last point those of the last one.
+    one, and after the last point those of the last one.
 
     >>> ramp = WeightSchedule.linear([(0, [1, 0]), (10_000, [1, 3])])
     >>> ramp.at(5_000)
@@ -86,7 +86,7 @@ def _check_points(points: Any, how: str) -> tuple[tuple[int, Weights], ...]:
             )
         if made and step <= made[-1][0]:
             raise PlanError(
-                f"{call}: steps must go up, and {step} comes behind {made[-1][0]}. Sort the points."
+                f"{call}: steps must go up, and {step} comes after {made[-1][0]}. Sort the points."
             )
         names = list(weights) if isinstance(weights, Mapping) else None
         count = len(weights) if hasattr(weights, "__len__") else 0
@@ -236,7 +236,7 @@ def _are_plain(weights: Sequence[Any]) -> bool:
     )
 
 
-# Tells the proportions at some steps; perhaps not at all of them, where it fails behind the
+# Tells the proportions at some steps; perhaps not at all of them, where it fails after the
 # first ones.
 Table: TypeAlias = Callable[[Positions], Proportions]
 

@@ -131,7 +131,7 @@ class _Group:
 @plain
 class _GroupsMarks(Marks):
     groups: Sequence[_Group]
-    # Which group comes next, and how it is behind the failure.
+    # Which group comes next, and how it is after the failure.
     following: _Group
     behind: _Group
 
@@ -144,7 +144,7 @@ class _GroupsMarks(Marks):
 
 
 class SpreadShuffleStream(Stream):
-    """Hands out each element somewhere in the stretch of the stream behind it."""
+    """Hands out each element somewhere in the stretch of the stream after it."""
 
     def __init__(self, input: Stream, node: StreamShuffleNode) -> None:
         self._cursor = Cursor(input)
@@ -191,7 +191,7 @@ class SpreadShuffleStream(Stream):
             used = len(made)
             if group.used > used:
                 raise StateError(
-                    f"this state is behind {group.used} elements of a group of {used}: it belongs "
+                    f"this state is after {group.used} elements of a group of {used}: it belongs "
                     "to other data."
                 )
             groups.append(replace(group, count=used - group.used))

@@ -41,7 +41,7 @@ class LimitStream(OneInput):
         chunk = self._input.pull(min(want, left)) if left > 0 else None
         if chunk is None:
             return None
-        # A failure right behind the last element is none of it.
+        # A failure right after the last element is none of it.
         block = chunk.block if len(chunk.block) < left else chunk.block.part(0, left)
         marks = counted(chunk.marks, "count_elements_read", self._read, len(block))
         self._read += len(block)

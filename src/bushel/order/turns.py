@@ -44,7 +44,7 @@ _Counts = npt.NDArray[np.uint64]
 
 @plain
 class Choices:
-    """Which parts give the next elements, and how far each part is ahead behind each of them."""
+    """Which parts give the next elements, and how far each part is ahead after each of them."""
 
     which: Keys
     start: Ahead

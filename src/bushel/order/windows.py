@@ -108,7 +108,7 @@ class _WindowsMarks(Marks):
 class WindowsStream(Stream):
     """Joins `size` neighbours, and goes on `stride` further.
 
-    Behind an element that fails windows begin anew: none goes across it.
+    After an element that fails windows begin anew: none goes across it.
     """
 
     def __init__(self, input: Stream, node: StreamWindowsNode) -> None:
@@ -117,7 +117,7 @@ class WindowsStream(Stream):
         self.eager = input.eager
         self._number = 0
         # How far the next window is from the end of the last one: then it begins with elements
-        # of that one, or behind some which are in no window.
+        # of that one, or after some which are in no window.
         self._overlap = max(0, node.size - node.stride)
         self._gap = max(0, node.stride - node.size)
         self._begin(False)
@@ -197,7 +197,7 @@ class WindowsStream(Stream):
         self._begin(follows)
 
     def state_for(self, index: int) -> State:
-        # Behind the window before: at its end, or where the next one begins, if that is sooner.
+        # After the window before: at its end, or where the next one begins, if that is sooner.
         size, stride = self._node.size, self._node.stride
         before = (index - 1) * stride + min(size, stride) if index else 0
         return {"parent": self._cursor.stream.state_for(before), "follows": int(index > 0)}

@@ -169,7 +169,7 @@ def lanes_of(node: Node) -> DealNode | None:
     if len(set(ways)) > 1:
         raise PlanError(
             f"the parts of `{node.label}` must all be dealt to the same lanes, and they have: "
-            f"{', '.join(ways)}. Write the same `lanes(...)` in each part, or one behind."
+            f"{', '.join(ways)}. Write the same `lanes(...)` in each part, or one after them."
         )
     return dealt[0] if dealt else None
 
@@ -333,7 +333,7 @@ def _bound(node: Node, lane: int, lanes: int, shared: _Shared, allow_nones: bool
     if isinstance(node, WorkersNode):
         raise PlanError(
             "`mp_prefetch` stands between `lanes` and `batch`, where every lane would have worker "
-            "processes of its own. Put it behind `batch`: the workers do what comes before, too."
+            "processes of its own. Put it after `batch`: the workers do what comes before, too."
         )
     inputs = [_bound(parent, lane, lanes, shared, allow_nones) for parent in node.inputs]
     # A step that counts, or draws random numbers, is told the lane.

@@ -80,7 +80,7 @@ class KeptNode(Wary):
                 return epochs.index(epoch), (
                     f"`compact()` found {count} elements in epoch {epoch}, and {length} in the "
                     "first one: what is left out depends on random numbers or on the epoch, and "
-                    "then elements have no fixed place. Put random steps behind `compact()`."
+                    "then elements have no fixed place. Put random steps after `compact()`."
                 )
         return None
 

@@ -365,7 +365,7 @@ class _Stand(Evaluator):
         return self._mended(block, run_of(start, stop))
 
     def _mended(self, block: Block, positions: Positions) -> Block:
-        """Goes on behind what fails: with one element, and with twice as many each time."""
+        """Goes on after what fails: with one element, and with twice as many each time."""
         rows: list[Any] = []
         ahead = 1
         while True:
@@ -398,7 +398,7 @@ class _Flatten(Evaluator):
     def __init__(self, node: Expand, input: Evaluator, guarded: bool) -> None:
         """`guarded` says that there may be bad records in the input."""
         self._node, self._input, self._guarded = node, input, guarded
-        # The position behind the last run, and what comes there of the same element.
+        # The position after the last run, and what comes there of the same element.
         self._rest: tuple[int, list[Any]] = (0, [])
 
     def run(self, start: int, stop: int) -> Block:

@@ -39,7 +39,7 @@ class _Slot:
         self.passed()
 
     def passed(self) -> None:
-        """Remembers the place behind the last element taken.
+        """Remembers the place after the last element taken.
 
         Looking ahead may move the cursor to the next chunk, and where that begins depends on
         how the stream was cut.
@@ -191,10 +191,10 @@ class InterleaveStream(Stream):
         return None
 
     def _skip_dataset(self, failure: Failure) -> Chunk:
-        """Tells that the next dataset cannot be opened, and goes on behind it."""
+        """Tells that the next dataset cannot be opened, and goes on after it."""
         before = self.state()
         self._following += 1
-        after = self.state()  # With those behind it open, as it is after a restore.
+        after = self.state()  # With those after it open, as it is after a restore.
         block = Block([], np.empty(0, dtype=np.int64), failure)
         return Chunk(block, ComputedMarks(lambda used: after if used else before))
 
@@ -274,7 +274,7 @@ class InterleaveStream(Stream):
             return None
         begins = [other.cursor.mark()[:2] for other in slots]
         if failure is not None:
-            # The same stream goes on behind it.
+            # The same stream goes on after it.
             order = np.empty(0, dtype=np.int64)
             begins[turn] = (begins[turn][0], begins[turn][1] - 1)
             slot.passed()

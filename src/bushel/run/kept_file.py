@@ -1,4 +1,4 @@
-"""Positions on disk: plain numbers behind a header that says of which pipeline they are.
+"""Positions on disk: plain numbers after a header that says of which pipeline they are.
 
 BUSHELKP  length of the header  header (JSON)  positions, 64-bit integers
 
@@ -61,7 +61,7 @@ def _check_of(kept: Positions) -> int:
 
 
 def _header_of(length: bytes, file: Any, size: int) -> tuple[Any, int]:
-    """The header, and how many positions are behind it; no header where it is damaged."""
+    """The header, and how many positions are after it; no header where it is damaged."""
     if len(length) < 8:
         return None, 0
     (most,) = struct.unpack("<Q", length)

@@ -43,7 +43,7 @@ class _LaneMarks(Marks):
     step: int
     size: int
     taken: Sequence[Taken]
-    # Where lanes are behind a step that failed.
+    # Where lanes are after a step that failed.
     after: Sequence[tuple[Marks, int, int]] = ()
 
     def at(self, used: int) -> State:

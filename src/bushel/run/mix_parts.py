@@ -20,7 +20,7 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 class PartMarks(ABC):
-    """Where the parts were before some elements, and are behind them."""
+    """Where the parts were before some elements, and are after them."""
 
     __slots__ = ()
 

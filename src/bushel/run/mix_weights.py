@@ -1,7 +1,7 @@
 """The weights of a mixture in its state, and how a mixture goes on with others.
 
 A state says by which weights elements were chosen, as plain values. With other weights the
-mixture still gives by the old ones what a step behind it has to make again (see
+mixture still gives by the old ones what a step after it has to make again (see
 `run/front.py`), and follows the new ones from there on:
 
     index                 front
@@ -56,7 +56,7 @@ class Course:
     """Which weights a mixture follows: its own, and before them those of a state."""
 
     pieces: Sequence[Piece]
-    # Up to where the step behind it has to get the same elements again, as a state said; None
+    # Up to where the step after it has to get the same elements again, as a state said; None
     # where that is beyond the end.
     front: int | None = 0
     # Index after the last element that a later step has seen, but does not hold.
@@ -92,7 +92,7 @@ class Course:
         if self.shown is None or self.shown > index:
             told["shown"] = self.shown
         if self.ends is not None and (index == self.start or is_over):
-            told["ends"] = self.ends  # On the way there the step behind it says so.
+            told["ends"] = self.ends  # On the way there the step after it says so.
         return told
 
     def _from(self, index: int) -> Sequence[Piece]:
@@ -153,7 +153,7 @@ def going_on(own: Piece, node: StreamMixNode, state: State) -> Course:
 
 
 _CHANGED = "the weights of this mixture changed, and the old ones are needed once more"
-_HELD = "for elements that a step behind it holds back (`pack`, `shuffle`, ...)"
+_HELD = "for elements that a step after it holds back (`pack`, `shuffle`, ...)"
 _ANYWAY = (
     "(To go on all the same, with some elements missing and some coming twice, remove 'weights' "
     "from the mixture in the state.)"

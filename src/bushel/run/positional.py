@@ -71,7 +71,7 @@ class _Work:
         return evaluate(start, start + count)
 
     def _guarded(self, start: int, stop: int) -> Block:
-        """Evaluates a range, with the bad records behind each element."""
+        """Evaluates a range, with the bad records of each element."""
         with taking_notes() as notes:
             block = self._run(start, stop)
         if not notes:
@@ -139,7 +139,7 @@ class PositionalStream(Stream):
         self._trickled = 0
         # Seconds of an element that was made last, and of those that somebody else made.
         self._seconds_each = self._given_seconds = 0.0
-        # The position behind the last element handed out; those dropped since do not count.
+        # The position after the last element handed out; those dropped since do not count.
         self._behind = 0
 
     def pull(self, want: int) -> Chunk | None:
@@ -200,7 +200,7 @@ class PositionalStream(Stream):
             block = self._evaluated(want)
             if block is None or self._least == 1 or len(block) <= want:
                 return block
-            # What comes behind may take long for each of them.
+            # What comes after may take long for each of them.
             rest = self._rest = _Rest(block)
         portion = rest.take(want)
         if rest.taken:
@@ -236,7 +236,7 @@ class PositionalStream(Stream):
         if ahead.spent is not None and block is not None:
             self._choice.learn_work(len(block), ahead.spent, ahead.threads)
         if block is None or block.failure is not None:
-            # After a failure reading goes on behind it, which the blocks ahead do not.
+            # Reading goes on after a failure, which the blocks ahead do not.
             self._drop_ahead()
         return block
 
@@ -275,7 +275,7 @@ class PositionalStream(Stream):
         return self._trickle
 
     def _end_trickle(self, trickle: Trickle) -> None:
-        """Goes on behind the elements that were made one by one, be it all of them or not."""
+        """Goes on after the elements that were made one by one, be it all of them or not."""
         progress = self._progress
         progress.settle()
         end = progress.position + trickle.failed
@@ -302,7 +302,7 @@ class PositionalStream(Stream):
             self._drop_ahead()
             self._next = marks.start + end
             if self._work.guards:
-                # Those behind come again.
+                # Those after it come again.
                 self._ledger.restore(marks.at(end)["bad"])
         kept = np.flatnonzero(keep)
         return Chunk(block.select(kept), KeptMarks(marks, kept, end))
@@ -324,7 +324,7 @@ class PositionalStream(Stream):
     def limit(self, stop: int) -> None:
         """Ends the stream before position `stop`: for who takes all up to there at once.
 
-        What comes behind it will be asked for, too.
+        What comes after it will be asked for, too.
         """
         self._length, self._trickles, self._in_pieces = stop, False, True
 
@@ -393,7 +393,7 @@ class _Rest:
         self.taken = False
 
     def take(self, want: int) -> Block:
-        """The next elements, so many; the last ones with what failed behind them."""
+        """The next elements, so many; the last ones with what failed after them."""
         block, start = self._block, self._used
         self._used = stop = min(start + max(1, want), len(block))
         self.taken = stop == len(block)
@@ -417,7 +417,7 @@ class _Progress(Marks):
     def __init__(self, quota: DropQuota | None, behind: int, start: int) -> None:
         # None where what was dropped is handed out, too.
         self._quota = quota
-        # The position behind the last one that was there, and how many were dropped since.
+        # The position after the last one that was there, and how many were dropped since.
         self.behind, self._dropped = behind, start - behind
         self._uncounted = start
 

@@ -14,7 +14,7 @@ def is_of_series(step: Node) -> bool:
 
 
 class Series(Evaluator):
-    """Steps one behind the other: positions go up them to the input, and elements come down."""
+    """Steps one after the other: positions go up them to the input, and elements come down."""
 
     __slots__ = ("_input", "_steps")
 

@@ -6,7 +6,7 @@ turn are an array of a thousand positions, and their next elements are evaluated
     next      4   7   5   5           before
     which     0   2   0   3           whose turn it is
     position  4   5   5   5           what is evaluated, in one go
-    next      6   7   6   6           behind them
+    next      6   7   6   6           after them
 
 That holds as long as each position has an element. Where one was left out, fails or is beyond the
 end, and where elements are so heavy that threads may pay, each stream is read by itself.

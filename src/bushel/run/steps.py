@@ -37,7 +37,7 @@ class _Elementwise(OneInput):
         super().__init__(input)
         # What is left of a chunk in the middle of which the step failed.
         self._rest: Chunk | None = None
-        # How many steps this one is behind, and the seconds of an element in all of them.
+        # How many steps this one is after, and the seconds of an element in all of them.
         self._steps: int = input._steps + 1 if isinstance(input, _Elementwise) else 1
         self._seconds_each = _MOST_SECONDS
 
@@ -193,7 +193,7 @@ class CountedStream(_Elementwise):
 class KeptMarks(Marks):
     """Marks of a chunk of which only the elements at `kept` remain.
 
-    After an element that is left, the state is right behind it; what was dropped before the
+    After an element that is left, the state is right after it; what was dropped before the
     next one will be dropped again.
     """
 
@@ -258,7 +258,7 @@ class _ExpandedMarks(Marks):
     ends: Keys
 
     def at(self, used: int) -> State:
-        # Right behind the element that made the last one; those that made nothing after it
+        # Right after the element that made the last one; those that made nothing after it
         # will make nothing again.
         element = int(self.ends.searchsorted(used)) if used else 0
         if used and (element == len(self.ends) or self.ends[element] == used):

@@ -145,7 +145,7 @@ def _endings(path: str) -> list[str]:
 
 def _by_ending(path: str) -> Format | None:
     for ending in reversed(_endings(path)):
-        # Shards may be numbered behind the ending: x.tfrecord-00000-of-00016.
+        # Shards may be numbered after the ending: x.tfrecord-00000-of-00016.
         plain = ending.split("-")[0]
         for known in FORMATS:
             if plain in known.endings:

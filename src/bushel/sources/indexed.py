@@ -52,7 +52,7 @@ class IndexedSource(ABC):
     the files, or makes it.
     """
 
-    # What a folder's files end in; compressed ones have another ending behind it.
+    # What a folder's files end in; compressed ones have another ending after it.
     endings: ClassVar[tuple[str, ...]] = ()
     # The columns of the index. The first is where records begin, and where the last one ends.
     columns: ClassVar[tuple[str, ...]] = ("bounds",)

@@ -73,7 +73,7 @@ def unpacked(file: ByteFile, is_plain: Callable[[bytes], bool] = lambda head: Fa
 
 
 def _pieces(file: ByteFile, name: str, unpacker: Callable[[], _Unpacker]) -> Iterator[bytes]:
-    """What a compressed file contains; it may be several, one behind the other."""
+    """What a compressed file contains; it may be several, one after the other."""
     current: _Unpacker | None = None
     with Progress(f"unpacking {os.path.basename(file.path)}", file.size) as progress:
         for start in range(0, file.size, _CHUNK):
@@ -91,7 +91,7 @@ def _pieces(file: ByteFile, name: str, unpacker: Callable[[], _Unpacker]) -> Ite
                         piece = current.decompress(data)
                     except Exception as error:  # Each library has its own.
                         raise RecordError(
-                            f"{file.path!r} is damaged: {name} cannot unpack what lies behind "
+                            f"{file.path!r} is damaged: {name} cannot unpack what lies after "
                             f"byte {start + first:,} ({error})."
                         ) from error
                     data = b""

@@ -240,7 +240,7 @@ class _Placed(NamedTuple):
     parts: list[tuple[int, int, bool]]
     # Those that are elsewhere, and where to copy them to.
     elsewhere: list[tuple[int, memoryview]]
-    # Behind all of them: the place for the pickle.
+    # After all of them: the place for the pickle.
     end: int
 
 

@@ -12,7 +12,7 @@ and no limit on /dev/shm. Slots are used again because a fresh page costs more t
 into it. There are as many as are out at a time: a user who keeps every batch makes the ring
 grow, since whoever would have to let go of a slot may be the one who waits for it.
 
-The mark lies behind the slot's bytes, in the same memory. So the sender sees at once that a
+The mark lies after the slot's bytes, in the same memory. So the sender sees at once that a
 slot is free, without a message, and takes the one that was used last: as few as can be go
 round, and those stay in the processor's cache.
 """
@@ -32,7 +32,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 # Sizes are rounded up so that values of nearly one size share slots.
 _STEP = 1 << 16
-# Room for the mark, behind the bytes: in a cache line of its own.
+# Room for the mark, after the bytes: in a cache line of its own.
 _MARK = 64
 
 

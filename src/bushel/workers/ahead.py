@@ -25,7 +25,7 @@ class AheadOfHosts(Stream):
     Workers are given steps of the lanes without asking other hosts, as many as keep them busy:
     so many as they are, which other hosts need not have. The hosts agree when an element is to
     be handed out, on the steps that it needs, as they would without workers. Where one of them
-    turns out to be behind the end, we go back to the last element, now knowing the end.
+    turns out to be after the end, we go back to the last element, now knowing the end.
     """
 
     eager = False

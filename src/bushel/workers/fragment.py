@@ -52,7 +52,7 @@ class Fragment:
     steps: tuple[Node, ...]
     read_options: ReadOptions
     allow_nones: bool
-    # Whether what a sampler said of the elements is needed behind the fragment.
+    # Whether what a sampler said of the elements is needed after the fragment.
     keeps_metadata: bool
     # How many workers have the cores together.
     sharing: int = 1

@@ -187,7 +187,7 @@ class RemoteStream(_Remote):
         if any(before):
             chunk.marks = _RecountedMarks(chunk.marks, before)
         if chunk.block.failure is not None:
-            # Reading goes on behind it, which the tasks ahead do not.
+            # Reading goes on after it, which the tasks ahead do not.
             self._cancel()
             self._go_to(chunk.marks.at(len(chunk.block) + 1))
         self._note_place(chunk)
@@ -272,7 +272,7 @@ class _PlacedMarks(Marks):
 
 
 class RemoteSteps(_Remote):
-    """Steps behind a cut: blocks of the input are sent to workers and come back changed."""
+    """Steps after a cut: blocks of the input are sent to workers and come back changed."""
 
     def __init__(
         self,
@@ -358,7 +358,7 @@ class RemoteSteps(_Remote):
         marks = _PlacedMarks(chunk.marks, taken.marks, self._depth)
         block = chunk.block
         if block.failure is not None:
-            # Go on behind it; what was sent after it counted one too many.
+            # Go on after it; what was sent after it counted one too many.
             after = chunk.marks.at(len(block) + 1)
             used = innermost_index(after)
             unsent = [

@@ -3,7 +3,7 @@
     to_iter_dataset ─ map ─ filter │ batch │ map ─ map
     └────────── workers ─────────┘   here    └ workers ┘
 
-A step with memory (a batch behind a filter, a window, a mixture of streams, a user's own
+A step with memory (a batch after a filter, a window, a mixture of streams, a user's own
 iterator) has to see the elements one after the other, and runs once. Everything else needs
 only the position, or the element itself.
 """
@@ -61,7 +61,7 @@ class _Spreader:
     def build(self, node: Node, last: bool = False) -> Stream:
         """The stream of a node, as far as possible evaluated by workers.
 
-        `last` says that nothing comes behind it which would ask what a sampler said.
+        `last` says that nothing comes after it which would ask what a sampler said.
         """
         chain = _chain_of(node)
         root = chain[0]
@@ -156,7 +156,7 @@ class _Spreader:
     def _behind(
         self, stream: Stream, steps: Sequence[Node], last: bool, first_lanes: int | None = None
     ) -> Stream:
-        """Steps behind a cut: runs of element-wise ones by workers, the others here.
+        """Steps after a cut: runs of element-wise ones by workers, the others here.
 
         Below them are the lanes from `first_lanes` on.
         """
@@ -222,8 +222,8 @@ def _fusable(root: ToStreamNode, steps: Sequence[Node]) -> tuple[int, int]:
     none of them was dropped. A map of a random-access dataset may return None, which drops an
     element, and nobody knows before; so they are done by workers until that happens.
 
-    Nor are elements counted that fail. Where that shows behind the workers, they go on with
-    another count; a guard behind a count must therefore not be with them, and hide it.
+    Nor are elements counted that fail. Where that shows after the workers, they go on with
+    another count; a guard after a count must therefore not be with them, and hide it.
     """
     dense = root.allow_nones
     probable = dense or not any(isinstance(step, (Drop, Expand)) for step in droppers(root.input))

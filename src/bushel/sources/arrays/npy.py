@@ -165,7 +165,7 @@ def _archive(data: Bytes, path: str) -> zipfile.ZipFile:
 
 
 def _start_of(data: Bytes, info: zipfile.ZipInfo, where: str) -> int:
-    """The byte at which the content of a member begins, behind a header of its own."""
+    """The byte at which the content of a member begins, after a header of its own."""
     at = info.header_offset
     header = data[at : at + _LOCAL_HEADER.size].tobytes()
     if len(header) == _LOCAL_HEADER.size:

@@ -1,6 +1,6 @@
 """The samples of a damaged tar file.
 
-Behind a header that is wrong, the next one that is right is looked for. What lies between is a
+After a header that is wrong, the next one that is right is looked for. What lies between is a
 hole, and the sample that it is in is an error to whoever reads it. A hole does not tell whose it
 is: a sample next to it that has not the files that others have counts as the one, and otherwise
 the hole as a sample of its own.

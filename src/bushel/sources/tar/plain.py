@@ -151,7 +151,7 @@ def _cut_names(heads: Names) -> Names:
 
 
 def _have_gaps(names: Names) -> npt.NDArray[np.bool_]:
-    """Which names have something behind a zero, where they end."""
+    """Which names have something after a zero, where they end."""
     gaps = (names[:, :-1] == 0) & (names[:, 1:] != 0)
     # Hardly ever are there any; to look at all of them at once is faster than row by row.
     found: npt.NDArray[np.bool_] = gaps.any(1) if gaps.any() else np.zeros(len(names), np.bool_)

@@ -80,7 +80,7 @@ def _begun(names: Names) -> npt.NDArray[np.intp] | None:
     """
     dots = names == _DOT
     slashes = names == _SLASH
-    # Behind a slash, the name of a file; before a dot, that of a sample.
+    # After a slash, the name of a file; before a dot, that of a sample.
     key = np.zeros(len(names), np.intp)
     if slashes.any():
         places = np.arange(1, names.shape[1] + 1, dtype=np.uint8)

@@ -15,7 +15,7 @@ from bushel.sources.text.lines import LineSource
 from bushel.sources.text.scan import scan_lines
 
 Convert = Callable[[str], Any]
-# Put behind rows, to see whether the last one ended before it.
+# Put after rows, to see whether the last one ended before it.
 _BEHIND = ""
 
 

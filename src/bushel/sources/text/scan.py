@@ -22,7 +22,7 @@ _BOM = b"\xef\xbb\xbf"
 class _Found(NamedTuple):
     """What was found in a chunk."""
 
-    # The place behind each newline.
+    # The place after each newline.
     starts: Keys
     # Whether the line that begins there might be blank.
     blank: npt.NDArray[np.bool_] | None

@@ -1,7 +1,7 @@
 """CRC-32C, the checksum of TFRecord files: by a C library, or by numpy for many records at once.
 
 The checksum is linear: it is the exclusive or of what each byte would give by itself, with
-zeros behind it. So all bytes are looked up at once, each in the table of its distance from the
+zeros after it. So all bytes are looked up at once, each in the table of its distance from the
 end, and what was found is folded together.
 """
 
@@ -148,7 +148,7 @@ def _shifted(crcs: _Words, level: int) -> _Words:
 
 @cache
 def _tables() -> _Words:
-    """Row d is what each of the 256 bytes gives with d zeros behind it."""
+    """Row d is what each of the 256 bytes gives with d zeros after it."""
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         first = (first >> np.uint32(1)) ^ np.where(first & 1, np.uint32(_POLYNOMIAL), np.uint32(0))
@@ -165,5 +165,5 @@ def _shift_tables(level: int) -> _Words:
     if level:
         half = _shift_tables(level - 1)
         return np.stack([_shifted(row, level - 1) for row in half])
-    # A checksum with zeros behind it is what its four bytes would give, as data.
+    # A checksum with zeros after it is what its four bytes would give, as data.
     return _tables()[_PIECE - 1 : _PIECE - 5 : -1].copy()

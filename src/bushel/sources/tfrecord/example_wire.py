@@ -65,7 +65,7 @@ def fields_of(data: Any, what: str) -> Fields:
 
 
 def varint_at(data: bytes, place: int) -> tuple[int, int]:
-    """A number, and the place behind it."""
+    """A number, and the place after it."""
     value = shift = 0
     while True:
         byte = data[place]
@@ -104,7 +104,7 @@ def _behind_group(data: bytes, place: int, number: int) -> int:
 
 
 def varints_of(data: bytes) -> npt.NDArray[np.int64]:
-    """Numbers that stand one behind the other.
+    """Numbers that stand one after the other.
 
     >>> varints_of(bytes([1, 128, 1, 5]))
     array([  1, 128,   5])

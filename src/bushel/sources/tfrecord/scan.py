@@ -26,7 +26,7 @@ from bushel.sources.tfrecord.crc import masked_crcs
 HEADER, FOOTER = 12, 4
 _AROUND = HEADER + FOOTER
 _LENGTH = Struct("<Q")
-# Behind longer records than that only headers are read. Far away, a call costs more.
+# After longer records than that only headers are read. Far away, a call costs more.
 _CHUNK, _LONG = 1 << 20, 1 << 15
 _REMOTE_CHUNK = _REMOTE_LONG = 1 << 23
 # So many neighbours of one length make it likely that there are more.
@@ -113,10 +113,10 @@ def _headers(data: Bytes, spare: npt.NDArray[np.bool_]) -> Keys:
     count = len(data) // 4
     zeros = np.less(data[: count * 4].view("<u4"), 256, out=spare[:count])
     words = places_of(np.greater(zeros[1:], zeros[:-1], out=spare[count : 2 * count - 1]), 32) + 1
-    # The zeros begin behind the last byte that is none, up to seven bytes before.
+    # The zeros begin after the last byte that is none, up to seven bytes before.
     places = highest_bits(_numbers(data, 4)[words - 1]) >> 3
     places += words * 4 - 5
-    # A length of one byte has seven zeros behind it.
+    # A length of one byte has seven zeros after it.
     places += data.take(places + 8, mode="clip") == 0
     return places.clip(0, len(data) - 8)
 
@@ -153,7 +153,7 @@ def walk(data: bytes) -> tuple[Keys, int]:
 
 
 def _run(data: bytes, place: int, length: int, most: int) -> int:
-    """How many records of this length there are, one behind the other."""
+    """How many records of this length there are, one after the other."""
     step = length + _AROUND
     if place + (most - 1) * step + _LENGTH.size > len(data):
         return 0
