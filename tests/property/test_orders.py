@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from bushel.core.node import Node
 from bushel.core.positions import join_epochs, split_epochs
-from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
+from bushel.order.concatenate import ConcatenateNode
+from bushel.order.mix import MixNode, SelectNode, to_proportions
 from bushel.order.permutation import permute, permute_one
 from bushel.order.repeat import RepeatNode
 from bushel.order.shuffle import ShuffleNode, WindowShuffleNode

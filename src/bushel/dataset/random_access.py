@@ -34,7 +34,8 @@ from bushel.dataset.steps import (
 )
 from bushel.dataset.stream import IterDataset, StreamNodeDataset
 from bushel.errors import EmptyDatasetError, PlanError
-from bushel.order.mix import ConcatenateNode, MixNode, SelectNode, to_proportions
+from bushel.order.concatenate import ConcatenateNode
+from bushel.order.mix import MixNode, SelectNode, to_proportions
 from bushel.order.repeat import INFINITE, RepeatNode
 from bushel.order.shuffle import ShuffleNode
 from bushel.order.slice import SliceNode

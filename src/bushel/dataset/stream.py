@@ -34,7 +34,7 @@ from bushel.dataset.steps import (
     random_map_step,
 )
 from bushel.errors import PlanError
-from bushel.order.mix import ConcatenateNode
+from bushel.order.concatenate import ConcatenateNode
 from bushel.order.repeat import StreamRepeatNode
 from bushel.order.stream_shuffle import StreamShuffleNode
 from bushel.order.take import LimitNode, SkipNode

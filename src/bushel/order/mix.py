@@ -1,4 +1,4 @@
-"""Orders over several inputs: one after the other, in proportion, or as a user says."""
+"""Orders over several inputs: in proportion, or as a user says."""
 
 import sys
 from collections.abc import Sequence
@@ -9,50 +9,9 @@ import numpy as np
 
 from bushel.core.frozen import frozen
 from bushel.core.node import Choice, Node
-from bushel.core.positions import Keys, Positions, split_epochs
+from bushel.core.positions import Keys, Positions
 from bushel.errors import PlanError
 from bushel.order.pattern import pattern_of
-
-
-@frozen
-class ConcatenateNode(Choice):
-    """Puts the inputs one after the other; an epoch of the whole is one of each part.
-
-    >>> from bushel.sources.memory import RangeNode
-    >>> parts = (RangeNode(range(2)), RangeNode(range(3)))
-    >>> ConcatenateNode(parts).locate(np.arange(7))
-    (array([0, 0, 1, 1, 1, 0, 0]), array([0, 1, 0, 1, 2, 2, 3]))
-    """
-
-    parts: tuple[Node, ...]
-    # Their lengths, when these were needed: to ask a thousand parts takes a while.
-    lengths: list[tuple[Keys, int]] = field(default_factory=list, init=False)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.parts
-
-    def length(self) -> int:
-        return self._lengths()[1]
-
-    def _lengths(self) -> tuple[Keys, int]:
-        if not self.lengths:
-            each = [part.length() for part in self.parts]
-            self.lengths.append((np.array(each, dtype=np.int64), sum(each)))
-        return self.lengths[0]
-
-    def locate(self, positions: Positions) -> tuple[Keys, Positions]:
-        lengths, total = self._lengths()
-        ends = lengths.cumsum()
-        epochs, offsets = split_epochs(positions, total)
-        which: Keys = ends.searchsorted(offsets, side="right")
-        if positions.dtype == object:
-            lengths = lengths.astype(object)
-        located = offsets - (ends - lengths).take(which) + epochs * lengths.take(which)
-        return which, cast(Positions, located)
-
-    def describe(self) -> str:
-        return f"concatenate({len(self.parts)} parts)"
 
 
 @frozen

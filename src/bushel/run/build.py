@@ -16,12 +16,10 @@ from bushel.core.places import (
 from bushel.core.step import How, Step
 from bushel.core.stream import Stream
 from bushel.errors import PlanError
-from bushel.order.mix import ConcatenateNode
 from bushel.plan.lanes import OwnLanesNode, SharedThreads
 from bushel.plan.mixing import EpochsNode, StreamMixNode
 from bushel.plan.passes import InterleaveNode
 from bushel.run.background import BackgroundStream
-from bushel.run.concatenate import ConcatenateStream
 from bushel.run.custom import CustomStream
 from bushel.run.interleave import InterleaveStream
 from bushel.run.lanes import LanesStream
@@ -143,8 +141,6 @@ def step_of(node: Node, inputs: list[Stream], how: How) -> Stream:
         return single_step(node, inputs[0], how.quota)
     if isinstance(node, InterleaveNode):
         return InterleaveStream(node)
-    if isinstance(node, ConcatenateNode):
-        return ConcatenateStream(inputs)
     if isinstance(node, StreamMixNode):
         return MixStream(StreamParts(inputs), node)
     if isinstance(node, EpochsNode):

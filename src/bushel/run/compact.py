@@ -23,7 +23,7 @@ from bushel.core.positions import Positions, join_epochs, run_of, split_epochs
 from bushel.errors import BadRecordsError, FileError, PlanError
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
-from bushel.order.mix import ConcatenateNode
+from bushel.order.concatenate import ConcatenateNode
 from bushel.order.present import PresentNode, Wary
 from bushel.order.repeat import RepeatNode
 from bushel.order.slice import SliceNode

@@ -1,0 +1,109 @@
+"""One dataset after the other: by arithmetic, or one stream after the other."""
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import cast
+
+import numpy as np
+
+from bushel.core.frozen import frozen
+from bushel.core.node import Choice, Node
+from bushel.core.positions import Keys, Positions, split_epochs
+from bushel.core.state import State, need, need_int
+from bushel.core.step import How, Step
+from bushel.core.stream import Chunk, Framed, Stream, beginning_of
+from bushel.errors import StateError
+
+
+@frozen
+class ConcatenateNode(Choice, Step):
+    """Puts the inputs one after the other; an epoch of the whole is one of each part.
+
+    >>> from bushel.sources.memory import RangeNode
+    >>> parts = (RangeNode(range(2)), RangeNode(range(3)))
+    >>> ConcatenateNode(parts).locate(np.arange(7))
+    (array([0, 0, 1, 1, 1, 0, 0]), array([0, 1, 0, 1, 2, 2, 3]))
+    """
+
+    parts: tuple[Node, ...]
+    # Their lengths, when these were needed: to ask a thousand parts takes a while.
+    lengths: list[tuple[Keys, int]] = field(default_factory=list, init=False)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def length(self) -> int:
+        return self._lengths()[1]
+
+    def _lengths(self) -> tuple[Keys, int]:
+        if not self.lengths:
+            each = [part.length() for part in self.parts]
+            self.lengths.append((np.array(each, dtype=np.int64), sum(each)))
+        return self.lengths[0]
+
+    def locate(self, positions: Positions) -> tuple[Keys, Positions]:
+        lengths, total = self._lengths()
+        ends = lengths.cumsum()
+        epochs, offsets = split_epochs(positions, total)
+        which: Keys = ends.searchsorted(offsets, side="right")
+        if positions.dtype == object:
+            lengths = lengths.astype(object)
+        located = offsets - (ends - lengths).take(which) + epochs * lengths.take(which)
+        return which, cast(Positions, located)
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return ConcatenateStream(inputs)
+
+    def describe(self) -> str:
+        return f"concatenate({len(self.parts)} parts)"
+
+
+class ConcatenateStream(Stream):
+    """Goes through its inputs, one after the other."""
+
+    def __init__(self, inputs: Sequence[Stream]) -> None:
+        self._inputs = inputs
+        self.eager = all(stream.eager for stream in inputs)
+        self._starts = [beginning_of(stream) for stream in inputs]
+        # Those that need not go back to their beginning when it is their turn.
+        self._untouched = set(range(len(inputs)))
+        self._part = 0
+
+    def pull(self, want: int) -> Chunk | None:
+        while True:
+            self._untouched.discard(self._part)
+            chunk = self._inputs[self._part].pull(want)
+            if chunk is not None:
+                return Chunk(chunk.block, Framed(chunk.marks, {"part": self._part}))
+            if self._part + 1 == len(self._inputs):
+                return None
+            self._enter(self._part + 1)
+
+    def _enter(self, part: int) -> None:
+        if part not in self._untouched:
+            self._inputs[part].restore(self._starts[part].at(0))
+        self._part = part
+
+    def state(self) -> State:
+        return {"parent": self._inputs[self._part].state(), "part": self._part}
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        part = need_int(state, "part")
+        if part >= len(self._inputs):
+            raise StateError(
+                f"this state is in part {part} of a concatenation, and there are "
+                f"{len(self._inputs)} parts."
+            )
+        self._untouched.discard(part)
+        self._inputs[part].restore(parent)
+        self._part = part
+
+    def start(self) -> None:
+        # Only the one that comes next: the others may be many.
+        self._inputs[self._part].start()
+
+    def close(self) -> None:
+        for stream in self._inputs:
+            stream.close()
