@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel.core.per_process import LastUsed, PerProcess, ProcessLock
+from tests.property.profile import tried
 
 
 class Doubles(PerProcess[int, tuple[int, int]]):
@@ -43,6 +44,7 @@ class Slow(PerProcess[int, object]):
         return self._function(key)
 
 
+@tried
 @given(keys=st.lists(st.integers(1, 9)), most=st.integers(1, 20))
 def test_the_last_used_are_kept(keys: list[int], most: int) -> None:
     doubles = Doubles(most)

@@ -129,7 +129,7 @@ def test_a_block_of_keys_opens_each_file_once(
     source = getattr(bushel.sources, kind)(folders[kind, MANY])
     opened: list[str] = []
     reads: list[int] = []
-    open_one, read = OpenFiles._open, IndexedSource._bytes
+    open_one, read = OpenFiles._make, IndexedSource._bytes
 
     def counted_open(self: OpenFiles, path: str) -> Any:
         opened.append(path)
@@ -139,7 +139,7 @@ def test_a_block_of_keys_opens_each_file_once(
         reads.append(number)
         return read(self, number, records)
 
-    monkeypatch.setattr(OpenFiles, "_open", counted_open)
+    monkeypatch.setattr(OpenFiles, "_make", counted_open)
     monkeypatch.setattr(IndexedSource, "_bytes", counted_read)
     keys = np.random.default_rng(2).permutation(EACH * MANY)
     source.__getitems__(keys)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from bushel.core.stack import stack
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
-from bushel.sources import ArrowDataSource, arrow_package
+from bushel.sources import ArrowDataSource
+from bushel.sources.arrow import package as arrow_package
 from bushel.sources.arrow.memory import stretch_of
 from bushel.sources.arrow.parts import Part, Reader
 from tests.grain.oracle import assert_same

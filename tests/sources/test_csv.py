@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel.errors import PlanError, RecordError
-from bushel.sources import CsvDataSource, lines_scan
+from bushel.sources import CsvDataSource
+from bushel.sources.text import scan as lines_scan
 from tests.property.profile import tried
 
 VALUES = st.sampled_from(["", "1", "a b", 'a "quote"', "two\nlines", "\r\n\r\n", ",", '"', "ü"])

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from bushel.errors import FileError, MissingFileError, PlanError, RecordError
 from bushel.files.local import LocalFile
 from bushel.files.progress import Progress
-from bushel.sources import JsonLinesDataSource, TextLinesDataSource, lines_scan, scan_chunks
+from bushel.sources import JsonLinesDataSource, TextLinesDataSource
+from bushel.sources import chunks as scan_chunks
+from bushel.sources.text import scan as lines_scan
 from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried
 

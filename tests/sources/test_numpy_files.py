@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import bushel
 from bushel.errors import FileError, MissingFileError, PlanError
-from bushel.sources import NumpyDataSource, numpy_files
+from bushel.sources import NumpyDataSource
+from bushel.sources.arrays import numpy as numpy_files
 from tests.property.profile import tried
 from tests.sources.reading import check_source
 

@@ -20,13 +20,9 @@ from bushel.errors import FileError, MissingFileError, PlanError, RecordError, S
 from bushel.experimental import InterleaveIterDataset, TFRecordIterDataset
 from bushel.files.local import LocalFile
 from bushel.files.progress import Progress
-from bushel.sources import (
-    TFRecordDataSource,
-    encode_example,
-    tfrecord_crc,
-    tfrecord_scan,
-    write_tfrecords,
-)
+from bushel.sources import TFRecordDataSource, encode_example, write_tfrecords
+from bushel.sources.tfrecord import crc as tfrecord_crc
+from bushel.sources.tfrecord import scan as tfrecord_scan
 from bushel.sources.tfrecord.scan import scan_records
 from tests.grain.oracle import blocks_of, outcome
 from tests.property.profile import tried

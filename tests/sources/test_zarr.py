@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bushel import MapDataset
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
 from bushel.sources import ZarrDataSource
-from bushel.sources import zarr as own
+from bushel.sources.arrays import zarr as own
 from tests.property.profile import tried
 from tests.sources.reading import check_source
 

@@ -124,10 +124,10 @@ def test_one_that_waits_imports_what_workers_will_need() -> None:
     def look(index: int, count: int) -> None:
         import sys
 
-        there = ("bushel.order.shuffle", "bushel.sources.lines", "numpy.random")
+        there = ("bushel.order.shuffle", "bushel.sources.text.lines", "numpy.random")
         os.environ["SEEN"] = " ".join(name for name in there if name in sys.modules)
 
-    import bushel.sources.lines  # noqa: F401
+    import bushel.sources.text.lines  # noqa: F401
 
     ds = MapDataset.range(1).shuffle(seed=1).map(lambda _: os.environ["SEEN"]).to_iter_dataset()
     ds = ds.mp_prefetch(workers(1), look)
@@ -135,7 +135,7 @@ def test_one_that_waits_imports_what_workers_will_need() -> None:
     # The last of all.
     assert wait_until(lambda: _has_loaded(_the_nursery(), "/numpy/random/mtrand."))
     seen = _seen_by_a_worker(ds).split()
-    assert seen[:2] == ["bushel.order.shuffle", "bushel.sources.lines"]
+    assert seen[:2] == ["bushel.order.shuffle", "bushel.sources.text.lines"]
 
 
 # What a process is born with.
