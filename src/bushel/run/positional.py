@@ -22,7 +22,7 @@ from bushel.run.quota import DropQuota
 from bushel.run.spent import Spent, Stopwatch
 from bushel.run.steps import STEPS_FOR_ANOTHER, KeptMarks
 from bushel.run.threads import ReadAhead
-from bushel.run.tune import BlockSize
+from bushel.run.tune import TARGET_SECONDS, BlockSize
 from bushel.transforms.function import any_none
 
 
@@ -106,8 +106,9 @@ class PositionalStream(Stream):
         clock: Callable[[], float] = time.perf_counter,
         bad_records: list[BadRecord] | None = None,
         sharing: int = 1,
+        block_seconds: float = TARGET_SECONDS,
     ) -> None:
-        """`sharing` processes have the cores together."""
+        """`sharing` processes have the cores together; a block takes about `block_seconds`."""
         keep_freed_memory()
         self.node = node
         self._length = node.length()
@@ -126,7 +127,7 @@ class PositionalStream(Stream):
         self._bad_records = bad_records
         # What is asked for may be far more than should be evaluated at a time: threads that
         # read ahead make pulls look cheap.
-        self._block_size = BlockSize(least=self._least)
+        self._block_size = BlockSize(least=self._least, target_seconds=block_seconds)
         self._ahead: ReadAhead | None = None
         # What a source gave beyond what was asked for, and how much of it was handed out.
         self._rest: _Rest | None = None

@@ -33,6 +33,11 @@ from bushel.transport.failures import PackedFailure, pack_failure, unpack_failur
 from bushel.transport.rows import pack_values
 from bushel.workers.watch import Note, Watch
 
+# A task takes a few tenths of a millisecond beside its work, here and there, and wakes whoever
+# waits for it, which takes longer than that on a machine that is busy. And as long as the tasks
+# that a worker has take, nobody need be there to give it more: a trainer may not have a core at
+# once, or do something else for a while.
+TASK_SECONDS = 0.05
 _ALL = 1 << 40
 # With a smaller share of their time on a core, elements wait for something.
 _WAITING = 0.5
@@ -337,6 +342,8 @@ class Runner:
                 tally("root"),
                 bad_records=bad[0],
                 sharing=fragment.sharing,
+                # All of a task, which nobody gets a part of before it is done.
+                block_seconds=TASK_SECONDS,
             )
             bad[0].guards = len(root.guards)
         stream: Stream = root

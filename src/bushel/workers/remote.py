@@ -20,17 +20,12 @@ from bushel.order.front import with_front
 from bushel.run.quota import DropQuota
 from bushel.run.tune import BlockSize
 from bushel.workers.engine import Engine
-from bushel.workers.fragment import Outcome, pack_block
+from bushel.workers.fragment import TASK_SECONDS, Outcome, pack_block
 from bushel.workers.task import Task
 
 # How many steps were handed out of each of the lanes (`LanesStream`) that lie below.
 Reached: TypeAlias = tuple[int, ...]
 
-# A task takes a few tenths of a millisecond beside its work, here and there, and wakes whoever
-# waits for it, which takes longer than that on a machine that is busy. And as long as the tasks
-# that a worker has take, nobody need be there to give it more: a trainer may not have a core at
-# once, or do something else for a while.
-_TASK_SECONDS = 0.05
 _MOST_BYTES = 1 << 20
 # A trainer that comes for a lot at a time, and does something else in between, needs more tasks
 # under way than one that comes all the time. It is given more where it waits for a worker that
@@ -50,7 +45,7 @@ def _task_size(under_way: int, first: int = 1, least: int = 1) -> BlockSize:
         first=first,
         most_bytes=_MOST_BYTES,
         least=least,
-        target_seconds=_TASK_SECONDS,
+        target_seconds=TASK_SECONDS,
         under_way=under_way,
     )
 
