@@ -125,7 +125,7 @@ def test_interleaved(
     parts: int, length: int, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whatever each costs: how much is read at once is learned from it.
-    monkeypatch.setattr("bushel.run.interleave.TARGET_SECONDS", 1000.0)
+    monkeypatch.setattr("bushel.run.interleave.SOON_SECONDS", 1000.0)
     ranges = [MapDataset.range(length).to_iter_dataset(INLINE) for _ in range(50 * parts // 40)]
     elements = 40 * parts
     stream = InterleaveIterDataset(ranges, cycle_length=parts)

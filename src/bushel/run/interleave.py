@@ -17,7 +17,7 @@ from bushel.core.stream import Chunk, ComputedMarks, Cursor, Marks, Stream
 from bushel.errors import StateError
 from bushel.plan.passes import InterleaveNode
 from bushel.run.interleave_side import SideTurns, interleave_state, side_by_side
-from bushel.run.tune import TARGET_SECONDS, BlockSize, approximate_bytes
+from bushel.run.tune import SOON_SECONDS, BlockSize, approximate_bytes
 
 _Place = tuple[Marks, int]
 
@@ -108,7 +108,7 @@ class InterleaveStream(Stream):
         self._at_once = BlockSize(
             most=_MOST_ROUNDS,
             most_bytes=_BYTES_AT_ONCE,
-            target_seconds=max(TARGET_SECONDS, _SECONDS_OF_A_STREAM * node.cycle_length),
+            target_seconds=max(SOON_SECONDS, _SECONDS_OF_A_STREAM * node.cycle_length),
             under_way=1,
         )
         self._slots: list[_Slot] = []

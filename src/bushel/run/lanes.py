@@ -19,7 +19,7 @@ from bushel.order.front import with_front
 from bushel.plan.lanes import OwnLanesNode
 from bushel.run.merge import Merged
 from bushel.run.together import FEWEST, Together
-from bushel.run.tune import MOST_ELEMENTS, TARGET_SECONDS, BlockSize, approximate_bytes
+from bushel.run.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize, approximate_bytes
 
 # What a host says that has no more elements of its own, but can pad as long as others have.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize
@@ -106,7 +106,7 @@ class LanesStream(Merged):
             # To agree with other hosts costs far more.
             most=most if node.agree is None else MOST_ELEMENTS,
             most_bytes=_BYTES_AT_ONCE,
-            target_seconds=max(TARGET_SECONDS, _SECONDS_OF_A_LANE * len(inputs)),
+            target_seconds=max(SOON_SECONDS, _SECONDS_OF_A_LANE * len(inputs)),
             under_way=1,
         )
         self._clock = clock
@@ -328,7 +328,7 @@ class LanesStream(Merged):
             return 0
         # On a core, so that other programs make no difference; but records may wait, too.
         worth = _SECONDS_OF_A_LANE / max(self._cpu_spent, 1e-9)
-        soon = TARGET_SECONDS / max(self._spent, 1e-9)
+        soon = SOON_SECONDS / max(self._spent, 1e-9)
         # Who takes a few steps does not wait for many.
         ahead = min(_AHEAD, min(worth, soon) * self._gotten, self._step * self.rows)
         if self._at_once.bytes_each:

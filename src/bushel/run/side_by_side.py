@@ -29,7 +29,7 @@ from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
 from bushel.run.positional import least_block
 from bushel.run.spent import Stopwatch
-from bushel.run.tune import TARGET_SECONDS, BlockSize
+from bushel.run.tune import SOON_SECONDS, BlockSize
 from bushel.transforms.function import any_none
 
 # With fewer streams, each is read in blocks that are worth what a block costs.
@@ -127,7 +127,7 @@ class SideBySide:
         self._allow_nones = parts[0].allow_nones
         self._inputs = Inputs([part.node for part in parts], compile_node)
         # Each of the sources is asked by itself, be it for one element or for ten.
-        seconds = max(TARGET_SECONDS, _SECONDS_OF_A_PART * len(parts))
+        seconds = max(SOON_SECONDS, _SECONDS_OF_A_PART * len(parts))
         self._block_size = BlockSize(most_bytes=_BYTES_AT_ONCE, target_seconds=seconds)
         # The seconds that elements took beyond what light ones take.
         self._excess = 0.0

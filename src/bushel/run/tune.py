@@ -10,6 +10,8 @@ from bushel.core.tree import open_node
 # A block should be worth its overhead, and still arrive soon. To find the places of a few shuffled
 # and mixed records, read them and hand them on takes some 400 microseconds, however few they are.
 TARGET_SECONDS = 0.016
+# What is read ahead of one of several streams, while the others and the caller wait for it.
+SOON_SECONDS = 0.004
 MOST_ELEMENTS = 8192
 # What a block holds should still be in the cache when it is handed out, and the memory of
 # the last one be free again for the next: fresh pages cost more than copying into them.

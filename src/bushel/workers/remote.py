@@ -18,7 +18,7 @@ from bushel.errors import StateError
 from bushel.on_error.records import Ledger, bad_records_in, with_bad_records
 from bushel.order.front import with_front
 from bushel.run.quota import DropQuota
-from bushel.run.tune import BlockSize
+from bushel.run.tune import SOON_SECONDS, BlockSize
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import TASK_SECONDS, Outcome, pack_block
 from bushel.workers.task import Task
@@ -295,7 +295,7 @@ class RemoteSteps(_Remote):
         self.reached = self._reach()
         self.eager = input.eager
         # What is taken from the input for a task is worth a task, and comes soon.
-        self._input_size = BlockSize()
+        self._input_size = BlockSize(target_seconds=SOON_SECONDS)
         self._clock = clock
         # A user's own iterator may have to wait for each element. So it is asked for few of
         # them at a time, and the way ahead grows step by step.
