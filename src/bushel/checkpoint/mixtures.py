@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bushel.core.state import State, by_name, children
 from bushel.errors import StateError
 
 
@@ -91,32 +92,32 @@ class _Part:
 
 def _parts(state: Any, path: str) -> Iterator[tuple[str, _Part]]:
     """The parts of all mixtures in a state, those further out first."""
-    if isinstance(state, list):
-        for item in state:
-            yield from _parts(item, path)
-    if not isinstance(state, dict):
-        return
-    for field, value in state.items():
-        if field in ("parents", "iterators_in_use_states"):
-            branches = _by_name(value)
-            if field != "parents":
-                numbers = state.get("iterators_in_use_indices", ())
-                branches = dict(zip(map(str, numbers), branches.values(), strict=False))
-            if "taken" in state:
-                yield from _mixture(state, branches, path)
-            for name, branch in branches.items():
-                yield from _parts(branch, f"{path}{name}/")
-        elif field == "lanes":
-            for lane in _by_name(value).values():
-                yield from _parts(lane, path)
-        elif field == "parent" and "part" in state:
-            yield from _parts(value, f"{path}{state['part']}/")  # Of a concatenation.
-        elif field not in ("bushel", "taken", "ahead", "left", "weights"):
-            yield from _parts(value, path)
+    if isinstance(state, dict) and "taken" in state:
+        for name, value in state.items():
+            if name in ("parents", "iterators_in_use_states"):
+                named = {_called(state, name, key): part for key, part in by_name(value).items()}
+                yield from _mixture(state, named, path)
+    for place, child in children(state):
+        yield from _parts(child, path + _below(state, place))
+
+
+def _below(state: State, place: tuple[str, ...]) -> str:
+    """What a stream adds to the names of parts below it, of which one is at this place."""
+    field, *key = place
+    if key and field != "lanes":
+        return f"{_called(state, field, key[0])}/"
+    return f"{state['part']}/" if not key and "part" in state else ""  # Of a concatenation.
+
+
+def _called(state: State, field: str, key: str) -> str:
+    """The name or number of a stream; those that are open now have theirs beside them."""
+    numbers = state.get("iterators_in_use_indices", ())
+    open_now = field == "iterators_in_use_states" and key.isdecimal() and int(key) < len(numbers)
+    return str(numbers[int(key)]) if open_now else key
 
 
 def _mixture(state: Any, parents: dict[str, Any], path: str) -> Iterator[tuple[str, _Part]]:
-    taken, left = _by_name(state["taken"]), _by_name(state.get("left", {}))
+    taken, left = by_name(state["taken"]), by_name(state.get("left", {}))
     total = sum(taken.values())
     for name, parent in parents.items():
         elements = taken.get(name, 0)
@@ -124,10 +125,3 @@ def _mixture(state: Any, parents: dict[str, Any], path: str) -> Iterator[tuple[s
         if isinstance(parent, dict) and "in_epoch" in parent:
             epoch, in_epoch = parent["epoch"], parent["in_epoch"]
         yield f"{path}{name}", _Part(elements, total, epoch, in_epoch, left.get(name, 0))
-
-
-def _by_name(values: Any) -> dict[str, Any]:
-    """What is said of parts, by their names or numbers."""
-    if isinstance(values, dict):
-        return values
-    return {str(number): value for number, value in enumerate(values)}

@@ -19,7 +19,7 @@ from bushel.errors import StateError, StateRangeError
 State: TypeAlias = dict[str, Any]
 
 # Fields that hold the state of one other stream.
-_ONE = ("parent", "parent_state")
+_ONE = ("parent", "parent_state", "parent_window_start_state")
 # Fields that hold those of several, in a list or by their names.
 _SEVERAL = ("parents", "iterators_in_use_states", "lanes")
 
