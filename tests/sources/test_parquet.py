@@ -60,7 +60,7 @@ def numbers(start: int, count: int) -> tuple[dict[str, Any], list[Any]]:
             "id": np.int32(i),
             "half": np.float32(i / 2),
             "odd": np.bool_(i % 2),
-            "day": np.datetime64("1970-01-01") + i,
+            "day": np.datetime64("1970-01-01") + np.timedelta64(int(i), "D"),
             "time": np.datetime64(int(i), "ms"),
             "pair": np.array([i, -i], np.int16),
             "square": np.array([[i % 3 == 0, True], [False, i % 5 == 0]]),

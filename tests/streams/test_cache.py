@@ -400,7 +400,12 @@ _arrays = st.tuples(
     st.lists(st.integers(0, 3), max_size=3),
 ).map(lambda drawn: np.zeros(drawn[1], drawn[0]))
 _leaves = st.one_of(
-    st.none(), _numbers, st.text(), st.binary(), _arrays, _arrays.map(lambda a: a.dtype.type())
+    st.none(),
+    _numbers,
+    st.text(),
+    st.binary(),
+    _arrays,
+    _arrays.map(lambda a: np.zeros((), a.dtype)[()]),
 )
 _trees = st.recursive(
     _leaves,
