@@ -278,15 +278,6 @@ class Fold(_Single):
         return whole + (1 if rest and not self.drops_short_group else 0)
 
 
-class Pass(_Single):
-    """Says how much of a stream comes, or how often; never what its elements are."""
-
-    __slots__ = ()
-
-    def length(self) -> int:
-        return refuse_length(self)
-
-
 class Guard(_Single):
     """Says what becomes of elements that fail."""
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from bushel.core.frozen import plain
 from bushel.core.node import Node, refuse_length
-from bushel.core.options import DatasetOptions
 from bushel.core.stream import Stream
 
 
@@ -18,7 +17,6 @@ from bushel.core.stream import Stream
 class How:
     """What a step may need to know of the pipeline in which it is opened."""
 
-    options: DatasetOptions
     # Makes the watch over a step that drops elements, of which the label is given.
     quota: Callable[[str], Any]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bushel.errors import FileError
 from bushel.files.index import cache_folder
-from bushel.files.local import ByteFile
+from bushel.files.local import ByteFile, stamp_of
 from bushel.files.paths import is_remote, without_query
 from bushel.files.progress import Progress
 from bushel.files.whole import alone, written_whole
@@ -87,6 +87,14 @@ def _make(target: str, pieces: Iterable[bytes]) -> None:
     with written_whole(target) as out:
         for piece in pieces:
             out.write(piece)
+
+
+def stamp_here(path: str, local: str, status: os.stat_result) -> str:
+    """Something that is another when a file is, which `local_path` says is at `local`.
+
+    Each machine has a copy of its own; the name of one is made of the stamp of what was copied.
+    """
+    return stamp_of(status) if local == path else os.path.basename(local)
 
 
 def local_path(path: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from bushel.batch.batch import BatchNode
 from bushel.batch.rebatch import RebatchNode
 from bushel.core.naming import name_of
-from bushel.core.node import Choice, Drop, Each, Fold, Guard, Node, Order, Pass, Place, Zip
+from bushel.core.node import Choice, Drop, Each, Fold, Guard, Node, Order, Place, Zip
 from bushel.core.places import CustomMapNode, CustomStreamNode
 from bushel.core.step import Step
 from bushel.core.tree import map_leaves
@@ -83,7 +83,7 @@ def _spec(node: Node) -> Any:
         if first is not None:
             return _spec(first)
     same = isinstance(node, Step) and node.same_elements
-    if same or isinstance(node, (Order, Drop, Guard, Place, Fold, Pass)):
+    if same or isinstance(node, (Order, Drop, Guard, Place, Fold)):
         return _spec(node.inputs[0])
     if isinstance(node, Choice):
         return _spec(node.inputs[0])

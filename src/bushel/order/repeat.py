@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bushel.core.block import Block, Failure
 from bushel.core.frozen import frozen
-from bushel.core.node import LocateMany, Node, Order
+from bushel.core.node import ONE_LANE, LocateMany, Node, Order
 from bushel.core.positions import Positions, split_epochs
 from bushel.core.state import State, need, need_int
 from bushel.core.step import How, OverOne
-from bushel.core.stream import Chunk, Framed, OneInput, Stream, beginning_of
+from bushel.core.stream import Chunk, ComputedMarks, Framed, Marks, OneInput, Stream, beginning_of
 from bushel.errors import PlanError
 
 INFINITE = sys.maxsize
@@ -118,3 +119,78 @@ class RepeatStream(OneInput):
         epoch = need_int(state, "epoch")
         self._input.restore(parent)
         self._epoch, self._had_any = epoch, True
+
+
+@frozen
+class EpochsNode(OverOne):
+    """Begins a part of a mixture again whenever it ends."""
+
+    input: Node
+    # What the part is called in messages.
+    part: str
+    # A part may have elements, and none in this lane.
+    lane: tuple[int, int] = ONE_LANE
+    same_elements = True
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return EpochsStream(inputs[0], self)
+
+    def describe(self) -> str:
+        return ""  # The mixture says so, for all of its parts.
+
+    @property
+    def label(self) -> str:
+        return f"restart of {self.part}"
+
+
+def _epoch_state(parent: State, epoch: int, taken: int) -> State:
+    return {"parent": parent, "epoch": epoch, "in_epoch": taken}
+
+
+class EpochsStream(OneInput):
+    """Begins its input again whenever it ends, and counts."""
+
+    def __init__(self, input: Stream, node: EpochsNode) -> None:
+        super().__init__(input)
+        self._node = node
+        self._start = beginning_of(input)
+        # How often it began again, and how many elements it had since.
+        self._epoch = self._taken = 0
+
+    def pull(self, want: int) -> Chunk | None:
+        while (chunk := self._input.pull(want)) is None:
+            if not self._taken:
+                return self._refuse()  # It would begin again for ever.
+            self._input.restore(self._start.at(0))
+            self._epoch, self._taken = self._epoch + 1, 0
+        marks = self._marks(chunk.marks, len(chunk.block))
+        self._taken += len(chunk.block)
+        return Chunk(chunk.block, marks)
+
+    def _marks(self, marks: Marks, size: int) -> Marks:
+        epoch, taken = self._epoch, self._taken
+
+        def at(used: int) -> State:
+            # An element that failed is not counted.
+            return _epoch_state(marks.at(used), epoch, taken + min(used, size))
+
+        return ComputedMarks(at)
+
+    def _refuse(self) -> Chunk:
+        lane, lanes = self._node.lane
+        where = f" in lane {lane} of {lanes}" if lanes > 1 else ""
+        error = PlanError(
+            f"`mix(..., on_end='restart')`: {self._node.part} has no elements{where}, so it cannot "
+            "begin again. Leave it out, or write on_end='drop'."
+        )
+        marks = self._marks(beginning_of(self._input), 0)
+        return Chunk(Block([], np.empty(0, dtype=np.int64), Failure(error)), marks)
+
+    def state(self) -> State:
+        return _epoch_state(self._input.state(), self._epoch, self._taken)
+
+    def restore(self, state: State) -> None:
+        (parent,) = need(state, "parent")
+        epoch, taken = need_int(state, "epoch"), need_int(state, "in_epoch")
+        self._input.restore(parent)
+        self._epoch, self._taken = epoch, taken

@@ -7,10 +7,11 @@ import numpy as np
 
 from bushel.core.frozen import frozen
 from bushel.core.naming import name_of
-from bushel.core.node import ONE_LANE, Choice, Node, Pass, refuse_length
+from bushel.core.node import ONE_LANE, Choice, Node, refuse_length
 from bushel.core.positions import Keys, Positions
 from bushel.errors import PlanError
 from bushel.order.mix import to_proportions
+from bushel.order.repeat import EpochsNode
 from bushel.order.schedule import Weights, WeightSchedule, table_of
 from bushel.order.turns import FixedTurns, ScheduledTurns, Turns
 
@@ -85,24 +86,6 @@ class StreamMixNode(Choice):
 
     def _ending(self) -> str:
         return "" if self.on_end == "stop" else f", on_end={self.on_end!r}"
-
-
-@frozen
-class EpochsNode(Pass):
-    """Begins a part of a mixture again whenever it ends."""
-
-    input: Node
-    # What the part is called in messages.
-    part: str
-    # A part may have elements, and none in this lane.
-    lane: tuple[int, int] = ONE_LANE
-
-    def describe(self) -> str:
-        return ""  # The mixture says so, for all of its parts.
-
-    @property
-    def label(self) -> str:
-        return f"restart of {self.part}"
 
 
 def mix_step(

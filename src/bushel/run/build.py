@@ -17,7 +17,7 @@ from bushel.core.step import How, Step
 from bushel.core.stream import Stream
 from bushel.errors import PlanError
 from bushel.plan.lanes import OwnLanesNode, SharedThreads
-from bushel.plan.mixing import EpochsNode, StreamMixNode
+from bushel.plan.mixing import StreamMixNode
 from bushel.plan.passes import InterleaveNode
 from bushel.run.background import BackgroundStream
 from bushel.run.custom import CustomStream
@@ -25,7 +25,7 @@ from bushel.run.interleave import InterleaveStream
 from bushel.run.lanes import LanesStream
 from bushel.run.merge import ZipStream
 from bushel.run.mix_parts import MixParts, PositionParts, StreamParts
-from bushel.run.mixing import EpochsStream, MixStream
+from bushel.run.mixing import MixStream
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
 from bushel.run.side_by_side import SideBySide, parts_of
@@ -74,7 +74,7 @@ def build_with(
         node = node.inputs[0]
     stream = _first_of(node, options, quota, spread, threads)
     for step in reversed(steps):
-        stream = step_of(step, [stream], How(options, quota))
+        stream = step_of(step, [stream], How(quota))
     return stream
 
 
@@ -104,7 +104,7 @@ def _first_of(
 
         return SideZipStream(SideBySide(parts), each)
     inputs = [build_with(parent, options, spread, threads) for parent in node.inputs]
-    return step_of(node, inputs, How(options, quota))
+    return step_of(node, inputs, How(quota))
 
 
 def _mix_parts(
@@ -143,8 +143,6 @@ def step_of(node: Node, inputs: list[Stream], how: How) -> Stream:
         return InterleaveStream(node)
     if isinstance(node, StreamMixNode):
         return MixStream(StreamParts(inputs), node)
-    if isinstance(node, EpochsNode):
-        return EpochsStream(inputs[0], node)
     if isinstance(node, Zip):
         return _zipped(node, inputs)
     if isinstance(node, OwnLanesNode):

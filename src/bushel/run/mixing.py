@@ -10,10 +10,10 @@ from bushel.core.frozen import plain
 from bushel.core.node import failed
 from bushel.core.positions import Keys
 from bushel.core.state import State, need, need_int
-from bushel.core.stream import Chunk, Marks, Stream, beginning_of
-from bushel.errors import PlanError, StateError
+from bushel.core.stream import Chunk, Marks, Stream
+from bushel.errors import StateError
 from bushel.order.turns import Ahead, Choices
-from bushel.plan.mixing import EpochsNode, StreamMixNode
+from bushel.plan.mixing import StreamMixNode
 from bushel.run.mix_parts import Counts, MixParts, PartMarks, Portion
 from bushel.run.mix_weights import Course, going_on, own_piece
 
@@ -220,66 +220,3 @@ class MixStream(Stream):
 
     def close(self) -> None:
         self._best_parts.close()
-
-
-@plain
-class _EpochMarks(Marks):
-    marks: Marks
-    epoch: int
-    taken: int
-    size: int
-
-    def at(self, used: int) -> State:
-        taken = self.taken + min(used, self.size)
-        return _epoch_state(self.marks.at(used), self.epoch, taken)
-
-
-def _epoch_state(parent: State, epoch: int, taken: int) -> State:
-    return {"parent": parent, "epoch": epoch, "in_epoch": taken}
-
-
-class EpochsStream(Stream):
-    """Begins its input again whenever it ends, and counts."""
-
-    def __init__(self, input: Stream, node: EpochsNode) -> None:
-        self._input, self._node = input, node
-        self.eager = input.eager
-        self._start = beginning_of(input)
-        # How often it began again, and how many elements it had since.
-        self._epoch = self._taken = 0
-
-    def pull(self, want: int) -> Chunk | None:
-        while (chunk := self._input.pull(want)) is None:
-            if not self._taken:
-                return self._refuse()  # It would begin again for ever.
-            self._input.restore(self._start.at(0))
-            self._epoch, self._taken = self._epoch + 1, 0
-        size = len(chunk.block)
-        marks = _EpochMarks(chunk.marks, self._epoch, self._taken, size)
-        self._taken += size
-        return Chunk(chunk.block, marks)
-
-    def _refuse(self) -> Chunk:
-        lane, lanes = self._node.lane
-        where = f" in lane {lane} of {lanes}" if lanes > 1 else ""
-        error = PlanError(
-            f"`mix(..., on_end='restart')`: {self._node.part} has no elements{where}, so it cannot "
-            "begin again. Leave it out, or write on_end='drop'."
-        )
-        marks = _EpochMarks(beginning_of(self._input), self._epoch, 0, 0)
-        return Chunk(Block([], np.empty(0, dtype=np.int64), Failure(error)), marks)
-
-    def state(self) -> State:
-        return _epoch_state(self._input.state(), self._epoch, self._taken)
-
-    def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        epoch, taken = need_int(state, "epoch"), need_int(state, "in_epoch")
-        self._input.restore(parent)
-        self._epoch, self._taken = epoch, taken
-
-    def start(self) -> None:
-        self._input.start()
-
-    def close(self) -> None:
-        self._input.close()

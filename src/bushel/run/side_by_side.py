@@ -22,8 +22,8 @@ from bushel.core.node import Each, Guard, Node, leaves_out, walk
 from bushel.core.places import OptionsNode, SeedNode, ToStreamNode
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
+from bushel.order.repeat import EpochsNode
 from bushel.plan.lanes import with_inputs
-from bushel.plan.mixing import EpochsNode
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node

@@ -47,8 +47,7 @@ from bushel.errors import (
     note_place,
     replaced_file,
 )
-from bushel.files.copies import local_path
-from bushel.files.local import stamp_of
+from bushel.files.copies import local_path, stamp_here
 from bushel.files.paths import expand, is_remote
 from bushel.sources.endings import ARRAY_RECORD
 
@@ -373,13 +372,10 @@ def _timed(values: Iterator[T]) -> Iterator[tuple[float, T]]:
 
 def _stamp(file: str, local: str) -> str:
     """Something that is another when the file is, as far as that is known here."""
-    if local != file:
-        return os.path.basename(local)  # The name of a copy is that of what was copied.
     try:
-        status = os.stat(local)
+        return stamp_here(file, local, os.stat(local))
     except OSError:
         return ""
-    return stamp_of(status)
 
 
 def _refusal(file: str, reader: Any) -> FileError:

@@ -11,8 +11,7 @@ from bushel.core.machine import descriptors_to_keep
 from bushel.core.per_process import PerProcess
 from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingPackageError, PlanError, RecordError, replaced_file
-from bushel.files.copies import local_path
-from bushel.files.local import stamp_of
+from bushel.files.copies import local_path, stamp_here
 from bushel.files.paths import expand
 from bushel.sources.arrays.mapped import check_unchanged
 from bushel.sources.endings import BAGZ
@@ -99,9 +98,7 @@ class _File:
 
     @property
     def stamp(self) -> str:
-        if self.local != self.path:
-            return os.path.basename(self.local)  # Of a copy, that of what was copied.
-        return stamp_of(self.status)
+        return stamp_here(self.path, self.local, self.status)
 
     def record(self, number: int) -> bytes:
         # One by one: asked for many, the package leaves records that it cannot decompress

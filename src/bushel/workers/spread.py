@@ -73,7 +73,7 @@ class _Spreader:
         else:
             first = len(self.lanes)
             inputs = [self.build(parent) for parent in root.inputs]
-            stream = step_of(root, inputs, How(self._options, self._quota))
+            stream = step_of(root, inputs, How(self._quota))
             if isinstance(stream, LanesStream):
                 stream.starts_together = True
                 if stream.shared:
@@ -150,7 +150,7 @@ class _Spreader:
             return quotas[-1]
 
         for step in steps:
-            stream = step_of(step, [stream], How(self._options, quota))
+            stream = step_of(step, [stream], How(quota))
         return stream, quotas
 
     def _behind(
@@ -166,7 +166,7 @@ class _Spreader:
         while index < len(steps):
             run = _run_of_element_wise(steps[index:])
             if not run:
-                stream = step_of(steps[index], [stream], How(self._options, self._quota))
+                stream = step_of(steps[index], [stream], How(self._quota))
                 index += 1
                 continue
             twin, quotas = self._twin(stream, run)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from bushel.core.machine import descriptors_to_keep
 from bushel.core.per_process import PerProcess
 from bushel.errors import FileError, MissingFileError, replaced_file
-from bushel.files.copies import local_path
-from bushel.files.local import check_same, stamp_of, written_to
+from bushel.files.copies import local_path, stamp_here
+from bushel.files.local import check_same, written_to
 
 
 class MappedFile:
@@ -30,10 +30,7 @@ class MappedFile:
     @property
     def stamp(self) -> str:
         """Something that is another when the file is."""
-        if self._local != self.path:
-            # Each machine has a copy of its own; its name is that of what was copied.
-            return os.path.basename(self._local)
-        return stamp_of(self._status)
+        return stamp_here(self.path, self._local, self._status)
 
     def check(self) -> None:
         """Raises where the file was written to: what is beyond its end must not be touched.
