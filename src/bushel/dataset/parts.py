@@ -11,7 +11,7 @@ from bushel.batch.unbatch import UnbatchNode, batch_sizes
 from bushel.core.node import Node
 from bushel.core.places import droppers
 from bushel.dataset.base import Dataset, T
-from bushel.dataset.check import check_count, check_window
+from bushel.dataset.steps import check_count, check_windows
 from bushel.errors import PlanError
 from bushel.order.present import PresentNode
 from bushel.order.repeat import INFINITE
@@ -100,7 +100,7 @@ class Parts(Dataset[T]):
         [array([0, 1, 2]), array([2, 3, 4]), array([4, 5, 6])]
         """
         parent = self._own_node()
-        size, stride = check_window(size, stride)
+        size, stride = check_windows(size, stride)
         for step in droppers(parent):
             raise PlanError(
                 f"`windows({size})` cannot follow `{step.label}` on a random-access dataset: it "

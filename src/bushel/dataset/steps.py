@@ -1,6 +1,7 @@
 """Steps as users write them, turned into nodes: arguments are checked here, once."""
 
 import operator
+import sys
 from typing import Any
 
 from bushel.batch.batch import BatchNode
@@ -86,6 +87,25 @@ def check_window(window_size: Any) -> int:
     if size <= 0:
         raise PlanError(f"window_size must be positive, and is {size}.")
     return size
+
+
+def check_count(count: Any, operation: str) -> int:
+    """Returns a number of elements that an operation was given."""
+    whole: int = operator.index(count)
+    if whole < 0:
+        raise PlanError(f"`{operation}` takes a number of elements, and got {whole}.")
+    return whole
+
+
+def check_windows(size: Any, stride: Any) -> tuple[int, int]:
+    """Returns the size and the stride of windows."""
+    size, stride = operator.index(size), operator.index(stride)
+    if not 0 < size <= sys.maxsize or not 0 < stride <= sys.maxsize:
+        raise PlanError(
+            f"`windows`: size and stride must be positive, and are {size} and {stride}. (No "
+            f"dataset has more than {sys.maxsize} elements.)"
+        )
+    return size, stride
 
 
 def check_read_options(read_options: ReadOptions | None) -> ReadOptions:

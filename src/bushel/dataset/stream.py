@@ -20,12 +20,13 @@ from bushel.core.node import Node
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.places import CustomStreamNode, SeedNode, WorkersNode
 from bushel.dataset.base import Dataset, S, T, shown
-from bushel.dataset.check import check_count, check_window
 from bushel.dataset.lengths import Lengths
 from bushel.dataset.seeds import default_seed
 from bushel.dataset.steps import (
     batch_step,
+    check_count,
     check_seed,
+    check_windows,
     filter_step,
     flat_map_step,
     map_batches_step,
@@ -256,7 +257,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         >>> list(odd.windows(3, stride=2))
         [array([1, 3, 5]), array([5, 7, 9])]
         """
-        sizes = check_window(size, stride)
+        sizes = check_windows(size, stride)
         return self._then(StreamWindowsNode(self._own_node(), *sizes, bool(drop_remainder)))
 
     def shuffle(self, buffer_size: int, seed: int | None = None) -> IterDataset[T]:
