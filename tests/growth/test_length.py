@@ -2,10 +2,12 @@
 
 import json
 import tracemalloc
+from itertools import cycle, islice
 
 import pytest
 
 import bushel
+from bushel.run.inline import compile_node
 from tests.growth.counting import CountingSource, counting_shuffles
 
 LENGTHS = [10**power for power in (3, 6, 9, 12, 18)]
@@ -22,6 +24,20 @@ def test_positions_located_do_not_grow(length: int, monkeypatch: pytest.MonkeyPa
         for _ in range(STEPS):
             next(stream)
     assert 0 < located.positions <= BATCH * STEPS + MOST_AHEAD
+
+
+@pytest.mark.parametrize("sizes", [[1], [32, 8192], [8192], [1, 100, 8192, 3], [700, 5000]])
+def test_positions_located_do_not_go_by_the_size_of_blocks(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How large blocks are is learned from the clock; how far a shuffle looks must not be."""
+    evaluator = compile_node(bushel.MapDataset.range(10**9).shuffle(seed=1)._own_node())
+    start = 0
+    with counting_shuffles(monkeypatch) as located:
+        for size in islice(cycle(sizes), 100):
+            evaluator.run(start, start + size)
+            assert located.positions <= start + MOST_AHEAD
+            start += size
 
 
 @pytest.mark.parametrize("length", LENGTHS)

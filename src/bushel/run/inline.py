@@ -204,7 +204,8 @@ class _Locate(Evaluator):
         begin = end if goes_on else start
         stretch = max(1, self._node.stretch)
         stretch_end = min(((stop - 1) // stretch + 1) * stretch, sys.maxsize)
-        end = max(stop, min(begin + reach, stretch_end))
+        # Counted from what was asked for before: how large blocks are goes by the clock.
+        end = max(stop, min(start + reach, stretch_end))
         further = self._node.locate(run_of(begin, end))
         if self._source is not None:
             further = self._source.keys(further)
