@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pickle
 import resource
 import tarfile
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import bushel
-from bushel.files.local import OpenFiles
+from bushel.files.local import LocalFile, OpenFiles
 from bushel.sources.indexed import IndexedSource
 from tests.growth.counting import open_descriptors
 
@@ -187,21 +188,70 @@ def test_opening_starts_no_thread_for_each_file(
     assert len(started) <= 32
 
 
-def test_a_parquet_file_is_opened_once_for_a_row_group(
-    folders: dict[tuple[str, int], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import pyarrow.parquet as pq
+def write_arrow(path: Path, records: range) -> None:
+    import pyarrow as pa
+    import pyarrow.feather
 
-    source = bushel.sources.ParquetDataSource(folders["ParquetDataSource", MANY])
+    pyarrow.feather.write_feather(pa.table({"x": list(records)}), path)
+
+
+TABLES: dict[str, tuple[str, Callable[[Path, range], None]]] = {
+    "ParquetDataSource": (".parquet", write_parquet),
+    "ArrowDataSource": (".arrow", write_arrow),
+}
+
+
+def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of files that are opened from now on."""
     opened: list[str] = []
-    open_one = pq.ParquetFile.__init__
+    open_one = LocalFile.__init__
 
-    def counted(self: Any, path: Any, *arguments: Any, **options: Any) -> None:
+    def counted(self: LocalFile, path: str) -> None:
         opened.append(path)
-        open_one(self, path, *arguments, **options)
+        open_one(self, path)
 
-    monkeypatch.setattr(pq.ParquetFile, "__init__", counted)
+    monkeypatch.setattr(LocalFile, "__init__", counted)
+    return opened
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_file_with_a_small_table_is_opened_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few records are wanted at a time, and from a memory that holds few of them."""
+    ending, write = TABLES[kind]
+    paths = [tmp_path / f"{number:05d}{ending}" for number in range(MANY)]
+    for number, path in enumerate(paths):
+        write(path, range(number * EACH, (number + 1) * EACH))
     keys = np.random.default_rng(3).permutation(EACH * MANY)
+    source = getattr(bushel.sources, kind)(list(map(str, paths)))
+    opened = opened_files(monkeypatch)
     for start in range(0, len(keys), 50):
-        source.__getitems__(keys[start : start + 50])
-    assert len(opened) == len(set(opened)) == MANY
+        some = keys[start : start + 50]
+        assert [record["x"] for record in source.__getitems__(some)] == some.tolist()
+    assert sorted(opened) == sorted(map(str, paths))
+    # What had to make room is opened once more, and is then on the disk.
+    most = getattr(bushel.sources, kind)(list(map(str, paths)), cache_bytes=1 << 17)
+    opened.clear()
+    for start in range(0, len(keys), 50):
+        some = keys[start : start + 50]
+        assert [record["x"] for record in most.__getitems__(some)] == some.tolist()
+    assert len(opened) <= 2 * MANY
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_damaged_file_among_small_ones_takes_no_other_along(kind: str, tmp_path: Path) -> None:
+    ending, write = TABLES[kind]
+    for number in range(FEW):
+        write(tmp_path / f"{number}{ending}", range(number * EACH, (number + 1) * EACH))
+    source = getattr(bushel.sources, kind)(str(tmp_path))
+    bad = tmp_path / f"3{ending}"
+    bad.write_bytes(bytes(bad.stat().st_size))
+    os.utime(bad, ns=(0, 0))
+    with pytest.raises(bushel.errors.FileError, match=f"3{ending}' is another file"):
+        source.__getitems__(range(FEW * EACH))
+    good = [key for key in range(FEW * EACH) if key // EACH != 3]
+    assert [record["x"] for record in source.__getitems__(good)] == good
+    assert [source[key]["x"] for key in good] == good
+    with pytest.raises(bushel.errors.FileError, match="is another file"):
+        source[3 * EACH]

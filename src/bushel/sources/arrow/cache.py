@@ -1,6 +1,7 @@
 """Parts that were decoded, as many as there is room for; each is decoded by one thread."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from bushel.core.per_process import PerProcess
 from bushel.sources.arrow.parts import Part
@@ -10,7 +11,10 @@ from bushel.sources.arrow.parts import Part
 _MOST_VIEWS = 16384
 
 
-class PartCache(PerProcess[int, Part]):
+K = TypeVar("K")
+
+
+class PartCache(PerProcess[K, Part]):
     """Keeps the parts that were last asked for: so many bytes of them, in each process.
 
     >>> loads = []
@@ -28,15 +32,15 @@ class PartCache(PerProcess[int, Part]):
         load: makes a part. It is told whether that was done before, and room had to be made.
     """
 
-    def __init__(self, most_bytes: int, load: Callable[[int, bool], Part]) -> None:
+    def __init__(self, most_bytes: int, load: Callable[[K, bool], Part]) -> None:
         super().__init__(most_bytes)
         self._load = load
 
     def _begin(self) -> None:
         super()._begin()
-        self._made_before: set[int] = set()
+        self._made_before: set[K] = set()
 
-    def _make(self, key: int) -> Part:
+    def _make(self, key: K) -> Part:
         part = self._load(key, key in self._made_before)
         self._made_before.add(key)
         return part

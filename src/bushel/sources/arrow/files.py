@@ -2,38 +2,56 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bushel.core.per_process import ProcessLock
 from bushel.core.positions import Keys
 from bushel.errors import FileError, PlanError, replaced_file
 from bushel.files.local import ByteFile, open_file, stamp_of
 from bushel.files.paths import expand, is_remote
+from bushel.files.together import MOST_REQUESTS, Together
+from bushel.sources.arrow.bundles import Bundles, Span
 from bushel.sources.arrow.cache import PartCache
+from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.parts import Part, Reader
 from bushel.sources.arrow.unpacked import Unpacked
 from bushel.sources.keyed import KeyedSource, shown_files
 
 _MOST_AT_ONCE = 8  # files that are looked at at a time
+# Files far away that are waited for at a time. Each may have several requests.
+_together = Together(MOST_REQUESTS)
+# A file this small is read as a whole.
+SMALL_BYTES = 1 << 17
 CACHE_BYTES = 1 << 28
 DISK_BYTES = 1 << 35
 
 
 class Contents(NamedTuple):
-    """What a file has: how many rows each of its parts has, and which columns."""
+    """What a file has: groups that can be read, and which columns.
+
+    Of each group, how many rows it has, and how many bytes when it is decoded. Those that are not
+    known are negative.
+    """
 
     stamp: str
     rows: list[int]
+    sizes: list[int]
     schema: Any
+
+
+class _TakenApart(Exception):
+    """A bundle could not be read, and the groups of it are read one by one from now on."""
 
 
 class TableFiles(KeyedSource):
     """The rows of tables in files, one file after the other.
 
-    A subclass says what is in a file, and how a part of it is read.
+    A subclass says what is in a file, and how groups of it are read.
     """
 
     # What a folder's files end in.
@@ -54,14 +72,27 @@ class TableFiles(KeyedSource):
         for path, found in zip(self._paths, contents, strict=True):
             _check_same(self._paths[0], self._schema, path, found.schema)
         self._stamps = [found.stamp for found in contents]
-        # Running totals: parts up to the end of each file, rows up to the end of each part.
-        self._last_parts = np.cumsum([len(found.rows) for found in contents], dtype=np.int64)
-        self._ends = np.cumsum([rows for found in contents for rows in found.rows], dtype=np.int64)
+        rows = [count for found in contents for count in found.rows]
+        sizes = [size for found in contents for size in found.sizes]
+        # Running totals: groups up to the end of each file, rows up to the end of each group.
+        self._last_groups = np.cumsum([len(found.rows) for found in contents], dtype=np.int64)
+        self._ends = np.cumsum(rows, dtype=np.int64)
+        self._bundles = Bundles.of(rows, sizes, cache_bytes)
+        self._lock = ProcessLock()
         self._start()
 
     def _start(self) -> None:
         self._cache = PartCache(self._cache_bytes, self._load)
-        self._reader = Reader(self._schema, self._ends, self._cache.get, self._cache.is_coming)
+        self._reader = self._reader_of(self._bundles)
+
+    def _reader_of(self, bundles: Bundles) -> Reader:
+        cache, span = self._cache, bundles.span
+        return Reader(
+            self._schema,
+            bundles.ends,
+            lambda part: cache.get(span(part)),
+            lambda part: cache.is_coming(span(part)),
+        )
 
     @abstractmethod
     def _look(self, path: str) -> Contents:
@@ -69,7 +100,11 @@ class TableFiles(KeyedSource):
 
     @abstractmethod
     def _read(self, file: int, number: int, again: bool) -> Part:
-        """Reads a part of a file; `again` where that was done before."""
+        """Reads a group of a file; `again` where that was done before."""
+
+    @abstractmethod
+    def _table(self, file: int, numbers: range) -> Any:
+        """Small groups of a file as one table, with the columns of the source."""
 
     @property
     def paths(self) -> list[str]:
@@ -81,41 +116,100 @@ class TableFiles(KeyedSource):
         """The columns, as pyarrow describes them."""
         return self._schema
 
-    def _load(self, part: int, again: bool) -> Part:
-        file, number = self._file_of(part)
-        path = self._paths[file]
-        if stamp_at(path) != self._stamps[file]:
-            raise replaced_file(path)
-        return self._read(file, number, again)
+    def _load(self, span: Span, again: bool) -> Part:
+        if span.stop - span.first > 1:
+            return self._load_bundle(span, again)
+        file, number = self._file_of(span.first)
+        self._check_stamp(file)
+        part = self._read(file, number, again)
+        self._check_rows(file, span, part.length)
+        return part
 
-    def _unpacked(self, kind: str, file: int) -> Unpacked:
-        """Where decoded parts of a file are kept on disk."""
-        path = self._paths[file]
-        path = path if is_remote(path) else os.path.abspath(path)
+    def _load_bundle(self, span: Span, again: bool) -> Part:
+        """Reads small groups, of several files or of one, to be kept together."""
+        wanted = self._by_file(span)
+        disk = self._unpacked(f"{span}", wanted)
+        try:
+            for file in wanted:
+                self._check_stamp(file)
+            kept = disk.open(span.first)
+            if kept is not None:
+                return Part(kept)
+            # Far away each file is a wait, so they are waited for together.
+            read = _together.each if is_remote(self._paths[0]) else map
+            found = list(read(lambda file: self._small(file, *wanted[file]), list(wanted)))
+        except FileError:
+            # Only records of the file that is damaged are lost: each group is read alone.
+            with self._lock:
+                self._bundles = self._bundles.without(span)
+                self._reader = self._reader_of(self._bundles)
+            raise _TakenApart from None
+        whole = arrow().concat_tables(found).combine_chunks()
+        batches, size = whole.to_batches(), whole.nbytes
+        kept = disk.keep(span.first, self._schema, batches, size) if again else None
+        return Part(batches, max(1, size)) if kept is None else Part(kept)
+
+    def _small(self, file: int, first: int, stop: int) -> Any:
+        table = self._table(file, range(first, stop))
+        before = int(self._last_groups[file - 1]) if file else 0
+        self._check_rows(file, Span(before + first, before + stop), table.num_rows)
+        return table
+
+    def _check_rows(self, file: int, span: Span, found: int) -> None:
+        """Refuses groups with another number of rows than the file says."""
+        expected = self._ends[span.stop - 1] - (self._ends[span.first - 1] if span.first else 0)
+        if found != expected:
+            raise FileError(
+                f"{self._paths[file]!r} says that it has {expected:,} rows where there are "
+                f"{found:,}. The file is damaged; write or copy it anew."
+            )
+
+    def _by_file(self, span: Span) -> dict[int, Span]:
+        """Groups by their files, as numbers in these."""
+        found: dict[int, Span] = {}
+        for group in range(span.first, span.stop):
+            file, number = self._file_of(group)
+            found[file] = Span(found[file].first if file in found else number, number + 1)
+        return found
+
+    def _check_stamp(self, file: int) -> None:
+        if stamp_at(self._paths[file]) != self._stamps[file]:
+            raise replaced_file(self._paths[file])
+
+    def _unpacked(self, kind: str, files: Iterable[int]) -> Unpacked:
+        """Where decoded groups of files are kept on disk."""
+        paths = [self._paths[file] for file in files]
+        names = [path if is_remote(path) else os.path.abspath(path) for path in paths]
+        stamps = [self._stamps[file] for file in files]
         # As text, a schema may leave out what is too long.
         columns = [(field.name, str(field.type)) for field in self._schema]
-        return Unpacked(f"{kind}\n{path}\n{self._stamps[file]}\n{columns}", self._disk_bytes)
+        return Unpacked(f"{kind}\n{names}\n{stamps}\n{columns}", self._disk_bytes)
 
-    def _file_of(self, part: int) -> tuple[int, int]:
-        """The file of a part, and its number in it."""
-        file = int(self._last_parts.searchsorted(part, "right"))
-        return file, part - (int(self._last_parts[file - 1]) if file else 0)
+    def _file_of(self, group: int) -> tuple[int, int]:
+        """The file of a group, and its number in it."""
+        file = int(self._last_groups.searchsorted(group, "right"))
+        return file, group - (int(self._last_groups[file - 1]) if file else 0)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def _records(self, keys: Keys) -> list[Any]:
         """Each part is read once."""
-        return self._reader.records(keys)
+        while True:
+            with suppress(_TakenApart):
+                return self._reader.records(keys)
 
     def read_columns(self, keys: Keys) -> dict[str, Any] | None:
         """Many records as columns, where all are numbers without nulls."""
-        return self._reader.columns(self._checked(keys))
+        keys = self._checked(keys)
+        while True:
+            with suppress(_TakenApart):
+                return self._reader.columns(keys)
 
     def place_of(self, key: int) -> tuple[str, int, int | None]:
         """The file of a record, and its number in it; it is not at one place in its bytes."""
         file, _ = self._file_of(int(self._ends.searchsorted(key, "right")))
-        before = int(self._last_parts[file - 1]) if file else 0
+        before = int(self._last_groups[file - 1]) if file else 0
         return self._paths[file], key - (int(self._ends[before - 1]) if before else 0), None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
-from bushel.errors import FileError, MissingFileError
+from bushel.errors import FileError
 from bushel.files.local import open_file
 from bushel.files.paths import is_remote
 from bushel.sources.arrow.files import (
     CACHE_BYTES,
     DISK_BYTES,
+    SMALL_BYTES,
     Contents,
     SeekableFile,
     TableFiles,
@@ -68,23 +69,35 @@ class ParquetDataSource(TableFiles):
         disk_bytes: int = DISK_BYTES,
     ) -> None:
         parquet()
+        # What a file said of its columns, in two forms, and as what they are read.
+        self._alike: tuple[Any, Any, Any] | None = None
         super().__init__(paths, columns, cache_bytes, disk_bytes)
+        self._alike = None
 
     def _look(self, path: str) -> Contents:
         stamp = stamp_at(path)
         with opened(path) as file:
             metadata = _FOOTERS.put(path, stamp, file.metadata)
-            leaves = [file.schema.column(number).path for number in range(len(file.schema))]
-            for name in self._columns or ():
-                if not any(_is_in(leaf, name) for leaf in leaves):
-                    raise unknown_column(name, path, file.schema_arrow.names)
-            none_of_it = _decoded(file.read_row_groups([], self._columns))
-        rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-        return Contents(stamp, rows, none_of_it.schema.remove_metadata())
+            groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+            rows, sizes = [group.num_rows for group in groups], [*map(self._size, groups)]
+            return Contents(stamp, rows, sizes, self._schema_of(path, file))
+
+    def _schema_of(self, path: str, file: Any) -> Any:
+        """The columns as they are read. To find out takes a while, and files are mostly alike."""
+        alike = self._alike
+        if alike is not None and alike[0].equals(file.schema) and alike[1] == file.schema_arrow:
+            return alike[2]
+        leaves = [file.schema.column(number).path for number in range(len(file.schema))]
+        for name in self._columns or ():
+            if not any(_is_in(leaf, name) for leaf in leaves):
+                raise unknown_column(name, path, file.schema_arrow.names)
+        schema = _decoded(file.read_row_groups([], self._columns)).schema.remove_metadata()
+        self._alike = file.schema, file.schema_arrow, schema
+        return schema
 
     def _read(self, file: int, number: int, again: bool) -> Part:
         path, stamp = self._paths[file], self._stamps[file]
-        disk = self._unpacked("parquet", file)
+        disk = self._unpacked("parquet", [file])
         kept = disk.open(number)
         if kept is not None:
             return Part(kept)
@@ -105,6 +118,12 @@ class ParquetDataSource(TableFiles):
         size = group.nbytes
         kept = disk.keep(number, self._schema, batches, size) if again else None
         return Part(batches, max(1, size)) if kept is None else Part(kept)
+
+    def _table(self, file: int, numbers: range) -> Any:
+        path = self._paths[file]
+        with opened(path, numbers[0], metadata=_FOOTERS.get(path, self._stamps[file])) as table:
+            groups = table.read_row_groups(list(numbers), self._columns, use_threads=False)
+            return self._in_order(groups)
 
     def place_of(self, key: int) -> tuple[str, int, int]:
         """The file of a record, its number in it, and the byte at which its row group starts."""
@@ -141,9 +160,12 @@ def _is_in(leaf: str, name: str) -> bool:
 @contextmanager
 def opened(path: str, number: int | None = None, **options: Any) -> Iterator[Any]:
     """A file, open; what pyarrow says about it, or about a row group, is a `FileError`."""
+    data = open_file(path)
     source: Any = path
-    if is_remote(path):
-        source = arrow().PythonFile(SeekableFile(open_file(path)), mode="r")
+    if data.size <= SMALL_BYTES:
+        source = arrow().BufferReader(data.read(0, data.size))
+    elif is_remote(path):
+        source = arrow().PythonFile(SeekableFile(data), mode="r")
     what = f"{path!r} is no Parquet file, or not a whole one"
     why = "If it once was one, it has been cut short or damaged; write or copy it anew."
     try:
@@ -153,8 +175,6 @@ def opened(path: str, number: int | None = None, **options: Any) -> Iterator[Any
                 what = f"row group {number} of {path!r} cannot be read"
                 why = "The file is damaged; write or copy it anew."
             yield file
-    except FileNotFoundError:
-        raise MissingFileError(f"there is no file {path!r}.") from None
     except (arrow().ArrowException, OSError) as error:
         if isinstance(error, FileError):
             raise

@@ -70,11 +70,11 @@ class ArrowDataSource(TableFiles):
                 raise unknown_column(name, path, schema.names)
         if self._columns is not None:
             schema = arrow().schema([schema.field(name) for name in self._columns])
-        return Contents(stamp, table.rows, schema.remove_metadata())
+        return Contents(stamp, table.rows, table.sizes, schema.remove_metadata())
 
     def _read(self, file: int, number: int, again: bool) -> Part:
         table = self._tables.get(self._paths[file])
-        disk = self._unpacked("arrow", file)
+        disk = self._unpacked("arrow", [file])
         kept = None if table.in_place else disk.open(number)
         if kept is not None:
             return Part(kept)
@@ -86,9 +86,15 @@ class ArrowDataSource(TableFiles):
             kept = disk.keep(number, self._schema, batches, size)
         return Part(batches, max(1, size)) if kept is None else Part(kept)
 
+    def _table(self, file: int, numbers: range) -> Any:
+        # Small, so it is in memory; and not kept open, as what is read of it is kept instead.
+        table = OpenTable(self._paths[file])
+        batches = [batch for number in numbers for batch in table.read(number)]
+        return arrow().Table.from_batches(batches, table.schema).select(self._schema.names)
+
     def _checked(self, indices: Sequence[int] | Keys) -> Keys:
         keys = super()._checked(indices)
-        parts = self._ends.searchsorted(keys, "right")
-        for file in np.unique(self._last_parts.searchsorted(parts, "right")).tolist():
+        groups = self._ends.searchsorted(keys, "right")
+        for file in np.unique(self._last_groups.searchsorted(groups, "right")).tolist():
             self._tables.check(self._paths[file])
         return keys

@@ -13,7 +13,7 @@ from bushel.core.per_process import PerProcess
 from bushel.errors import FileError
 from bushel.files.local import open_file
 from bushel.files.paths import is_remote
-from bushel.sources.arrow.files import SeekableFile
+from bushel.sources.arrow.files import SMALL_BYTES, SeekableFile
 from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.types import number_type
 
@@ -28,7 +28,7 @@ class OpenTable:
         self.path = path
         self._file = open_file(path)
         self._lock = threading.Lock()
-        # The whole file, where it is on this machine.
+        # The whole file: in memory if it is small, or a map of it where it is on this machine.
         self.map: Any = None
         # Of the file format; of a stream, its batches if they are in place.
         self._reader: Any = None
@@ -51,13 +51,19 @@ class OpenTable:
                 self._read_stream(source)
         if self.in_place:
             self.rows = [sum(self.rows)]
+        # Bytes of each part when decoded; negative where that would take long to find out.
+        self.sizes = [-1] * len(self.rows)
+        if self._file.size <= SMALL_BYTES:
+            self.sizes = [self._size_of(number) for number in range(len(self.rows))]
 
     def _bytes(self) -> Any:
         """What pyarrow reads the file from."""
-        if is_remote(self.path):
-            return arrow().PythonFile(SeekableFile(self._file), mode="r")
         if not self._file.size:
             raise FileError(f"{self.path!r} is empty, and so no Arrow file.")
+        if self.map is None and self._file.size <= SMALL_BYTES:
+            self.map = arrow().py_buffer(self._file.read(0, self._file.size))
+        if self.map is None and is_remote(self.path):
+            return arrow().PythonFile(SeekableFile(self._file), mode="r")
         if self.map is None:
             # The map stays when the file is closed, as long as anybody has a part of it.
             with arrow().memory_map(self.path) as mapped:
@@ -117,6 +123,12 @@ class OpenTable:
             for batch in batches:
                 batch.validate()
             return batches
+
+    def _size_of(self, number: int) -> int:
+        try:
+            return sum(batch.nbytes for batch in self.read(number))
+        except FileError:
+            return -1  # Whoever wants it is told.
 
     def check(self) -> None:
         """Raises where the file was written to: what was cut off would end the process."""
