@@ -15,9 +15,14 @@ import pytest
 import bushel
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import WorkerError
+from bushel.workers.fragment import Order
+from bushel.workers.hangs import HangWatch
+from bushel.workers.process import WorkerProcess
+from bushel.workers.start import Starter
+from bushel.workers.task import Task
 from tests.patience import PATIENCE_SECONDS
 from tests.workers import parts
-from tests.workers.processes import descendants, linux, wait_until
+from tests.workers.processes import descendants, linux, nurseries, wait_until
 from tests.workers.streams import INLINE, make_loader, signed_events, with_workers
 
 pytestmark = linux
@@ -167,6 +172,89 @@ def test_a_worker_that_nobody_asks_is_not_hung(caplog: Any) -> None:
             assert next(iterator) == number
             time.sleep(0.5)  # The step: longer than the patience that was asked for.
     assert not _texts(caplog)
+
+
+# Before they are ready.
+
+
+def _init_hangs(index: int, count: int) -> None:
+    _sleep_for_ever()
+
+
+def _stuck_on_import(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function of a module that can be imported here, and waits elsewhere."""
+    monkeypatch.syspath_prepend(folder)
+    module = folder / "stuck_elsewhere.py"
+    module.write_text("def load_record(number): return number\n")
+    import stuck_elsewhere  # type: ignore[import-not-found]
+
+    module.write_text("import time\ntime.sleep(3600)\n")
+    return MapDataset.range(10).map(stuck_elsewhere.load_record).to_iter_dataset(INLINE)
+
+
+@pytest.mark.parametrize("what", ["worker_init_fn", "importing", "starting"])
+def test_starting_is_watched(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ds: Any = MapDataset.range(10).to_iter_dataset(INLINE)
+    init = None
+    if what == "worker_init_fn":
+        init = _init_hangs
+    elif what == "importing":
+        ds = _stuck_on_import(tmp_path, monkeypatch)
+    options = MultiprocessingOptions(num_workers=1, hang_timeout=HANG_SECONDS, on_hang="raise")
+    ds = ds.mp_prefetch(options, worker_init_fn=init)
+    if what == "starting":
+        (nursery,) = nurseries()
+        os.kill(nursery, signal.SIGSTOP)
+    with iter(ds) as iterator:
+        with pytest.raises(WorkerError, match=f"no progress for .* in .*{what}") as caught:
+            next(iterator)
+        if what == "starting":
+            assert next(iterator) == 0, "from another nursery"
+        elif what == "worker_init_fn":
+            assert "_sleep_for_ever" in str(caught.value)
+        else:
+            assert "stuck_elsewhere.py" in str(caught.value)
+
+
+def test_one_that_hangs_in_starting_is_replaced(tmp_path: Path, caplog: Any) -> None:
+    once = parts.Once(tmp_path / "hung")
+
+    def init(index: int, count: int) -> None:
+        if once():
+            _sleep_for_ever()
+
+    options = MultiprocessingOptions(num_workers=2, hang_timeout=HANG_SECONDS, on_hang="replace")
+    ds = MapDataset.range(50).to_iter_dataset(INLINE).mp_prefetch(options, worker_init_fn=init)
+    assert list(ds) == list(range(50))
+    assert "worker_init_fn" in _texts(caplog)
+
+
+def test_one_that_always_hangs_in_starting_is_given_up() -> None:
+    options = MultiprocessingOptions(num_workers=1, hang_timeout=0.1, on_hang="replace")
+    ds = MapDataset.range(50).to_iter_dataset(INLINE)
+    ds = ds.mp_prefetch(options, worker_init_fn=_init_hangs)
+    with pytest.raises(WorkerError, match=r"before they begin: .* because it hung"):
+        list(ds)
+
+
+def test_a_program_that_was_stopped_has_not_waited() -> None:
+    """Ctrl-Z and, later, `fg`: what is longer than was asked for is nobody's time."""
+    options = MultiprocessingOptions(num_workers=1, hang_timeout=10.0, on_hang="raise")
+    watch = HangWatch(options, lambda task, operation: "a step")
+    starter = Starter(1)
+    worker = WorkerProcess(starter.start(0))
+    worker.tasks.append(Task(Order(0, 0, {}, 1, False), 0))
+    looks = 0
+    try:
+        with pytest.raises(WorkerError, match="no progress for 1"):
+            while True:
+                watch.look([worker], waited=3600.0)
+                looks += 1
+    finally:
+        worker.end()
+        starter.end()
+    # It is told nothing, and waits: a quarter of the time at each look, after the first one.
+    assert looks >= 5
 
 
 def test_defaults() -> None:

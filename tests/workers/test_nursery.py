@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,8 @@ def test_nobody_holds_what_belongs_to_another() -> None:
         # One that was forked when there were others.
         pids = _take_until_replaced(iterator, victim, 4)
         nursery = _the_nursery()
-        # It watches over its children, and hears what the trainer says.
-        assert wait_until(lambda: _kinds(nursery) == ["anon_inode"] * 4 + ["socket"])
+        # It watches over its children, hears what the trainer says, and ends with it.
+        assert wait_until(lambda: _kinds(nursery) == ["anon_inode"] * 4 + ["pipe", "socket"])
         for pid in pids:
             kinds = _kinds(pid)
             assert [kinds.count(kind) for kind in ("socket", "pipe", "anon_inode")] == [1, 1, 0]
@@ -242,6 +243,37 @@ def test_closing_while_it_is_stopped() -> None:
     assert_gone(pids | {nursery})
 
 
+def test_the_thread_that_started_it_may_end() -> None:
+    """What ends it is the end of the program, not that of a thread."""
+    iterators: list[Any] = []
+
+    def start() -> None:
+        iterators.append(iter(pids_without_end(1)))
+        next(iterators[0])
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    with iterators[0] as iterator:
+        nursery, victim = _the_nursery(), next(iterator)
+        _kill(victim)
+        take_until(iterator, lambda pid: pid != victim)
+        assert _the_nursery() == nursery
+
+
+def test_its_death_counts_once_for_all_that_it_was_asked_for() -> None:
+    """However many wait to be born."""
+    ds = pids_without_end(4)
+    nursery = _the_nursery()
+    os.kill(nursery, signal.SIGSTOP)
+    with iter(ds) as iterator:
+        iterator.start_prefetch()
+        os.kill(nursery, signal.SIGSEGV)
+        os.kill(nursery, signal.SIGCONT)
+        assert_gone({nursery})
+        assert next(iterator) in workers_of()
+
+
 def test_killed_again_and_again() -> None:
     ds = MapDataset.range(400).map(parts.square)
     others = descendants()  # Python's own, which another test may have needed.
@@ -264,7 +296,7 @@ _TRAIN = """
 """
 
 
-@pytest.mark.parametrize("dead", ["nobody", "the nursery", "a worker"])
+@pytest.mark.parametrize("dead", ["nobody", "the nursery", "a worker", "all are stopped"])
 def test_the_program_is_killed(dead: str, tmp_path: Path) -> None:
     with running(tmp_path, _TRAIN) as program:
         workers = program.hear()["workers"]
@@ -277,7 +309,10 @@ def test_the_program_is_killed(dead: str, tmp_path: Path) -> None:
             # The nursery says so, and is not heard.
             _kill(workers[0])
             assert wait_until(lambda: workers[0] not in descendants(program.pid))
-        assert sum(map(is_alive, pids)) == (4 if dead == "nobody" else 3)
+        elif dead == "all are stopped":
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+        assert sum(map(is_alive, pids)) == (3 if dead in ("the nursery", "a worker") else 4)
         program.kill(signal.SIGKILL)
         program.wait_for_exit()
         assert_gone(pids)

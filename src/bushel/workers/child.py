@@ -27,12 +27,16 @@ class NurseryProcess:
     """The process, and the children that it has or is asked for."""
 
     def __init__(
-        self, process: "subprocess.Popen[bytes]", connection: socket.socket, forks: bool
+        self,
+        process: "subprocess.Popen[bytes]",
+        connection: socket.socket,
+        lifeline: int,
+        forks: bool,
     ) -> None:
-        """`forks` is False for one that becomes the first child itself."""
+        """`lifeline` is closed with this; `forks` is False for one that becomes a child itself."""
         self.process = process
         self.gone = False
-        self._connection, self._forks = connection, forks
+        self._connection, self._lifeline, self._forks = connection, lifeline, forks
         self._children: dict[int, Child] = {}
         self._asked = 0
 
@@ -50,8 +54,7 @@ class NurseryProcess:
             send_files(self._connection, REQUEST.pack(self._asked, index, count), files)
         if self._forks:
             return child
-        self.gone = True
-        self._connection.close()
+        self._let_go()
         return self.process
 
     def read(self) -> None:
@@ -93,6 +96,9 @@ class NurseryProcess:
     def _let_go(self) -> None:
         self.gone = True
         self._connection.close()
+        if self._lifeline >= 0:
+            lifeline, self._lifeline = self._lifeline, -1
+            os.close(lifeline)
         self._children.clear()
 
 
@@ -107,6 +113,11 @@ class Child:
     def fileno(self) -> int:
         """What becomes readable when the process ends; before it is born, when it is."""
         return self.pidfd if self.pidfd >= 0 else self._nursery.fileno()
+
+    @property
+    def unborn_of(self) -> NurseryProcess | None:
+        """The nursery with which it ended, if it was never forked."""
+        return self._nursery if self.pid == self._nursery.process.pid else None
 
     def poll(self) -> int | None:
         """The exit code, if the process has ended."""

@@ -16,41 +16,53 @@ from typing import Any
 
 from bushel.errors import WorkerError
 from bushel.workers.child import NurseryProcess
+from bushel.workers.lifeline import kill_when_closed
 
 # The first argument is `sys.path`; nothing of the path is imported before it is set. Imports
 # make nothing that a collector of garbage could find.
 _BOOT = (
     "import sys, gc; gc.disable(); sys.path[:] = sys.argv.pop(1).split(chr(10)); "
     "from bushel.workers.nursery import serve; from bushel.workers.program import main; "
-    "main(*serve(*map(int, sys.argv[1:3]), *sys.argv[3:]))"
+    "main(*serve(*map(int, sys.argv[1:4]), *sys.argv[4:]))"
 )
 
 
 def start_nursery() -> NurseryProcess:
     """Starts a process that Ctrl-C does not reach before it says what it thinks of that."""
     ours, theirs = socket.socketpair()
-    # The first three numbers mean something to the new process.
-    given = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)
-    theirs.close()
+    watched, lifeline = os.pipe()
+    given = [_moved(theirs.detach()), _moved(watched)]
     forks = can_fork()
-    arguments = [_paths(), str(given), str(int(forks)), *_likely()]
+    arguments = [_paths(), *map(str, given), str(int(forks)), *_likely()]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process = subprocess.Popen(
             [*_interpreter(), "-c", _BOOT, *arguments],
-            pass_fds=[given],
+            pass_fds=given,
             stdin=subprocess.DEVNULL,
             stdout=_same_or_nothing(1),
             stderr=_same_or_nothing(2),
             env=_environment(),
         )
+        if forks:  # Or it is the first worker, which has a lifeline of its own.
+            kill_when_closed(given[1], process.pid)
     except BaseException:
         ours.close()
+        os.close(lifeline)
         raise
     finally:
-        os.close(given)
+        for file in given:
+            os.close(file)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return NurseryProcess(process, ours, forks)
+    return NurseryProcess(process, ours, lifeline, forks)
+
+
+def _moved(file: int) -> int:
+    """A file under another number: the first three mean something to a new process."""
+    try:
+        return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(file)
 
 
 def _same_or_nothing(file: int) -> int | None:

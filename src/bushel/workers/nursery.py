@@ -27,11 +27,12 @@ NEWS = struct.Struct("<iii")  # What there is to tell, the child's number, its p
 BORN, ENDED = 0, 1
 
 
-def serve(connection: int, forks: int, *likely: str) -> tuple[int, ...]:
+def serve(connection: int, lifeline: int, forks: int, *likely: str) -> tuple[int, ...]:
     """Forks workers until the trainer is gone; returns in each of them, with what it was given.
 
     Where forking is no good (`forks` is 0) this process becomes the first worker itself.
-    `likely` are modules that workers will probably import.
+    `lifeline` is what ends this process with the trainer (see `kill_when_closed`); `likely` are
+    modules that workers will probably import.
     """
     # The trainer hears Ctrl-C as well, and decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -60,6 +61,7 @@ def serve(connection: int, forks: int, *likely: str) -> tuple[int, ...]:
             pid = os.fork() if forks else 0
             if not pid:
                 trainer.close()
+                os.close(lifeline)
                 for pidfd in children:
                     os.close(pidfd)
                 _be_different()

@@ -9,7 +9,6 @@ import atexit
 import logging
 import os
 import select
-import signal
 import subprocess
 import threading
 import time
@@ -26,12 +25,13 @@ from bushel.core.options import MultiprocessingOptions
 from bushel.errors import ClosedError, PlanError, WorkerError
 from bushel.order.keys import key_of
 from bushel.transport.channel import ChannelClosed
-from bushel.workers.child import UNKNOWN
 from bushel.workers.fragment import Fragment, Outcome
+from bushel.workers.hangs import HangWatch
 from bushel.workers.payload import Payload
 from bushel.workers.process import WorkerProcess
 from bushel.workers.program import BROKEN, FAULT, READY
 from bushel.workers.start import Starter
+from bushel.workers.starts import FailedStarts
 from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
@@ -39,9 +39,6 @@ _log = logging.getLogger("bushel")
 # A record that kills this many workers in a row is to blame.
 _MOST_DEATHS = 3
 _MOST_AMONG_OTHERS = 12
-# Starts in a row that may fail; many more where somebody outside kills, who may stop.
-_MOST_FAILED_STARTS = 3
-_MOST_KILLED_STARTS = 50
 # So often a task is tried, whatever ends the workers that have it.
 _MOST_TRIES = 40
 # How long a worker may take to leave by itself.
@@ -70,7 +67,8 @@ class Pool:
         self._ending: list[Starter | WorkerProcess] = []
         # Tasks without a worker.
         self._homeless: deque[Task] = deque()
-        self._failed_starts = 0
+        self._failed_starts = FailedStarts()
+        self._hangs = HangWatch(options, self._label)
         # Workers that did not die of an element.
         self._other_deaths = 0
         self._next_number = 0
@@ -164,7 +162,7 @@ class Pool:
 
     def _send(self, worker: WorkerProcess, task: Task) -> None:
         if not worker.tasks:
-            worker.noted_at = time.monotonic()
+            worker.stalled = 0.0
         worker.link.send(task.order, by_value=task.order.given is not None)
         worker.tasks.append(task)
 
@@ -187,12 +185,11 @@ class Pool:
 
     def _read(self) -> None:
         """Waits for news of any worker, and takes note of it."""
-        timeout = self._options.hang_timeout
         news = {worker: False for worker in self._workers if worker.link.has_message()}
         if not news:
-            news = self._wait_for_news(None if timeout is None else max(1, timeout * 1000 / 4))
-            if timeout is not None:
-                self._look_for_hangs(timeout)
+            began = time.monotonic()
+            news = self._wait_for_news(self._hangs.slice_seconds)
+            self._hangs.look(self._workers, time.monotonic() - began)
         self._check_open()
         try:
             for worker, may_be_gone in news.items():
@@ -219,13 +216,13 @@ class Pool:
         except ChannelClosed:
             self._replace(worker)
 
-    def _wait_for_news(self, milliseconds: float | None) -> dict[WorkerProcess, bool]:
+    def _wait_for_news(self, seconds: float | None) -> dict[WorkerProcess, bool]:
         """The workers of which there is news; of those that may be gone, True."""
         poll = select.poll()
         files = {worker: worker.files() for worker in self._workers}
         for file in chain.from_iterable(files.values()):
             poll.register(file, select.POLLIN)
-        ready = {file for file, _ in poll.poll(milliseconds)}
+        ready = {file for file, _ in poll.poll(None if seconds is None else seconds * 1000)}
         return {
             worker: not ready.isdisjoint(files[worker][1:])
             for worker in self._workers
@@ -243,7 +240,8 @@ class Pool:
 
     def _take(self, worker: WorkerProcess, kind: str, value: Any) -> None:
         if kind == READY:
-            worker.ready, self._failed_starts = True, 0
+            worker.ready, worker.stalled = True, 0.0
+            self._failed_starts.begun(worker)
             return
         if kind == BROKEN:
             self.close(politely=False)
@@ -253,7 +251,7 @@ class Pool:
             task.error = WorkerError(f"{worker} failed on {task.positions()}:\n{value}")
             return
         assert task.order.task == value.task, (task.order.task, value.task)
-        worker.noted_at = time.monotonic()
+        worker.stalled = 0.0
         task.outcome, task.bytes = value, worker.link.last_size
         self._check_memory()
 
@@ -300,14 +298,10 @@ class Pool:
             str(worker), worker.exit(), had,
         )  # fmt: skip
         if not worker.ready:
-            self._failed_starts += 1
-            killed = worker.process.returncode in (-signal.SIGKILL, -signal.SIGTERM, UNKNOWN)
-            if self._failed_starts >= (_MOST_KILLED_STARTS if killed else _MOST_FAILED_STARTS):
+            given_up = self._failed_starts.count(worker)
+            if given_up is not None:
                 self.close(politely=False)
-                raise WorkerError(
-                    f"worker processes end before they begin: the last one {worker.exit()}. What "
-                    "they wrote to the error output may tell why."
-                )
+                raise given_up
         error = self._blame(worker)
         if error is not None and tasks:
             tasks.pop(0).error = error  # Whoever waits for it is told.
@@ -359,34 +353,6 @@ class Pool:
     def _label(self, task: Task, operation: int) -> str:
         nodes = self._fragments[task.order.fragment].nodes()
         return nodes[operation].label if 0 <= operation < len(nodes) else "the first step"
-
-    def _look_for_hangs(self, timeout: float) -> None:
-        now = time.monotonic()
-        for worker in self._workers:
-            count, _, operation, position, _ = worker.status.read()
-            if count != worker.noted or not worker.tasks or not worker.ready:
-                worker.noted, worker.noted_at = count, now
-            elif now - worker.noted_at > timeout and worker.reported != count:
-                worker.reported = count
-                self._report_hang(worker, operation, position, now - worker.noted_at)
-                return
-
-    def _report_hang(
-        self, worker: WorkerProcess, operation: int, position: int, seconds: float
-    ) -> None:
-        task = worker.tasks[0]
-        where = f" at position {position}" if position >= 0 else ""
-        text = (
-            f"{worker} has made no progress for {seconds:.1f} s in "
-            f"`{self._label(task, operation)}`{where}; it has {task.positions()}. Its stack:\n"
-            f"{worker.stack()}"
-        )
-        if self._options.on_hang != "wait":
-            worker.hung = True
-            worker.process.kill()
-        if self._options.on_hang == "raise":
-            raise WorkerError(text)
-        _log.warning("%s", text)
 
     def close(self, politely: bool = True) -> None:
         """Ends all workers."""

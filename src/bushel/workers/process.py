@@ -24,9 +24,10 @@ class WorkerProcess:
         self.tasks: deque[Task] = deque()
         self.ready = False
         self.hung = False
-        # What the worker's page said last, since when, and for what it was reported.
-        self.noted = self.reported = -1
-        self.noted_at = time.monotonic()
+        # How far it had come when it was last looked at, for how long it had been waited for
+        # then, and for what it was reported. (See `HangWatch`.)
+        self.noted = self.reported = (-1, 0)
+        self.stalled = 0.0
         self.status = Status(started.status)
         self.link = Link(started.connection)
 
@@ -70,6 +71,8 @@ class WorkerProcess:
 
     def stack(self) -> str:
         """Asks the process for its Python stacks, which it writes even while it hangs."""
+        if not self.status.read()[0]:
+            return "(none: it cannot be asked yet)"
         stacks = self._started.stacks
         os.ftruncate(stacks, 0)
         self.process.send_signal(STACK_SIGNAL)

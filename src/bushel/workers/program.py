@@ -1,7 +1,6 @@
 """The program that a worker process runs. It is not the user's, and starts quickly."""
 
 import faulthandler
-import fcntl
 import gc
 import os
 import signal
@@ -15,12 +14,15 @@ from bushel.transport.channel import ChannelClosed
 from bushel.transport.link import Link
 from bushel.transport.own_classes import remember_classes
 from bushel.workers.fragment import Order, Runner, up_to_unpicklable
+from bushel.workers.lifeline import kill_when_closed
 from bushel.workers.payload import load, load_first
 from bushel.workers.status import Status
 
 # Asks a worker to write its Python stacks to a file; nobody else uses this signal here.
 STACK_SIGNAL = signal.SIGUSR2
 READY, BROKEN, DONE, FAULT = "ready", "broken", "done", "fault"
+# What a worker is at before it is ready, where its page has the number of a step later.
+PREPARING, LOADING = -2, -3
 
 
 def main(connection: int, status: int, stacks: int, lifeline: int, index: int, count: int) -> None:
@@ -38,9 +40,12 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
     os.close(status)
     with suppress(ChannelClosed):
         try:
+            page.note(LOADING)
             prepare = load_first(link)
             if prepare is not None:
+                page.note(PREPARING)
                 prepare(index, count)
+                page.note(LOADING)
             runners = [Runner(fragment, page.note) for fragment in load(link)]
             remember_classes()
             gc.enable()
@@ -89,10 +94,7 @@ def _end_with_the_trainer(lifeline: int) -> None:
             os.read(lifeline, 1)
         os._exit(1)
 
-    # The system itself ends a process that cannot even run a thread, by a signal.
-    with suppress(OSError, AttributeError):
-        signal.signal(signal.SIGIO, signal.SIG_DFL)
-        fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-        flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
-        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
+    # The system itself ends a process that cannot even run a thread.
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    kill_when_closed(lifeline, os.getpid())
     threading.Thread(target=wait_for_the_end, name="bushel-lifeline", daemon=True).start()

@@ -1,0 +1,49 @@
+"""Workers that end before they begin: how many of them are bad luck, and when to give up.
+
+What counts is what happened, not how many were hit by it. Where the nursery dies, all that it
+was asked for die with it, of one cause; where somebody kills all workers, each dies, but no
+place has seen it more than once.
+"""
+
+import signal
+
+from bushel.errors import WorkerError
+from bushel.workers.child import UNKNOWN, Child
+from bushel.workers.process import WorkerProcess
+
+# Starts in a row that may fail, in one worker's place; many more, of all of them, where somebody
+# outside kills, who may stop.
+_MOST_FAILED = 3
+_MOST_KILLED = 50
+
+
+class FailedStarts:
+    """Those of one pool, since a worker began."""
+
+    def __init__(self) -> None:
+        self._events = 0
+        self._last_cause: object = None
+        # How often each worker's place has seen it, in a row.
+        self._in_place: dict[int, int] = {}
+
+    def begun(self, worker: WorkerProcess) -> None:
+        """A worker is ready."""
+        self._events = 0
+        self._in_place.pop(worker.index, None)
+
+    def count(self, worker: WorkerProcess) -> WorkerError | None:
+        """Counts a worker that is gone and was not ready; returns an error if it is enough."""
+        process = worker.process
+        cause = process.unborn_of if isinstance(process, Child) else None
+        if cause is None or cause is not self._last_cause:
+            self._events += 1
+        self._last_cause = cause
+        in_place = self._in_place[worker.index] = self._in_place.get(worker.index, 0) + 1
+        by_others = process.returncode in (-signal.SIGKILL, -signal.SIGTERM, UNKNOWN)
+        most = _MOST_KILLED if by_others and not worker.hung else _MOST_FAILED
+        if in_place < _MOST_FAILED or self._events < most:
+            return None
+        return WorkerError(
+            f"worker processes end before they begin: the last one {worker.exit()}. What "
+            "they wrote to the error output may tell why."
+        )
