@@ -541,3 +541,109 @@ def test_without_a_name_there_is_none() -> None:
     del source
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) < opened
+
+
+# Whose it is.
+
+
+class _Command:
+    """What would be run by whoever unpickles it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+@needs_names
+@pytest.mark.parametrize("uid, mode", [(0, 0o622), (0, 0o660), (54321, 0o644), (54321, 0o600)])
+def test_memory_that_others_could_have_written_is_not_looked_at(
+    name: str, tmp_path: Path, uid: int, mode: int
+) -> None:
+    if uid and os.geteuid():
+        pytest.skip("only root gives files away")
+    harm = pickle.dumps(_Command(tmp_path / "harm"))
+    planted = NAMES / name
+    planted.write_bytes(b"bushel 1" + len(harm).to_bytes(8, "little") + harm + bytes(64))
+    try:
+        planted.chmod(mode)
+        if uid:
+            os.chown(planted, uid, uid)
+        with pytest.raises(PermissionError, match=r"belongs to user 54321|may be written by other"):
+            SharedMemoryDataSource(name=name)
+        with pytest.raises(PermissionError):
+            bushel.multiprocessing.SharedMemoryArray.from_metadata(
+                bushel.multiprocessing.SharedMemoryArrayMetadata(name, (4,), np.uint8)
+            )
+    finally:
+        planted.unlink()
+    assert not (tmp_path / "harm").exists()
+
+
+@needs_names
+def test_memory_of_ours_holds_nothing_that_is_run(name: str, tmp_path: Path) -> None:
+    harm = pickle.dumps(_Command(tmp_path / "harm"))
+    planted = NAMES / name
+    for magic in (b"bushel 1", b"bushel 2"):
+        planted.write_bytes(magic + len(harm).to_bytes(8, "little") + harm + bytes(64))
+        planted.chmod(0o600)
+        try:
+            with pytest.raises(SourceError, match=r"does not hold|is damaged"):
+                SharedMemoryDataSource(name=name)
+        finally:
+            planted.unlink()
+    assert not (tmp_path / "harm").exists()
+
+
+@needs_names
+def test_damaged_memory_is_an_error_or_other_records_and_nothing_else(name: str) -> None:
+    source = SharedMemoryDataSource(["a", b"bc", 7, 2.5, None, np.arange(3.0)], name=name)
+    whole = bytearray((NAMES / name).read_bytes())
+    del source
+    random = np.random.default_rng(3)
+    length = int.from_bytes(whole[8:16], "little")
+    for _ in range(300):
+        data = bytearray(whole)
+        for place in random.integers(8, 16 + length, random.integers(1, 4)).tolist():
+            data[place] = int(random.integers(256))
+        (NAMES / name).write_bytes(data)
+        (NAMES / name).chmod(0o600)
+        try:
+            SharedMemoryDataSource(name=name)
+        except SourceError:
+            pass
+        finally:
+            (NAMES / name).unlink()
+
+
+class _Pair(NamedTuple):
+    x: Any
+    y: Any
+
+
+def test_a_named_tuple_of_columns_needs_no_name(name: str) -> None:
+    columns = _Pair(np.arange(3), np.arange(3.0))
+    source = SharedMemoryDataSource(columns)
+    same(_Pair(np.int64(1), np.float64(1)), source[1])
+    same(source[2], pickle.loads(pickle.dumps(source))[2])
+    with pytest.raises(SourceError, match="here elements is a _Pair"):
+        SharedMemoryDataSource(columns, name=name)
+
+
+def test_types_beside_the_usual_ones(name: str) -> None:
+    import ml_dtypes
+
+    columns = {
+        "half": np.arange(3).astype(ml_dtypes.bfloat16),
+        "struct": np.zeros(3, np.dtype([("a", "u1"), ("b", "<f8", (2,))], align=True)),
+        "record": np.rec.fromarrays([np.arange(3), np.arange(3.0)]).view(np.ndarray),
+        "time": np.zeros(3, "M8[ns]"),
+    }
+    source = SharedMemoryDataSource(columns, name=name)
+    again = SharedMemoryDataSource(name=name)
+    for key, column in columns.items():
+        assert again.columns[key].dtype == column.dtype
+        assert again.columns[key].tobytes() == column.tobytes()
+    assert type(again.columns["record"][0]) is type(columns["record"][0])
+    del source

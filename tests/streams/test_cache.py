@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel import IterDataset, MapDataset, ReadOptions
-from bushel.cache.codec import Encoder, decode
 from bushel.errors import BatchError, FileError, PlanError, StateError
 from bushel.experimental import RepeatIterDataset
+from bushel.files.elements import Encoder, decode
 from tests.contract.events import freeze, pull_events
 from tests.contract.test_schedules import walk
 from tests.patience import PATIENCE_SECONDS

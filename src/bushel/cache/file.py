@@ -20,10 +20,10 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import Any
 
-from bushel.cache.codec import Encoder, decode
 from bushel.checkpoint.differences import differing_steps
 from bushel.core.frozen import plain
-from bushel.errors import FileError, PlanError
+from bushel.errors import BatchError, FileError, PlanError
+from bushel.files.elements import HOLDS, Encoder, UnheldError, decode
 from bushel.files.local import LocalFile
 from bushel.files.whole import lock_now, sync_folder
 
@@ -193,7 +193,13 @@ class CacheWriter:
 
     def add(self, row: Any, state: Any) -> bool:
         """Takes an element and the state after it; False where it became too much."""
-        self._rows.add(row)
+        try:
+            self._rows.add(row)
+        except UnheldError as error:
+            raise BatchError(
+                f"a cache on disk holds {HOLDS}, and {error}. Make it one of those in a `map` "
+                "before `cache(path)`, or remember it in memory: `cache()`."
+            ) from None
         self._states.append(state)
         if self._rows.size >= _BLOCK_BYTES or len(self._rows) >= _BLOCK_ROWS:
             self._end_block()

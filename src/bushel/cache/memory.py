@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from bushel.cache.codec import size_of
 from bushel.core.block import Block
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Node
@@ -22,6 +21,7 @@ from bushel.core.stream import (
     beginning_of,
     counted,
 )
+from bushel.files.elements import size_of
 
 
 @frozen

@@ -8,7 +8,9 @@ it. Both kinds can open each other's memory.
 """
 
 import _posixshmem  # type: ignore[import-not-found]
+import errno
 import os
+import stat
 from multiprocessing import resource_tracker
 
 _KIND = "shared_memory"  # What the resource tracker calls it.
@@ -32,7 +34,30 @@ def open_named(name: str, *, writable: bool) -> int:
     """Opens memory that another process made, without a promise to remove it."""
     flags = os.O_RDWR if writable else os.O_RDONLY
     descriptor: int = _posixshmem.shm_open(f"/{name}", flags, 0o600)
+    try:
+        _check_ours(descriptor, name)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
+
+
+def _check_ours(descriptor: int, name: str) -> None:
+    """Refuses memory that another user could have written: anybody may make any name."""
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid():
+        problem = f"belongs to user {status.st_uid}, and this process runs as {os.geteuid()}"
+    elif status.st_mode & 0o022:
+        problem = f"may be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
+    elif not stat.S_ISREG(status.st_mode):
+        problem = "is no memory"
+    else:
+        return
+    raise PermissionError(
+        errno.EACCES,
+        f"the shared memory {name!r} {problem}. Memory is shared by the processes of one user: "
+        "make it as that user, and give it another name",
+    )
 
 
 def remove_named(name: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.block import is_stackable
+from bushel.core.dtypes import bfloat16
 from bushel.core.naming import source_name
 from bushel.core.positions import Keys
 from bushel.core.tree import Path, open_node, show_path
@@ -162,12 +163,10 @@ def _array(tensor: Any, path: Path) -> npt.NDArray[Any]:
 @cache
 def _bfloat16() -> np.dtype[Any]:
     try:
-        import ml_dtypes
+        return bfloat16()
     except ImportError as error:
         raise MissingPackageError(
             "numpy has no bfloat16 of its own; tensors of it need the package ml_dtypes, or "
             "`tensor.float()` in the dataset",
             "torch",
         ) from error
-    kind: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return kind

@@ -8,30 +8,33 @@ Columns are stored as they are: an array each. So are arrays of one shape and ty
 Records of other kinds take three arrays: what each one is; its value, or where its bytes
 begin; and all the bytes. Numbers are their own value. The bytes of an array follow its shape.
 
-The description is a pickle (types of arrays, the tree that the columns form), which the
-processes of one user may exchange. MAGIC is written last: whoever finds it finds the rest.
+The description is that of an element (`files/elements.py`): the tree that the columns form, the
+arrays, and the types of records that are arrays. It is data, and says nothing that would be run.
+MAGIC is written last: whoever finds it finds the rest.
 """
 
+import json
 import operator
-import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from bushel.core.block import Columns
+from bushel.core.dtypes import dtype_of, text_of
 from bushel.core.frozen import frozen
 from bushel.core.memory_file import aligned
 from bushel.core.positions import Keys
 from bushel.core.tree import leaves_with_paths, map_leaves, show_path
 from bushel.errors import SourceError
+from bushel.files.elements import Later, UnheldError, describe, made
 from bushel.sources.base import check_equally_long
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
 Array: TypeAlias = npt.NDArray[Any]
 
-_MAGIC = b"bushel 1"
+_MAGIC = b"bushel 2"
 _PREFIX_BYTES = 16
 _ALIGNMENT = 64  # A cache line, and as much as any vector instruction asks for.
 _ALIGNMENT_IN_BYTES = 16  # Enough for any one number, and little for a short record to waste.
@@ -48,15 +51,10 @@ _PLAIN: dict[type, int] = {
 }
 _LETTERS = {_NONE: "x", _BOOL: "?", _INT: "q", _FLOAT: "d"}
 _INT64 = np.iinfo(np.int64)
-
-
-@frozen
-class _Part:
-    """An array that is still to be written."""
-
-    dtype: "np.dtype[Any]"
-    shape: tuple[int, ...]
-    fill: Callable[[Array], None]
+# What comes of bytes that are not as they were written.
+_NOT_OURS = (
+    AttributeError, ImportError, LookupError, RecursionError, StopIteration, TypeError, ValueError,
+)  # fmt: skip
 
 
 @frozen
@@ -67,8 +65,11 @@ class _ArrayKind:
     ndim: int
     is_scalar: bool
 
+    def described(self) -> list[Any]:
+        return [text_of(self.dtype), self.ndim, self.is_scalar]
 
-_NO_BYTES = _Part(np.dtype(np.uint8), (0,), lambda room: None)
+
+_NO_BYTES = Later(np.dtype(np.uint8), (0,), lambda room: None)
 
 
 # Writing.
@@ -86,24 +87,35 @@ class Packing:
 
     def __init__(self, elements: Any) -> None:
         tree, parts, kinds = _columns(elements) or _stacked_or_rows(elements)
-        self._parts = parts
-        self._offsets = []
-        end = 0
-        for part in parts:
-            self._offsets.append(end)
-            size = part.dtype.itemsize * int(np.prod(part.shape, dtype=object))
-            end = aligned(end + size, _ALIGNMENT)
-        layout = [
-            (part.dtype, part.shape, offset)
-            for part, offset in zip(parts, self._offsets, strict=True)
-        ]
-        self._description = pickle.dumps((tree, layout, kinds), protocol=5)
+        # What the columns form where the description cannot say it, such as a named tuple, and
+        # why. Only those who are handed it along with the memory can read that.
+        self.tree: Any = None
+        self.unheld: UnheldError | None = None
+        try:
+            element = self._describe(tree, parts)
+        except UnheldError as error:
+            self.tree, self.unheld = tree, error
+            element = self._describe(None, parts)
+        types = None if kinds is None else [kind.described() for kind in kinds]
+        self._description = json.dumps([*element, types]).encode()
         self._start = aligned(_PREFIX_BYTES + len(self._description), _ALIGNMENT)
-        self.size = self._start + end
+        self.size = self._start + self._end
+
+    def _describe(self, tree: Any, parts: list[Later]) -> tuple[Any, list[Any]]:
+        self._parts: list[tuple[Later, int]] = []
+        self._end = 0
+        values: list[Any] = []
+        return describe((tree, parts), values, self._put), values
+
+    def _put(self, part: Any) -> int:
+        offset = self._end
+        self._parts.append((part, offset))
+        self._end = aligned(offset + part.nbytes, _ALIGNMENT)
+        return offset
 
     def write(self, memory: Memory) -> None:
         """Fills memory of the right size: each array is copied once."""
-        for part, offset in zip(self._parts, self._offsets, strict=True):
+        for part, offset in self._parts:
             part.fill(np.ndarray(part.shape, part.dtype, memory, self._start + offset))
         length = len(self._description)
         memory[8:16] = np.frombuffer(length.to_bytes(8, "little"), np.uint8)
@@ -111,7 +123,7 @@ class Packing:
         memory[:8] = np.frombuffer(_MAGIC, np.uint8)
 
 
-_Looked: TypeAlias = tuple[Any, list[_Part], list[_ArrayKind] | None]
+_Looked: TypeAlias = tuple[Any, list[Later], list[_ArrayKind] | None]
 
 
 def _columns(elements: Any) -> _Looked | None:
@@ -157,7 +169,7 @@ def _stacked_or_rows(elements: Iterable[Any]) -> _Looked:
         return _rows(rows)
     for index, row in enumerate(rows):
         _check_array(row, f"element {index}")
-    stacked = _Part(first.dtype, (len(rows), *first.shape), lambda room: _stack(rows, room))
+    stacked = Later(first.dtype, (len(rows), *first.shape), lambda room: _stack(rows, room))
     return 0, [stacked], None
 
 
@@ -197,7 +209,7 @@ def _rows(rows: Sequence[Any]) -> _Looked:
     parts = [
         _copied(what),
         _copied(values),
-        _Part(np.dtype(np.uint8), (end,), lambda room: _fill_bytes(room, pieces)),
+        Later(np.dtype(np.uint8), (end,), lambda room: _fill_bytes(room, pieces)),
     ]
     return None, parts, [_ArrayKind(*key) for key in kinds]
 
@@ -233,6 +245,11 @@ def _check_array(array: Any, name: str) -> None:
             f"{name} is an array of Python objects (dtype {array.dtype}), which mean nothing to "
             "another process. Give it a dtype of numbers or of fixed-width strings."
         )
+    if text_of(array.dtype) is None:
+        raise SourceError(
+            f"{name} is an array of type {array.dtype}, which cannot be written as text. Give it "
+            "a dtype of numpy's own."
+        )
     if isinstance(array, np.ma.MaskedArray):
         raise SourceError(
             f"{name} is a masked array, and the mask would be lost. Give `.filled()`, or data "
@@ -262,8 +279,8 @@ def _fill_bytes(room: Array, pieces: Sequence[tuple[int, Any]]) -> None:
         np.ndarray(piece.shape, piece.dtype, room, start + _shape_bytes(piece.ndim))[...] = piece
 
 
-def _copied(array: Array) -> _Part:
-    return _Part(array.dtype, array.shape, lambda room: np.copyto(room, array))
+def _copied(array: Array) -> Later:
+    return Later(array.dtype, array.shape, lambda room: np.copyto(room, array))
 
 
 def _stack(rows: Sequence[Array], room: Array) -> None:
@@ -286,7 +303,8 @@ class Packed:
     by many a `map`, and memory that other processes read must not be.
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, tree: Any = None) -> None:
+        """`tree` is what the columns form, where the memory does not say so."""
         # Not writable, so that nobody changes what other processes read.
         memory = memory[:]
         memory.flags.writeable = False
@@ -295,22 +313,30 @@ class Packed:
                 "this memory does not hold the records of a SharedMemoryDataSource, or they are "
                 "still being written. Open it once its maker has been constructed."
             )
-        length = int.from_bytes(memory[8:16].tobytes(), "little")
-        tree, layout, kinds = pickle.loads(memory[16 : 16 + length].tobytes())
-        start = aligned(_PREFIX_BYTES + length, _ALIGNMENT)
-        arrays = [
-            np.ndarray(shape, dtype, memory, start + offset) for dtype, shape, offset in layout
-        ]
-        self.memory = memory
-        self.length = len(arrays[0])
+        self.memory, self.tree = memory, tree
         self.columns: Any = None
-        self._kinds: list[_ArrayKind] | None = kinds
+        self._kinds: list[_ArrayKind] | None = None
+        try:
+            self._lay_out(tree)
+        except _NOT_OURS as error:
+            raise SourceError(f"this shared memory is damaged: {error}.") from error
+
+    def _lay_out(self, tree: Any) -> None:
+        length = int.from_bytes(self.memory[8:16].tobytes(), "little")
+        if length > len(self.memory):
+            raise ValueError(f"its description is {length:,} bytes long")
+        shape, values, kinds = json.loads(self.memory[16 : 16 + length].tobytes())
+        start = aligned(_PREFIX_BYTES + length, _ALIGNMENT)
+        found, arrays = made(shape, iter(values), self.memory[start:])
+        self.length = len(arrays[0])
         if kinds is None:
+            tree = found if tree is None else tree
             self.columns = map_leaves(lambda number: arrays[number], tree)
-        else:
-            self._what, self._values, self._bytes = arrays
-            self._floats = self._values.view(np.float64)
-            self._view = self._bytes.data
+            return
+        self._kinds = [_ArrayKind(dtype_of(text), ndim, scalar) for text, ndim, scalar in kinds]
+        self._what, self._values, self._bytes = arrays
+        self._floats = self._values.view(np.float64)
+        self._view = self._bytes.data
 
     def record(self, key: int) -> Any:
         """Returns the record at a key from 0 up to the length."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from bushel.core.memory_file import create_unnamed, keep_file, map_file
 from bushel.core.shared_memory import create_named, open_named, remove_named
-from bushel.errors import ClosedError, PlanError
+from bushel.errors import ClosedError, PlanError, SourceError
 from bushel.sources.arrays.layout import Memory, Packed, Packing, checked_key
 from bushel.sources.base import ColumnSource
 
@@ -40,8 +40,9 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
     Without a `name` the memory has none anywhere, and ends with the last process that uses
     it. Worker processes of bushel are handed the memory along with the pipeline.
 
-    With a `name`, any process on the machine reads the same memory by
-    `SharedMemoryDataSource(name=name)`, and a pickle carries the name alone. The name is
+    With a `name`, any process of the same user reads the same memory by
+    `SharedMemoryDataSource(name=name)`, and a pickle carries the name alone. What other users
+    made, or could have written to, is refused. The name is
     removed by `unlink()`, when the object that made it is gone, and when its process ends,
     however that ends; whoever has opened it before keeps what it has.
     """
@@ -61,11 +62,17 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
         else:
             packing = Packing(elements)
             if name is None:
-                self._open(_written(create_unnamed(packing.size), packing), None)
+                self._open(_written(create_unnamed(packing.size), packing), None, packing.tree)
             else:
                 self._make(packing, name)
 
     def _make(self, packing: Packing, name: str) -> None:
+        if packing.unheld is not None:
+            raise SourceError(
+                "columns in shared memory with a name form dicts, lists and tuples, and "
+                f"{str(packing.unheld).replace('element[0]', 'here elements', 1)}. Give them as "
+                "one of those, or give no `name`."
+            )
         try:
             descriptor, name = create_named(packing.size, name)
         except FileExistsError as error:
@@ -78,27 +85,27 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
         self._unlink = weakref.finalize(self, _remove, name, os.getpid())
         self._open(_written(descriptor, packing), name)
 
-    def _open(self, memory: Memory, name: str | None) -> None:
-        packed = Packed(memory)
+    def _open(self, memory: Memory, name: str | None, tree: Any = None) -> None:
+        packed = Packed(memory, tree)
         self._name = name
         self._length = packed.length
         self._packed: Packed | None = packed
 
     @classmethod
-    def _over(cls, buffer: Any) -> "SharedMemoryDataSource":
+    def _over(cls, buffer: Any, tree: Any = None) -> "SharedMemoryDataSource":
         """Reads what `__reduce_ex__` gave out, where it is."""
         source = cls.__new__(cls)
         source._unlink = None
-        source._open(np.frombuffer(memoryview(buffer).toreadonly(), dtype=np.uint8), None)
+        source._open(np.frombuffer(memoryview(buffer).toreadonly(), dtype=np.uint8), None, tree)
         return source
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         cls = type(self)
         if self._name is not None:
             return _by_name, (cls, self._name)
-        memory = self._opened().memory
+        packed = self._opened()
         # As an array: whoever pickles decides how its memory travels, or whether it has to.
-        return cls._over, (memory,)
+        return cls._over, (packed.memory, packed.tree)
 
     def __len__(self) -> int:
         return self._length
