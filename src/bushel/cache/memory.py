@@ -47,6 +47,9 @@ class CacheNode(OverOne):
         lane, lanes = self.lane
         return f"{self.path}.{lane}-of-{lanes}" if self.path and lanes > 1 else self.path
 
+    def length_after(self, lengths: Sequence[int | None]) -> int | None:
+        return lengths[0]
+
     def describe(self) -> str:
         return "cache()"
 

@@ -274,7 +274,11 @@ class Fold(_Single):
         """Makes the new elements of the group with this number."""
 
     def length(self) -> int:
-        whole, rest = divmod(self.input.length(), self.group_size)
+        return self.groups_in(self.input.length())
+
+    def groups_in(self, length: int) -> int:
+        """How many groups so many neighbours make."""
+        whole, rest = divmod(length, self.group_size)
         return whole + (1 if rest and not self.drops_short_group else 0)
 
 

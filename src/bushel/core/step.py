@@ -37,6 +37,10 @@ class Step(Node):
     def length(self) -> int:
         return refuse_length(self)
 
+    def length_after(self, lengths: Sequence[int | None]) -> int | None:
+        """How many elements it makes of so many of each input, where that is arithmetic."""
+        return None
+
 
 class OverOne(Step):
     """A step over one stream."""

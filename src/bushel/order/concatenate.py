@@ -55,6 +55,10 @@ class ConcatenateNode(Choice, Step):
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return ConcatenateStream(inputs)
 
+    def length_after(self, lengths: Sequence[int | None]) -> int | None:
+        known = [length for length in lengths if length is not None]
+        return sum(known) if len(known) == len(lengths) else None
+
     def describe(self) -> str:
         return f"concatenate({len(self.parts)} parts)"
 

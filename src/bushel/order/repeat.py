@@ -80,6 +80,10 @@ class StreamRepeatNode(OverOne):
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return RepeatStream(inputs[0], self.epochs)
 
+    def length_after(self, lengths: Sequence[int | None]) -> int | None:
+        (length,) = lengths
+        return None if length is None or self.epochs is None else length * self.epochs
+
     def describe(self) -> str:
         return f"repeat({self.epochs or ''})"
 

@@ -56,6 +56,9 @@ class StreamShuffleNode(OverOne):
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return SpreadShuffleStream(inputs[0], self)
 
+    def length_after(self, lengths: Sequence[int | None]) -> int | None:
+        return lengths[0]
+
     def describe(self) -> str:
         return f"shuffle({self.buffer_size}, seed={self.seed})"
 

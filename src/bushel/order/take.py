@@ -24,6 +24,10 @@ class LimitNode(OverOne):
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return LimitStream(inputs[0], self.count)
 
+    def length_after(self, lengths: Sequence[int | None]) -> int | None:
+        (length,) = lengths
+        return None if length is None else min(length, self.count)
+
     def describe(self) -> str:
         return f"limit({self.count})"
 
@@ -68,6 +72,10 @@ class SkipNode(OverOne):
 
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return SkipStream(inputs[0], self.count, is_by_position(self.input))
+
+    def length_after(self, lengths: Sequence[int | None]) -> int | None:
+        (length,) = lengths
+        return None if length is None else max(0, length - self.count)
 
     def describe(self) -> str:
         return f"skip({self.count})"

@@ -75,6 +75,13 @@ class StreamWindowsNode(OverOne):
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return WindowsStream(inputs[0], self)
 
+    def length_after(self, lengths: Sequence[int | None]) -> int | None:
+        (length,) = lengths
+        if length is None:
+            return None
+        whole, rest = count_windows(length, self.size, self.stride, self.drop_remainder)
+        return whole + (1 if rest else 0)
+
     def describe(self) -> str:
         return describe_windows(self.size, self.stride, self.drop_remainder)
 

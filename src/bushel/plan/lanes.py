@@ -138,8 +138,9 @@ class OwnLanesNode(Node):
     pads: bool
     # How many steps there are, where that is arithmetic.
     steps: int | None
-    # How hosts find out how many steps there are, where that is not, and there are others.
-    agree: Agree | None
+    # What makes the way in which hosts find out how many steps there are, where that is no
+    # arithmetic, and there are others.
+    agreement: Callable[[], Agree] | None
     # Makes an element to pad with, for a host whose lanes have none.
     example: Callable[[], Any]
 
@@ -252,11 +253,11 @@ class _Owner:
         def bound_to(lane: int) -> Node:
             return _bound(node.input, lane, deal.lanes, shared, plain)
 
-        steps, agree = None, None
+        steps, agreement = None, None
         if plain:
             steps = _count_steps(deal, node.rows)
         elif count > 1 and _may_end(node.input):
-            agree = deal.agree or self._agreement(deal)
+            agreement = self._agreement(deal)
 
         def example() -> Any:
             for lane in range(deal.lanes):
@@ -272,7 +273,7 @@ class _Owner:
             node.rows,
             deal.remainder == "pad",
             steps,
-            agree,
+            agreement,
             example,
         )
         return own if batch is None else replace(batch, input=own)
@@ -290,9 +291,12 @@ class _Owner:
             )
         return index, count
 
-    def _agreement(self, deal: DealNode) -> Agree:
+    def _agreement(self, deal: DealNode) -> Callable[[], Agree]:
+        agree = deal.agree
+        if agree is not None:
+            return lambda: agree
         if deal.shard is None:
-            return self._agree_by_jax()
+            return self._agree_by_jax
         raise PlanError(
             f"`{deal.describe()}` is followed by steps that leave elements out or make several of "
             f"one, and the data is finite: how many steps host {deal.shard.shard_index} of "

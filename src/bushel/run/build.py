@@ -1,18 +1,10 @@
-"""From a description to a running stream: each node by its kind."""
+"""From a cut pipeline to running streams: each node by its kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Place, Zip, walk
+from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Zip, walk
 from bushel.core.options import DatasetOptions
-from bushel.core.places import (
-    CustomStreamNode,
-    OptionsNode,
-    PrefetchNode,
-    SeedNode,
-    ToStreamNode,
-    WorkersNode,
-    ZipNode,
-)
+from bushel.core.places import CustomStreamNode, OptionsNode, PrefetchNode, ToStreamNode, ZipNode
 from bushel.core.step import How, Step
 from bushel.core.stream import Stream
 from bushel.errors import PlanError
@@ -21,24 +13,32 @@ from bushel.plan.mixing import StreamMixNode
 from bushel.plan.passes import InterleaveNode
 from bushel.run.background import BackgroundStream
 from bushel.run.custom import CustomStream
+from bushel.run.cut import Stretch, cut
 from bushel.run.interleave import InterleaveStream
 from bushel.run.lanes import LanesStream
 from bushel.run.merge import ZipStream
 from bushel.run.mix_parts import MixParts, PositionParts, StreamParts
 from bushel.run.mixing import MixStream
+from bushel.run.plan import Lowered, Opened
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
 from bushel.run.side_by_side import SideBySide, parts_of
-from bushel.run.steps import MakeQuota, single_step
+from bushel.run.steps import single_step
 from bushel.run.zip_side import SideZipStream
 
-# Makes the stream of a node whose input runs in worker processes.
-Spread = Callable[[WorkersNode, DatasetOptions], Stream]
+# Makes the stream of a stretch that has to do with worker processes.
+Spread = Callable[[Stretch, "Lowering"], Stream]
 
 
-def build_stream(node: Node, spread: Spread | None = None) -> Stream:
-    """Makes the stream that a node describes."""
-    return build_with(node, options_of(node), spread)
+def build_stream(node: Node) -> Stream:
+    """Makes the stream that a node describes, in this process."""
+    return lowered(node, cut(node)).stream
+
+
+def lowered(node: Node, last: Stretch, spread: Spread | None = None) -> Lowered:
+    """Opens the streams of a pipeline that ends with this stretch."""
+    lowering = Lowering(options_of(node), spread)
+    return Lowered(lowering.stream(last), tuple(lowering.opened))
 
 
 def options_of(node: Node) -> DatasetOptions:
@@ -50,86 +50,72 @@ def options_of(node: Node) -> DatasetOptions:
     return options
 
 
-def build_with(
-    node: Node,
-    options: DatasetOptions,
-    spread: Spread | None = None,
-    threads: SharedThreads | None = None,
-) -> Stream:
-    """Makes the stream of a node under the options of the pipeline that it is part of.
+class Lowering:
+    """Opens streams, under the options of the pipeline that they are part of."""
 
-    `threads` are those that it shares with others.
-    """
+    def __init__(self, options: DatasetOptions, spread: Spread | None = None) -> None:
+        self._options, self._spread = options, spread
+        self.opened: list[Opened] = []
 
-    def quota(label: str) -> DropQuota:
-        return DropQuota(label, options)
+    def quota(self, label: str) -> DropQuota:
+        """Makes the watch over a step that drops elements."""
+        return DropQuota(label, self._options)
 
-    # A loop over the steps of a chain, which may be longer than calls may be nested.
-    steps: list[Node] = []
-    while isinstance(node, (SeedNode, OptionsNode, WorkersNode, Each, Drop, Expand, Fold)):
-        if isinstance(node, WorkersNode) and spread is not None and node.options.num_workers:
-            break
-        if not isinstance(node, Place):
-            steps.append(node)
-        node = node.inputs[0]
-    stream = _first_of(node, options, quota, spread, threads)
-    for step in reversed(steps):
-        stream = step_of(step, [stream], How(quota))
-    return stream
+    def note(self, step: Node, where: str, stream: Stream) -> None:
+        """Takes note of a stream that was opened."""
+        self.opened.append(Opened(step, where, type(stream).__name__))
+
+    def stream(self, stretch: Stretch, threads: SharedThreads | None = None) -> Stream:
+        """Opens the stream of a stretch, and those that it reads from.
+
+        `threads` are those that it shares with others.
+        """
+        if stretch.workers is not None:
+            assert self._spread is not None, "worker processes take somebody who has them"
+            return self._spread(stretch, self)
+        steps = stretch.steps
+        if len(stretch.inputs) == 1:
+            stream = self.stream(stretch.inputs[0], threads)
+        else:
+            stream, steps = self._first(stretch, threads), steps[1:]
+            self.note(stretch.steps[0], stretch.where, stream)
+        for step in steps:
+            stream = step_of(step, [stream], How(self.quota))
+            self.note(step, stretch.where, stream)
+        return stream
+
+    def _first(self, stretch: Stretch, threads: SharedThreads | None) -> Stream:
+        """The stream that the other steps of a stretch follow."""
+        node = stretch.steps[0]
+        if isinstance(node, ToStreamNode):
+            return self._positional(node, threads)
+        if isinstance(node, CustomStreamNode):
+            return CustomStream(iter(node.dataset))
+        if threads is None and isinstance(node, (StreamMixNode, Zip)):
+            threads = SharedThreads(len(node.inputs))
+
+        def inputs() -> list[Stream]:
+            return [self.stream(part, threads) for part in stretch.inputs]
+
+        if isinstance(node, StreamMixNode):
+            return MixStream(_mix_parts(node, inputs), node)
+        if isinstance(node, Zip) and (parts := parts_of(node.inputs)) is not None:
+            return SideZipStream(SideBySide(parts), lambda: _zipped(node, inputs()))
+        return step_of(node, inputs(), How(self.quota))
+
+    def _positional(self, node: ToStreamNode, threads: SharedThreads | None) -> PositionalStream:
+        """The stream of a random-access dataset."""
+        watch = self.quota(dropping_step(node.input).label)
+        read_options = node.read_options if threads is None else threads.of(node.read_options)
+        return PositionalStream(node.input, read_options, node.allow_nones, watch)
 
 
-def _first_of(
-    node: Node,
-    options: DatasetOptions,
-    quota: MakeQuota,
-    spread: Spread | None,
-    threads: SharedThreads | None,
-) -> Stream:
-    """The stream that the steps of a chain follow."""
-    if isinstance(node, WorkersNode) and spread is not None:
-        return spread(node, options)
-    if isinstance(node, ToStreamNode):
-        return positional(node, quota, threads)
-    if isinstance(node, CustomStreamNode):
-        return CustomStream(iter(node.dataset))
-    if threads is None and isinstance(node, (StreamMixNode, Zip)):
-        threads = SharedThreads(len(node.inputs))
-    if isinstance(node, StreamMixNode):
-        return MixStream(_mix_parts(node, options, spread, threads), node)
-    if isinstance(node, Zip) and (parts := parts_of(node.inputs)) is not None:
-
-        def each() -> ZipStream:
-            inputs = [build_with(parent, options, spread, threads) for parent in node.inputs]
-            return _zipped(node, inputs)
-
-        return SideZipStream(SideBySide(parts), each)
-    inputs = [build_with(parent, options, spread, threads) for parent in node.inputs]
-    return step_of(node, inputs, How(quota))
-
-
-def _mix_parts(
-    node: StreamMixNode,
-    options: DatasetOptions,
-    spread: Spread | None,
-    threads: SharedThreads | None,
-) -> MixParts:
-    def streams() -> list[Stream]:
-        return [build_with(parent, options, spread, threads) for parent in node.inputs]
-
+def _mix_parts(node: StreamMixNode, streams: Callable[[], list[Stream]]) -> MixParts:
     parts = parts_of(node.inputs)
     return StreamParts(streams()) if parts is None else PositionParts(SideBySide(parts), streams)
 
 
-def positional(
-    node: ToStreamNode, quota: MakeQuota, threads: SharedThreads | None = None
-) -> PositionalStream:
-    """The stream of a random-access dataset."""
-    watch = quota(dropping_step(node.input).label)
-    read_options = node.read_options if threads is None else threads.of(node.read_options)
-    return PositionalStream(node.input, read_options, node.allow_nones, watch)
-
-
-def _zipped(node: Zip, inputs: list[Stream]) -> ZipStream:
+def _zipped(node: Zip, inputs: Sequence[Stream]) -> ZipStream:
     return ZipStream(inputs, node, node.strict if isinstance(node, ZipNode) else True)
 
 

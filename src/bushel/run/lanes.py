@@ -85,9 +85,11 @@ class LanesStream(Merged):
     ) -> None:
         super().__init__(inputs)
         self._node = node
+        # Tells the least of the numbers that all hosts give, where they have to agree.
+        self._agree = agree = None if node.agreement is None else node.agreement()
         # Whether lanes may be read ahead, and gone back in.
         self._lanes_eager = self.eager
-        if node.agree is not None:
+        if agree is not None:
             self.eager = False
         # Whether all lanes are told to begin before the first of them is waited for.
         self.starts_together = False
@@ -104,7 +106,7 @@ class LanesStream(Merged):
         most = max(1, _MOST_OF_A_LANE // node.rows)
         self._at_once = BlockSize(
             # To agree with other hosts costs far more.
-            most=most if node.agree is None else MOST_ELEMENTS,
+            most=most if agree is None else MOST_ELEMENTS,
             most_bytes=_BYTES_AT_ONCE,
             target_seconds=max(SOON_SECONDS, _SECONDS_OF_A_LANE * len(inputs)),
             under_way=1,
@@ -126,7 +128,7 @@ class LanesStream(Merged):
         self._template: Any = None
         self._has_template = False
         self._leave: weakref.finalize[..., LanesStream] | None = None
-        close = getattr(node.agree, "close", None)
+        close = getattr(agree, "close", None)
         if close is not None:
             # The other hosts are told, too, when nobody refers to this stream any more.
             self._leave = weakref.finalize(self, close)
@@ -138,7 +140,7 @@ class LanesStream(Merged):
         if self.starts_together and not self._begun:
             self._begun = True
             self.start()
-        if self._node.agree is None:
+        if self._agree is None:
             chunk = self._several(want // self.width)
         else:
             chunk = self._next_step()
@@ -152,7 +154,7 @@ class LanesStream(Merged):
     @property
     def shared(self) -> bool:
         """Whether other hosts have to be asked."""
-        return self._node.agree is not None
+        return self._agree is not None
 
     @property
     def ends(self) -> bool:
@@ -166,9 +168,9 @@ class LanesStream(Merged):
 
     def settle(self, steps: int) -> int:
         """Waits until all hosts have so many steps; returns how many of them there are."""
-        assert self._node.agree is not None
+        assert self._agree is not None
         while self._end is None and self._agreed < steps:
-            least = self._node.agree(self._steps_to_offer())
+            least = self._agree(self._steps_to_offer())
             if least == (_AS_MANY_AS_YOU_LIKE if self._node.pads else 0):
                 self._end = self._agreed
             else:
@@ -178,7 +180,7 @@ class LanesStream(Merged):
     def begin_anew(self) -> None:
         """Forgets what was agreed: all hosts have gone to another state."""
         self._agreed, self._end = self._step, None
-        restart = getattr(self._node.agree, "restart", None)
+        restart = getattr(self._agree, "restart", None)
         if restart is not None:
             restart()
 

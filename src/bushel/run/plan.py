@@ -1,0 +1,91 @@
+"""The plan of a pipeline: what was described, dealt, cut and at last opened, each a value.
+
+    described   the steps, as the user wrote them
+    dealt       the same, with the lanes of this host in the place of all lanes
+    cut         which steps run in worker processes, which here, and why (`run/cut.py`)
+    lowered     the streams that run (`run/build.py`)
+
+The first three read no data and start nothing. All of them can be printed.
+"""
+
+from collections.abc import Callable, Iterator
+
+from bushel.core.frozen import frozen
+from bushel.core.node import Node
+from bushel.core.places import CustomStreamNode, ToStreamNode
+from bushel.core.stream import Stream
+from bushel.plan.lanes import Agree, DealNode, FirstOf, own_lanes
+from bushel.run.cut import Stretch, cut, lines_of_parts
+
+
+@frozen
+class Plan:
+    """What is decided about a pipeline before it runs."""
+
+    described: Node
+    dealt: Node
+    cut: Stretch
+
+    def __str__(self) -> str:
+        dealt = ["as described"] if self.dealt is self.described else lines_of(self.dealt)
+        phases = {"described": lines_of(self.described), "dealt": dealt, "cut": self.cut.lines()}
+        lines = (
+            line
+            for phase, lines in phases.items()
+            for line in (f"{phase}:", *map("  {}".format, lines))
+        )
+        return "\n".join(lines)
+
+
+@frozen
+class Opened:
+    """One of the streams that run, and what for."""
+
+    step: Node
+    where: str
+    stream: str
+
+
+@frozen
+class Lowered:
+    """A plan that runs."""
+
+    stream: Stream
+    # In the order in which they were opened: a stream after those that it reads from.
+    opened: tuple[Opened, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{one.where}: {one.stream} of {one.step.label}" for one in self.opened)
+
+
+def plan_of(
+    node: Node,
+    process: Callable[[], tuple[int, int]],
+    agree_by_jax: Callable[[], Agree],
+    first_of: FirstOf,
+) -> Plan:
+    """Decides all about a stream that is decided before it runs (see `own_lanes`)."""
+    dealt = node
+    if any(isinstance(step, DealNode) for step in steps_of(node)):
+        dealt = own_lanes(node, process, agree_by_jax, first_of)
+    return Plan(node, dealt, cut(dealt))
+
+
+def steps_of(node: Node) -> Iterator[Node]:
+    """The steps of a stream; streams of the user's own build theirs themselves."""
+    waiting = [node]
+    while waiting:
+        step = waiting.pop()
+        yield step
+        if not isinstance(step, (CustomStreamNode, ToStreamNode)):
+            waiting.extend(reversed(step.inputs))
+
+
+def lines_of(node: Node) -> Iterator[str]:
+    """The steps of a pipeline line by line, from the source on, parts of a join indented."""
+    steps = [node]
+    while len(node.inputs) == 1:
+        (node,) = node.inputs
+        steps.append(node)
+    yield from lines_of_parts(node.inputs, lines_of)
+    yield from (step.label for step in reversed(steps) if step.label)
