@@ -29,6 +29,9 @@ class Machine:
     # The share of the waiting for the lock that looks like the queue for a core, and the share of
     # the queue of who has the lock that looks like waiting to others.
     blur: float = 0.0
+    # How much more time on the cores an element takes on one of several threads: they hand the
+    # lock to and fro, or wake each other up.
+    strife: float = 0.0
 
     @property
     def busy(self) -> float:
@@ -55,9 +58,13 @@ class Machine:
 
     def work_on(self, threads: int) -> float:
         """Seconds that an element takes one of so many threads."""
-        alone = self.cpu * self.stretch(threads) + self.wait
+        alone = self.cpu_on(threads) * self.stretch(threads) + self.wait
         held = max(self.gil, self.own_lock)
         return max(alone, threads * self.cpu * held * self._stretch_with_lock(threads))
+
+    def cpu_on(self, threads: int) -> float:
+        """Seconds on a core of an element."""
+        return self.cpu * (1 + self.strife * (threads > 1))
 
     def _stretch_with_lock(self, threads: int) -> float:
         turns = 1 + self.greed * max(0, threads - 1)
@@ -65,13 +72,14 @@ class Machine:
 
     def spent_on(self, threads: int) -> Spent:
         """The same as it is measured: without the queue for a core."""
-        queued = self.cpu * (self.stretch(threads) - 1)
-        seconds = max(self.cpu, self.work_on(threads) - queued)
+        cpu = self.cpu_on(threads)
+        queued = cpu * (self.stretch(threads) - 1)
+        seconds = max(cpu, self.work_on(threads) - queued)
         if threads > 1 and self.load:
             hidden = self.blur * (seconds - self.cpu - self.wait) * self.gil
             seen = self.blur * (1 - self.gil) * 0.8 * self.cpu
             seconds, queued = seconds - hidden + seen, queued + hidden
-        return Spent(seconds, self.cpu, queued)
+        return Spent(seconds, cpu, queued)
 
     def best(self, most_threads: int) -> float:
         """The best cycle of all, with no more threads than can keep the cores busy.

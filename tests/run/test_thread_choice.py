@@ -252,6 +252,37 @@ def test_tries_again_less_and_less_often() -> None:
     assert len(run.changes) - early < early / 2
 
 
+@pytest.mark.parametrize("load", [1, 4, 16])
+@pytest.mark.parametrize("strife", [0.4, 1.0, 5.0])
+def test_beside_others_threads_that_burn_their_time_are_not_used(load: int, strife: float) -> None:
+    """Reading small files, say. With nobody beside it, two of them would be faster at 0.4."""
+    run = _run(Machine(4e-4, gil=0.2, load=load, strife=strife, unrest=0.1))
+    run.go_on(3.0)
+    tenths = [_is(run) for _ in range(50) if run.go_on(0.1)]
+    assert sum(map(bool, tenths)) <= 2  # It may try again.
+
+
+def test_what_was_clear_is_not_asked_again_when_others_come_and_go() -> None:
+    run = _run(Machine(1e-4, own_lock=1.0, strife=4.0))
+    run.go_on(3.0)
+    assert len(run.changes) == 2  # Tried once.
+    for number in range(20):
+        run.change(load=4 * (number % 2))
+        run.go_on(1.0)
+    assert len(run.changes) == 2
+
+
+def test_a_lock_that_is_held_nearly_always_is_looked_at_more_closely() -> None:
+    choice = ThreadChoice(MOST, 2)
+    while not choice.looking:
+        _learn_block(choice, Spent(0.01, 0.01), 0.01, 0.0)
+    choice.learn_lock(16, 14, 0.1)
+    assert choice.looking
+    choice.learn_lock(64, 61, 0.3)
+    assert not choice.looking
+    assert not choice.threaded
+
+
 def test_without_threads_there_is_no_choice() -> None:
     run = _run(Machine(1e-3, wait=1.0), most_threads=0)
     run.go_on(10.0)

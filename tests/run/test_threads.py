@@ -99,6 +99,31 @@ def test_large_elements_are_few_at_a_time(megabytes: float, most: int) -> None:
     ahead.stop(wait=True)
 
 
+class _OnTrial:
+    watching = trying = True
+
+
+def test_on_trial_threads_have_a_block_each_and_one_more() -> None:
+    """Should they prove useless, what is under way is waited for."""
+    held = threading.Event()
+
+    def evaluate(start: int, count: int) -> Block:
+        assert held.wait(PATIENCE_SECONDS)
+        return _numbers(start, count)
+
+    interest = _OnTrial()
+    ahead = ReadAhead(evaluate, 2, 500, 1, 0, 1000, interest=interest)
+    held.set()
+    first = ahead.take()
+    assert first is not None
+    ahead.finish()
+    rest = 0
+    while ahead.take() is not None:
+        rest += 1
+    assert rest == 3
+    ahead.stop(wait=True)
+
+
 def test_finish_hands_out_what_is_under_way_and_no_more() -> None:
     ahead = ReadAhead(_numbers, 2, 8, 2, 0, 1000)
     assert ahead.take() is not None

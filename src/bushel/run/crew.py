@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import Callable
-from functools import partial
 
 from bushel.core.block import Block
 from bushel.core.options import ReadOptions
@@ -109,9 +108,8 @@ class Crew:
         """Has threads evaluate the positions of one of the streams."""
         pool = self.pool()
         share = max(1, len(pool.threads) // self._streams)
-        watching = partial(_is_watching, self.choice)
         return ReadAhead(
-            evaluate, share, self._buffer_size, first_size, start, stop, pool, least, watching
+            evaluate, share, self._buffer_size, first_size, start, stop, pool, least, self.choice
         )
 
     def pool(self) -> Pool:
@@ -129,10 +127,6 @@ class Crew:
             if probe is not None:
                 probe.stop(wait=True)
         self.probe = self._last_probe = None
-
-
-def _is_watching(choice: ThreadChoice) -> bool:
-    return choice.watching
 
 
 class Seat:

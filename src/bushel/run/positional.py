@@ -52,6 +52,8 @@ class _CountingMarks(_IndexMarks):
         return {"next_index": self.start + used, "bad": counts}
 
 
+# What a block of threads that are new takes.
+_FIRST_SECONDS = 0.00025
 # With so many, what a pull costs beside the work no longer matters.
 _MOST_TRICKLED = 64
 
@@ -233,9 +235,11 @@ class PositionalStream(Stream):
         if not self._choice.threaded or ahead.threads != self._choice.threads:
             ahead.finish()
             self._crew.left_over()
+        began = time.thread_time() if self._choice.watching else None
         block = ahead.take(self._block_size)
         if ahead.spent is not None and block is not None:
-            self._choice.learn_work(len(block), ahead.spent, ahead.threads)
+            taking_seconds = 0.0 if began is None else time.thread_time() - began
+            self._choice.learn_work(len(block), ahead.spent, ahead.threads, taking_seconds)
         if block is None or block.failure is not None:
             # Reading goes on after a failure, which the blocks ahead do not.
             self._drop_ahead()
@@ -366,8 +370,11 @@ class PositionalStream(Stream):
     def _read_ahead(self) -> ReadAhead:
         self._rest = None
         self._seat.take(self._crew.pool())
+        size = self._block_size
+        # On trial, next to nothing at first: nobody has looked yet how large elements are.
+        first = size.within(_FIRST_SECONDS) if self._choice.trying else size.size
         self._ahead = self._crew.read_ahead(
-            self._work, self._block_size.size, self._next, self._length, self._least
+            self._work, first, self._next, self._length, self._least
         )
         return self._ahead
 

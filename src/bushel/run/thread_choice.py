@@ -35,7 +35,7 @@ from bushel.run.spent import Spent
 _WORTH_IT = 1.1
 _STILL_WORTH_IT = 1.03
 # More time on the cores than that must be earned, too.
-_LET_PASS = 1.1
+_LET_PASS = 1.05
 # To look at the lock, or to try threads, costs a few of the interpreter's switches, 5 ms each.
 # Before work that keeps a core busy is disturbed like that, it should have run a while; work that
 # waits need not.
@@ -58,7 +58,7 @@ _SURE = 0.1
 _TURN_WINDOWS = 3
 _MOST_TURNS = 5
 # Others on the cores have no use for time that is burnt: it counts so much more.
-_BURDEN_IN_A_CROWD = 4.0
+_BURDEN_IN_A_CROWD = 10.0
 # So many looks at the interpreter's lock tell how much of its time the work holds it; where that
 # is not clear, so many. And it is let be after so long, if there was any look or none.
 _LOOKS, _MOST_LOOKS = 16, 64
@@ -78,6 +78,8 @@ _LAST_CALM_SECONDS = 30.0
 _FIRST_RETRY_SECONDS = 2.0
 _LAST_RETRY_SECONDS = 300.0
 _RETRY_BLOCKS = 40
+# What was lost that clearly need not be tried again for longer still.
+_MOST_LOST = math.log(32)
 # Once there is nothing to decide, a look now and then is enough.
 _LOOK_EVERY_SECONDS = 0.02
 
@@ -111,6 +113,7 @@ class ThreadChoice:
         # How the work was when it was settled. And the time since then, and since a look.
         self._then: tuple[float, float, float, float] | None = None
         self._since = self._since_look = 0.0
+        self._clear = False
         self._retry, self._calm = _FIRST_RETRY_SECONDS, _CALM_SECONDS
         self.threaded = False
         self.threads = max(1, min(most_threads, math.ceil(cores)))
@@ -129,8 +132,13 @@ class ThreadChoice:
             return self._since_look >= _LOOK_EVERY_SECONDS
         return self._most_threads > 0 and self._phase is not _Phase.LOOKING
 
-    def learn_work(self, count: int, spent: Spent, threads: int = 0) -> None:
-        """Takes note of a block, evaluated inline (0) or by one of so many threads."""
+    def learn_work(
+        self, count: int, spent: Spent, threads: int = 0, taking_seconds: float = 0.0
+    ) -> None:
+        """Takes note of a block, evaluated inline (0) or by one of so many threads.
+
+        `taking_seconds` are those on a core that it took to take the block from them.
+        """
         if not count or not self._most_threads:
             return
         self._since_look = 0.0
@@ -141,9 +149,14 @@ class ThreadChoice:
                 self._consider_trial()  # Before all who share this have waited.
         elif self.threaded and threads == self.threads:
             self._ahead.add_work(count, spent)
-            self._ahead_pace.add_cost(count, spent.cpu_seconds)
+            self._ahead_pace.add_cost(count, spent.cpu_seconds + taking_seconds)
             if self._phase is _Phase.TRYING:
                 self._judge()  # Before all who share this had their turn.
+
+    @property
+    def trying(self) -> bool:
+        """Whether it is not known yet that threads pay: they should have little to do."""
+        return self._phase is _Phase.TRYING
 
     @property
     def looking(self) -> bool:
@@ -163,12 +176,13 @@ class ThreadChoice:
             if self._looking_seconds >= _SEEING_NOTHING_SECONDS:
                 self._try(threads)
             return
-        gain, at_best = self._gain_by_lock(threads, 0.0), self._gain_by_lock(threads, 1.0)
-        clear = gain > _WORTH_IT or at_best < _WORTH_IT
+        gain = self._gain_by_lock(threads, 0.0)
+        at_worst, at_best = (self._gain_by_lock(threads, doubt) for doubt in (-1.0, 1.0))
+        clear = at_worst > _WORTH_IT or at_best < _WORTH_IT
         if self._looking_seconds < _LOOKING_SECONDS and looks < (_LOOKS if clear else _MOST_LOOKS):
             return
         if looks >= _LOOKS and gain < _WORTH_IT:
-            self._settle(threaded=False)
+            self._settle(threaded=False, clear=clear)
         else:
             self._try(threads)
 
@@ -275,7 +289,8 @@ class ThreadChoice:
         if self.threads > 1 and self._one_is_enough():
             self._try(1)
         else:
-            self._settle(threaded=worth >= 0)
+            lost = max(0.0, -worth - _CLEARLY * unsure)
+            self._settle(threaded=worth >= 0, clear=lost > 0.0, lost=lost)
 
     def _gain(self) -> tuple[float, float]:
         """How many times as long it would take without threads, and how unsure that is.
@@ -358,15 +373,21 @@ class ThreadChoice:
         several = max(self._user_of_threads(), of_each / self.threads)
         return one < 1.05 * several and user + work >= _WORTH_IT * one
 
-    def _settle(self, threaded: bool) -> None:
-        self._phase, self.threaded = _Phase.SETTLED, threaded
+    def _settle(self, threaded: bool, clear: bool = False, lost: float = 0.0) -> None:
+        """Stays with one way; `clear` if others on the cores can hardly have deceived it.
+
+        `lost` is how much threads were slower, at the least: as a logarithm.
+        """
+        self._phase, self.threaded, self._clear = _Phase.SETTLED, threaded, clear
         self._since, self._then, self._turns = 0.0, None, 0
         # Of the other way there will be nothing new.
         (self._inline_pace if threaded else self._ahead_pace).age()
         if not threaded:
             inline = self._inline
             wait = _RETRY_BLOCKS * inline.work_seconds / max(1, inline.blocks)
-            self._retry = max(min(2 * self._retry, _LAST_RETRY_SECONDS), wait)
+            # A trial costs as much as threads are slower.
+            later = 2 * self._retry * math.exp(min(lost, _MOST_LOST))
+            self._retry = max(min(later, _LAST_RETRY_SECONDS), wait)
             self._calm = min(2 * self._calm, _LAST_CALM_SECONDS)
             inline.forget()
         else:
@@ -401,14 +422,16 @@ class ThreadChoice:
                 if self._since > _FIRST_RETRY_SECONDS:
                     self._measure()
                 else:
-                    self._settle(threaded=False)  # The trial was mistaken.
+                    # The trial was mistaken.
+                    clearly = max(0.0, lost - unsure)
+                    self._settle(threaded=False, clear=clearly > 0.0, lost=clearly)
 
     def _has_changed(self, then: tuple[float, float, float, float]) -> bool:
         work, cpu, gain, crowd = self._now()
         little = 0.05 * then[0]
         more_to_gain = not self.threaded and gain > _CLEAR * then[2]
-        # Work that waits is no faster or slower for others.
-        others = cpu > 0.5 * work and abs(crowd - then[3]) > _OTHER_CROWD
+        # Work that waits is no faster or slower for others, and what was clear still is.
+        others = cpu > 0.5 * work and not self._clear and abs(crowd - then[3]) > _OTHER_CROWD
         return (
             more_to_gain
             or others

@@ -7,12 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from typing import Protocol
 
 from bushel.core.block import Block
 from bushel.errors import ClosedError
 from bushel.run.ending import end_with_program
 from bushel.run.spent import Spent, Stopwatch
-from bushel.run.tune import BlockSize
+from bushel.run.tune import SOON_SECONDS, TARGET_SECONDS, BlockSize
 
 Evaluate = Callable[[int, int], Block]
 
@@ -156,6 +157,22 @@ class Pool:
             del item, evaluate, task  # Not while waiting for the next one.
 
 
+class Interest(Protocol):
+    """What somebody wants of threads at the moment (`ThreadChoice` is one)."""
+
+    @property
+    def watching(self) -> bool:
+        """Whether somebody wants to know what blocks take."""
+
+    @property
+    def trying(self) -> bool:
+        """Whether threads are on trial: what they are at may be worth nothing."""
+
+
+class _NoInterest:
+    watching = trying = False
+
+
 class ReadAhead:
     """Evaluates consecutive blocks of positions on a pool of threads.
 
@@ -174,10 +191,9 @@ class ReadAhead:
         stop: int,
         pool: Pool | None = None,
         least: int = 1,
-        watching: Callable[[], bool] = lambda: False,
+        interest: Interest | None = None,
     ) -> None:
-        """`watching` says whether somebody wants to know what blocks take."""
-        self._evaluate, self._watching = evaluate, watching
+        self._evaluate, self._interest = evaluate, interest or _NoInterest()
         self._next, self._stop = start, stop
         self._least = least
         self._block_size = BlockSize(
@@ -217,6 +233,7 @@ class ReadAhead:
         self._in_flight.popleft()
         self._elements -= task.count
         self.spent = task.spent
+        self._block_size.target_seconds = SOON_SECONDS if self._interest.trying else TARGET_SECONDS
         self._block_size.learn(task.count, task.seconds)
         if learner is not None and self._teaches:
             learner.learn(task.count, task.seconds)
@@ -253,15 +270,16 @@ class ReadAhead:
         return elements * self._block_size.bytes_each > _MOST_BYTES_AHEAD
 
     def _fill(self) -> None:
+        most_blocks = self._least_blocks if self._interest.trying else self._most_blocks
         while not self._finishing and self._next < self._stop:
             count = min(self._block_size.size, self._stop - self._next)
             if self._in_flight and (
-                len(self._in_flight) >= self._most_blocks
+                len(self._in_flight) >= most_blocks
                 or self._elements + count > self._room_for(count)
                 or self._is_much(self._elements + count)
             ):
                 return
-            task = _Task(self._next, count, self._watching())
+            task = _Task(self._next, count, self._interest.watching)
             self._pool.submit(self._evaluate, task)
             self._in_flight.append(task)
             self._elements += count

@@ -46,7 +46,7 @@ class BlockSize:
         all that came before: however large they become, the first elements come soon.
         """
         self._most = max(1, most)
-        self._target_seconds, self._under_way = target_seconds, under_way
+        self.target_seconds, self._under_way = target_seconds, under_way
         self._first = first
         self._learned = 0
         # What a source wants to be asked for at a time, for the sake of speed.
@@ -67,13 +67,17 @@ class BlockSize:
         self._learned += count
         # What came last counts most, so a stream whose records change is followed quickly.
         self._seconds_each = each if not self._seconds_each else (self._seconds_each + each) / 2
-        ideal = min(self._target_seconds / max(self._seconds_each, 1e-9), self._most)
+        ideal = min(self.target_seconds / max(self._seconds_each, 1e-9), self._most)
         if self._seconds_each * self._least < self._least_seconds:
             ideal = max(ideal, self._least)
         growth = self.size * 4
         if self._under_way:
             growth = max(self._first, self._learned // self._under_way)
         self.size = int(max(1, min(ideal, growth, self._by_bytes())))
+
+    def within(self, seconds: float) -> int:
+        """As many as take so long, of those that a block may have."""
+        return int(max(1, min(self.size, seconds / max(self._seconds_each, 1e-9))))
 
     def wants_sample(self) -> bool:
         """Whether to look at an element's size: at the first ones', then now and then."""
