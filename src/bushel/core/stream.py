@@ -158,6 +158,9 @@ class Stream(ABC):
     # Whether reading more than was asked for is invisible. Not so for a user's own iterator,
     # which may wait for the world outside: it is only asked for what is needed.
     eager = True
+    # What ends the waiting of a thread in `pull`, be it for workers or for other hosts, by a
+    # `ClosedError`; to be called by another thread that is about to close the stream.
+    wakers: Sequence[Callable[[], None]] = ()
 
     @property
     def base(self) -> "Stream":

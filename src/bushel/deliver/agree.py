@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from bushel.core.state import State
-from bushel.core.stream import Chunk, Stream
 from bushel.errors import AgreementError
 from bushel.run.ending import end_with_program
 
@@ -155,32 +153,3 @@ class Agreement:
                 f"process {who} of this job closed its iterator, or ended, and process "
                 f"{self._index} asks for another step. All processes of a job must do the same."
             )
-
-
-class AgreedStream(Stream):
-    """A stream that leaves its agreements before it is closed.
-
-    Its threads may be waiting for other hosts, and those for this one: so they are told
-    first, and stopped then.
-    """
-
-    def __init__(self, stream: Stream, agreements: Sequence[Agreement]) -> None:
-        self._stream, self._agreements = stream, agreements
-        self.eager = stream.eager
-
-    def pull(self, want: int) -> Chunk | None:
-        return self._stream.pull(want)
-
-    def state(self) -> State:
-        return self._stream.state()
-
-    def restore(self, state: State) -> None:
-        self._stream.restore(state)
-
-    def start(self) -> None:
-        self._stream.start()
-
-    def close(self) -> None:
-        for agreement in self._agreements:
-            agreement.close()
-        self._stream.close()

@@ -2,19 +2,22 @@
 
 import operator
 import os
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from bushel.checkpoint.state import Pipeline, sign, verify
 from bushel.core.block import Failure, failure_of
+from bushel.core.frozen import plain
 from bushel.core.state import State, copy_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, Stream, Trickle, beginning_of
 from bushel.deliver.device import process_index_and_count, wait_for_all_processes
 from bushel.errors import ClosedError, ForkedError, StateError
+from bushel.run.ending import park_at_the_end
 from bushel.run.tune import BlockSize
 
 T = TypeVar("T")
@@ -97,95 +100,166 @@ class DatasetIterator(Iterator[T], Generic[T], ABC):
         self.close()
 
 
+class _Ready:
+    """Elements that wait to be handed out, then perhaps one that failed.
+
+    Whoever takes one takes it from an iterator written in C, which gives it to one thread alone.
+    And an interrupt strikes where something is called: nothing is, between taking an element, or
+    a failure, and handing it out.
+    """
+
+    __slots__ = ("_cell", "_size", "failures", "marks", "rows")
+
+    def __init__(self, rows: list[Any], marks: Marks, failure: Failure | None = None) -> None:
+        self.rows: Iterator[Any] = iter(rows)
+        self.failures: Iterator[Failure] = _NOTHING if failure is None else iter((failure,))
+        self.marks = marks
+        self._size = len(rows) + (failure is not None)
+        self._cell: list[Any] = []
+
+    @classmethod
+    def for_one(cls, cell: list[Any], marks: Marks) -> "_Ready":
+        """For the one element that is put into a list later.
+
+        It is taken out of the list: what the user is done with is memory for the next one.
+        """
+        made = cls.__new__(cls)
+        made.rows, made.failures, made.marks = map(cell.pop, _FIRST), _NOTHING, marks
+        made._cell, made._size = cell, 1
+        return made
+
+    def state(self) -> State:
+        """The state after what was handed out."""
+        left = operator.length_hint(self.rows) + operator.length_hint(self.failures)
+        return self.marks.at(self._size - left - len(self._cell))
+
+
+_FIRST = (0,)
+
+
+@plain
+class _OneByOneMarks(Marks):
+    """The states around an element that is made alone, and waits to be handed out."""
+
+    before: State
+    # Those of the place where its stream is: after the element.
+    marks: Marks
+
+    def at(self, used: int) -> State:
+        return self.marks.at(0) if used else self.before
+
+
 class StreamIterator(DatasetIterator[T]):
-    """Hands out the elements of a stream."""
+    """Hands out the elements of a stream.
+
+    Any thread may call anything at any time, as one after the other: each element goes to one
+    of the threads that ask, `get_state` tells a place between two elements, and `set_state`
+    waits until no other thread is at work on the next ones. After `close`, which another thread
+    may call while this one waits, whoever asks gets a `ClosedError`.
+    """
 
     def __init__(self, stream: Stream, pipeline: Pipeline) -> None:
         super().__init__()
         self._stream = stream
         self._pipeline = pipeline
         self._block_size = BlockSize()
-        self._rows: Iterator[T] = iter(())
-        self._size = 0
+        # Held by whoever uses the stream. A signal handler may save a state in the middle of it.
+        self._lock = threading.RLock()
+        self._ready = _Ready([], FixedMarks({}))
+        self._rows: Iterator[T] = self._ready.rows
         # Where elements are made when they are taken.
         self._trickle: Trickle | None = None
         # While the stream is asked. If it still is at the next time, it was interrupted.
         self._asking = False
-        self._marks: Marks = FixedMarks({})
         # Until something was pulled, the state is the stream's own.
         self._fresh = True
-        self._failure: Failure | None = None
-        self._past_failure = False
-        self._closed = False
+        # Closed: told to end. Over: it has ended.
+        self._closed = self._over = False
         self._process = os.getpid()
 
     def __next__(self) -> T:
-        try:
-            # A `for` statement takes one element of the list's iterator at the speed of C. An
-            # interrupt strikes where something is called; so nothing is between taking an
-            # element, or a failure, and handing it out.
-            for row in self._rows:
-                return row
+        # A `for` statement takes one element of the list's iterator at the speed of C.
+        for row in self._rows:
+            return row
+        while True:
+            ready = self._ready
+            for row in ready.rows:
+                return row  # type: ignore[no-any-return]
+            for failure in ready.failures:
+                raised, failure.error = failure.error, None
+                assert raised is not None
+                try:
+                    raise raised
+                finally:
+                    # This frame is on the traceback: it must not refer to the exception in turn.
+                    del raised, failure
             # More than once where all elements of a refill were dropped as they were made.
-            while self._failure is None and self._refill():
-                for row in self._rows:
-                    return row
+            if not self._refill(ready):
+                raise StopIteration
+
+    def _refill(self, used: _Ready) -> bool:
+        """Gets what comes after that which was used; False at the end of the stream."""
+        self._check_process()
+        try:
+            with self._lock:
+                if self._ready is not used:
+                    return True  # Another thread was here before.
+                self._check_open()
+                return self._made_one() or self._read_on()
+        except ClosedError:
+            park_at_the_end()
+            raise
+
+    def _made_one(self) -> bool:
+        """Has one element made that is to be taken at once, or learns that it fails."""
+        trickle = self._trickle
+        if trickle is None:
+            return False
+        cell: list[Any] = []
+        ready = _Ready.for_one(cell, _OneByOneMarks(trickle.marks.at(0), trickle.marks))
+        try:
+            for row in trickle.rows:
+                # No call from the moment that it counts as made to where it can be taken.
+                cell[:] = (row,)
+                self._ready, self._rows = ready, ready.rows
+                return True
         except BaseException as error:
-            trickle, self._trickle = self._trickle, None
-            if trickle is None:
-                raise  # Not from an element that was being made.
-            self._rows = _NOTHING
+            self._trickle = None
             if not isinstance(error, Exception):
                 raise
-            stumble = failure_of(error)
-            trickle.failed, self._failure = True, stumble
-        failure = self._failure
-        if failure is None:
-            raise StopIteration
-        raised, failure.error = failure.error, None
-        self._failure, self._past_failure = None, True
-        assert raised is not None
-        try:
-            raise raised
-        finally:
-            # This frame is on the traceback: it must not refer to the exception in turn.
-            del raised
+            failed = _Ready([], trickle.marks, failure_of(error))
+            trickle.failed, self._ready, self._rows = True, failed, _NOTHING
+            return True
+        self._trickle = None
+        return False
 
-    def _refill(self) -> bool:
-        """Gets the next rows and what failed after them; False at the end of the stream."""
-        self._trickle = None  # It is used up: what fails from here on is no element of it.
-        if self._closed:
-            raise ClosedError(
-                "this iterator was closed and cannot go on. Make another one with `iter(dataset)`."
-            )
-        self._check_process()
+    def _read_on(self) -> bool:
+        """Gets more from the stream."""
         if self._asking:
             # By an interrupt, or an error that belongs to no element. What was pulled and not
             # handed out is pulled again (from a user's iterator that has no state, it cannot
             # be).
             with suppress(StateError):
-                self._stream.restore(self._state())
+                self._stream.restore(self._state_now())
         self._asking = True
         more = self._trickled() or self._pulled()
         self._asking = False
         return more
 
     def _trickled(self) -> bool:
-        """Gets rows that are made when they are taken, where that is better now."""
+        """Begins with elements that are made when they are taken, where that is better now."""
         trickle = None if self._fresh else self._stream.trickle()
         if trickle is None:
             return False
-        # In one go, as below: an interrupt finds what was, or what is to come.
-        self._rows, self._marks, self._trickle = trickle.rows, trickle.marks, trickle
-        self._size, self._past_failure = 0, False
-        return True
+        self._trickle = trickle
+        return self._made_one() or self._pulled()
 
     def _pulled(self) -> bool:
-        """Gets rows that have been made."""
+        """Gets elements that have been made."""
         if self._fresh:
             # The place to go back to after an interrupt, and the state until there is an
             # element: what is dropped before the first one does not change it.
-            self._marks, self._fresh = beginning_of(self._stream), False
+            self._ready, self._fresh = _Ready([], beginning_of(self._stream)), False
         while (chunk := self._pull()) is not None:
             block = chunk.block
             if not len(block) and block.failure is None:
@@ -193,12 +267,17 @@ class StreamIterator(DatasetIterator[T]):
             made = block.rows()
             if made and self._block_size.wants_sample():
                 self._block_size.limit_bytes(made[0])
-            size, rows = len(made), iter(made)
-            self._rows, self._marks, self._trickle = rows, chunk.marks, None
-            self._size, self._past_failure = size, False
-            self._failure = block.failure
+            ready = _Ready(made, chunk.marks, block.failure)
+            # In one go: an interrupt finds what was, or what is to come.
+            self._ready, self._rows = ready, ready.rows
             return True
         return False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(
+                "this iterator was closed and cannot go on. Make another one with `iter(dataset)`."
+            )
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -216,11 +295,16 @@ class StreamIterator(DatasetIterator[T]):
             self._block_size.learn(max(want, len(chunk.block)), time.perf_counter() - began)
         return chunk
 
+    def _alone(self) -> AbstractContextManager[Any]:
+        """Keeps other threads away; in a forked child there are none, whatever they held."""
+        return self._lock if os.getpid() == self._process else nullcontext()
+
     def _state(self) -> State:
-        if self._fresh:
-            return self._stream.state()
-        used = self._size - operator.length_hint(self._rows)
-        return self._marks.at(used + self._past_failure)
+        with self._alone():
+            return self._state_now()
+
+    def _state_now(self) -> State:
+        return self._stream.state() if self._fresh else self._ready.state()
 
     def get_state(self) -> dict[str, Any]:
         # A copy: what the user does with it is not our state.
@@ -230,43 +314,51 @@ class StreamIterator(DatasetIterator[T]):
         self._go_to(copy_state(verify(state, self._pipeline)))
 
     def _go_to(self, state: State) -> None:
-        before = self._state()
-        try:
-            self._stream.restore(state)
-        except BaseException:
-            self._stream.restore(before)
+        with self._alone():
+            before = self._state_now()
+            try:
+                self._stream.restore(state)
+            except BaseException:
+                self._stream.restore(before)
+                self._forget()
+                raise
             self._forget()
-            raise
-        self._forget()
 
     def _forget(self) -> None:
-        self._rows, self._trickle, self._asking = iter(()), None, False
-        self._size, self._fresh = 0, True
-        self._failure, self._past_failure = None, False
+        ready = _Ready([], FixedMarks({}))
+        self._ready, self._rows = ready, ready.rows
+        self._trickle, self._asking, self._fresh = None, False, True
 
     def start_prefetch(self) -> None:
         if self._closed or not self._fresh:
             return
         self._check_process()
-        try:
-            self._stream.start()
-        except BaseException:
-            with suppress(StateError):
-                self._stream.restore(self._state())
-            raise
+        with self._lock:
+            try:
+                self._stream.start()
+            except BaseException:
+                with suppress(StateError):
+                    self._stream.restore(self._state_now())
+                raise
 
     def close(self) -> None:
-        if not self._closed:
+        self._closed = True
+        # Another thread may be waiting for an element, which need not come any more.
+        for wake in self._stream.wakers:
+            wake()
+        with self._alone():
+            if self._over:
+                return
             marks: Marks
             try:
-                marks = FixedMarks(self._state())
+                marks = FixedMarks(self._state_now())
             except StateError as error:
                 marks = NoMarks(error)
-            self._closed = True
+            self._over = True
             self._stream.close()
             self._forget()
             # The state can still be asked for.
-            self._marks, self._fresh = marks, False
+            self._ready, self._fresh = _Ready([], marks), False
 
     def _get_next_index(self) -> int:
         return self._stream.index_in(self._state())

@@ -7,13 +7,14 @@ from bushel.checkpoint.state import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.places import WorkersNode
 from bushel.core.stream import Cursor, Stream
-from bushel.deliver.agree import AgreedStream, Agreement
+from bushel.deliver.agree import Agreement
 from bushel.deliver.device import agreement, process_index_and_count
 from bushel.deliver.iterator import StreamIterator
 from bushel.run.plan import Lowered, Plan, plan_of
 
 if TYPE_CHECKING:
     from bushel.run.build import Spread
+    from bushel.workers.engine import Engine
 
 
 def iterate(node: Node) -> StreamIterator[Any]:
@@ -30,7 +31,8 @@ def open_stream(node: Node) -> Stream:
         return agreements[-1]
 
     stream = open_plan(plan_of(node, process_index_and_count, agree, _first_of)).stream
-    return AgreedStream(stream, agreements) if agreements else stream
+    stream.wakers = [*stream.wakers, *(made.close for made in agreements)]
+    return stream
 
 
 def plan(node: Node) -> Plan:
@@ -58,7 +60,10 @@ def open_plan(plan: Plan) -> Lowered:
                 starters[place].start_all()
         from bushel.workers.spread import spread
 
-        return _lowered(plan, partial(spread, starters=starters))
+        engines: list[Engine] = []
+        made = _lowered(plan, partial(spread, starters=starters, engines=engines))
+        made.stream.wakers = [engine.close for engine in engines]
+        return made
     finally:
         # Those that nobody took: something failed.
         for starter in starters.values():

@@ -1,6 +1,7 @@
 """Batches of a random-access dataset for any number of hosts, as Grain has them."""
 
 import operator
+import threading
 from typing import Any
 
 from bushel.checkpoint.state import describe_pipeline, sign, verify
@@ -97,6 +98,8 @@ class _ElasticDatasetIterator(DatasetIterator[Any]):
         self._read_options, self._workers = read_options, multiprocessing_options
         self._pipeline = describe_pipeline(map_node(ds))
         self._closed = False
+        # Held by whoever takes an element or goes elsewhere.
+        self._lock = threading.RLock()
         self._begin(0)
 
     def _begin(self, position: int) -> None:
@@ -109,20 +112,23 @@ class _ElasticDatasetIterator(DatasetIterator[Any]):
         self._elements = iter(read)
 
     def __next__(self) -> Any:
-        if self._closed:
-            raise ClosedError("this iterator was closed and cannot go on. Make another one.")
-        element = next(self._elements)
-        self._taken += 1
-        return element
+        with self._lock:
+            if self._closed:
+                raise ClosedError("this iterator was closed and cannot go on. Make another one.")
+            element = next(self._elements)
+            self._taken += 1
+            return element
 
     def get_state(self) -> dict[str, Any]:
-        position = self._first + self._taken * self._size
+        with self._lock:
+            position = self._first + self._taken * self._size
         return sign({"global_next_index": position}, self._pipeline)
 
     def set_state(self, state: dict[str, Any]) -> None:
         position = need_int(verify(state, self._pipeline), "global_next_index")
-        self._elements.close()
-        self._begin(position)
+        with self._lock:
+            self._elements.close()
+            self._begin(position)
 
     def start_prefetch(self) -> None:
         self._elements.start_prefetch()

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from bushel.core.state import State
 from bushel.core.stream import Chunk, FixedMarks, Marks, Stream, beginning_of
 from bushel.errors import ClosedError, StateError
-from bushel.run.ending import end_with_program, go_first
+from bushel.run.ending import OwnThread, end_with_program, go_first
 from bushel.run.tune import BlockSize
 
 Item: TypeAlias = Chunk | BaseException | None
@@ -34,11 +34,10 @@ class _Feeder:
         # Not empty when the permits that are left are void.
         self._stopped: list[bool] = []
         most = max(1, buffer_size // _CHUNKS) if stream.eager else 1
-        thread = threading.Thread(
-            target=_feed,
-            args=(stream, self._items, self._permits, self._stopped, BlockSize(most), clock),
-            name="bushel-prefetch",
-            daemon=True,
+        thread = OwnThread(
+            _feed,
+            "bushel-prefetch",
+            (stream, self._items, self._permits, self._stopped, BlockSize(most), clock),
         )
         self.threads = (thread,)
 

@@ -10,8 +10,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 # What threads are at, they end soon: reading a block, copying a batch. What takes longer than
 # this hangs, and is left alone.
@@ -30,7 +30,16 @@ class Ending(Protocol):
         """Has its threads end after what they are at, and wait for nothing any more."""
 
 
+class OwnThread(threading.Thread):
+    """A thread of ours; a daemon, which the end of the program waits for."""
+
+    def __init__(self, target: Callable[..., None], name: str, args: tuple[Any, ...] = ()) -> None:
+        super().__init__(target=target, name=name, args=args, daemon=True)
+
+
 _live: "weakref.WeakSet[Ending]" = weakref.WeakSet()
+# Not empty when the program has begun to end.
+_ending: list[bool] = []
 
 
 def end_with_program(ending: Ending) -> None:
@@ -45,7 +54,19 @@ def go_first() -> None:
     atexit.register(_end_all)
 
 
+def park_at_the_end() -> None:
+    """Keeps a thread of the user's from going on, if the program is ending.
+
+    Only daemons are left then, and nobody will look at what they do: an error would only be
+    printed over the last words of a program that went well.
+    """
+    thread = threading.current_thread()
+    if _ending and thread is not threading.main_thread() and not isinstance(thread, OwnThread):
+        threading.Event().wait()
+
+
 def _end_all() -> None:
+    _ending.append(True)
     endings = list(_live)
     # First all, then each: they may be waiting for each other.
     for ending in endings:

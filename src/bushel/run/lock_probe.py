@@ -11,6 +11,8 @@ import threading
 import time
 import weakref
 
+from bushel.run.ending import OwnThread, end_with_program
+
 # Not every system counts for single threads.
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 
@@ -33,10 +35,18 @@ class LockProbe:
     def start(self) -> None:
         if self._thread is not None or _THREAD is None:
             return
-        self._thread = threading.Thread(
-            target=_look_on, args=(weakref.ref(self),), name="bushel-lock", daemon=True
-        )
+        self._thread = OwnThread(_look_on, "bushel-lock", (weakref.ref(self),))
+        end_with_program(self)
         self._thread.start()
+
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """The thread that looks, if there is one."""
+        return () if self._thread is None else (self._thread,)
+
+    def end_soon(self) -> None:
+        """Ends it: the program ends."""
+        self._stopped = True
 
     def look(self, taken: bool) -> bool:
         """Takes note of one look; whether to go on."""

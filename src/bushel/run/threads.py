@@ -11,7 +11,7 @@ from typing import Protocol
 
 from bushel.core.block import Block
 from bushel.errors import ClosedError
-from bushel.run.ending import end_with_program
+from bushel.run.ending import OwnThread, end_with_program
 from bushel.run.spent import Spent, Stopwatch
 from bushel.run.tune import SOON_SECONDS, TARGET_SECONDS, BlockSize
 
@@ -88,10 +88,7 @@ class Pool:
         self._tasks: SimpleQueue[tuple[Evaluate, _Task] | None] = SimpleQueue()
         self._users: set[object] = set()
         self.stopped = False
-        self.threads = [
-            threading.Thread(target=self._work, name=f"bushel-read-{number}", daemon=True)
-            for number in range(threads)
-        ]
+        self.threads = [OwnThread(self._work, f"bushel-read-{number}") for number in range(threads)]
 
     def enter(self, user: object) -> None:
         """Takes note of somebody who is going to submit tasks, and will `leave`."""
@@ -132,15 +129,17 @@ class Pool:
         """Ends the threads whoever uses them: the program ends."""
         self.stopped = True
         self._give_up()
-        for _ in self.threads:
-            self._tasks.put(None)
 
     def _give_up(self) -> None:
+        """Evaluates nothing any more: neither what waits, nor what is submitted later."""
         with suppress(Empty):
             while True:
                 item = self._tasks.get_nowait()
                 if item is not None:
                     item[1].give_up()
+        # For each thread: those that were there may be among what was just taken.
+        for _ in self.threads:
+            self._tasks.put(None)
 
     def _work(self) -> None:
         since: Stopwatch | None = None

@@ -10,7 +10,6 @@ import logging
 import os
 import select
 import subprocess
-import threading
 import time
 import traceback
 import weakref
@@ -395,9 +394,6 @@ def _key_at(fragment: Fragment, operation: int, position: int) -> Any:
 
 def raise_closed() -> NoReturn:
     """Says that the workers are gone while somebody waits for them."""
-    if _exiting and threading.current_thread() is not threading.main_thread():
-        # A daemon thread that iterates while the program ends: there is nobody to tell.
-        threading.Event().wait()
     raise ClosedError("this iterator was closed while it was waited for.")
 
 

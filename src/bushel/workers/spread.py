@@ -25,16 +25,20 @@ from bushel.workers.remote import Reached, RemoteSteps, RemoteStream
 from bushel.workers.start import Starter
 
 
-def spread(last: Stretch, lowering: Lowering, starters: dict[int, Starter]) -> Stream:
+def spread(
+    last: Stretch, lowering: Lowering, starters: dict[int, Starter], engines: list[Engine]
+) -> Stream:
     """Makes the stream of stretches that have to do with worker processes, the last first.
 
-    `starters` have processes that wait for something to do, by the `id` of the node.
+    `starters` have processes that wait for something to do, by the `id` of the node. The engine
+    is added to `engines`.
     """
     node = last.workers
     assert node is not None
     if not node.home:
         node.home.append(Home())
     engine = Engine(node.home[0], node.options, node.worker_init, starters.pop(id(node), None))
+    engines.append(engine)
     spreader = _Spreader(engine, lowering)
     stream = spreader.stream(last, last=True)
     if not spreader.lanes:
