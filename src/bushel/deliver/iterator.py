@@ -141,12 +141,12 @@ _FIRST = (0,)
 class _OneByOneMarks(Marks):
     """The states around an element that is made alone, and waits to be handed out."""
 
-    before: State
+    earlier: State
     # Those of the place where its stream is: after the element.
     marks: Marks
 
     def at(self, used: int) -> State:
-        return self.marks.at(0) if used else self.before
+        return self.marks.at(0) if used else self.earlier
 
 
 class StreamIterator(DatasetIterator[T]):
@@ -184,7 +184,7 @@ class StreamIterator(DatasetIterator[T]):
         while True:
             ready = self._ready
             for row in ready.rows:
-                return row  # type: ignore[no-any-return]
+                return row
             for failure in ready.failures:
                 raised, failure.error = failure.error, None
                 assert raised is not None
