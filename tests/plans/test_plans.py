@@ -63,7 +63,7 @@ def _opened(name: str, fragments: list[Fragment], monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Engine, "register", noted)
     made = _plan(name)
-    return lowered(made.dealt, made.cut, partial(spread, starters={}))
+    return lowered(made.dealt, made.cut, partial(spread, starters={}, engines=[]))
 
 
 @pytest.mark.parametrize("name", PIPELINES)
