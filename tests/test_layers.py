@@ -76,6 +76,7 @@ LAZY = {
     ("deliver/device.py", "jax._src"): "the notes that processes of a job leave each other",
     ("cache/memory.py", "bushel.cache.disk"): "files and their checks, for those who want one",
     ("deliver/open.py", "bushel.workers.spread"): "processes, only for those who want them",
+    ("deliver/open.py", "bushel.workers.home"): "the same",
     ("deliver/open.py", "bushel.workers.start"): "and first of all what takes them longest",
     ("deliver/open.py", "bushel.run.build"): "building a dataset takes none of what runs it",
     ("dataset/stream.py", "bushel.deliver.early"): "only for those who want processes",

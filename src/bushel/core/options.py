@@ -42,7 +42,33 @@ class ReadOptions:
             )
 
 
+class SharedReadOptions(ReadOptions):
+    """The options of streams that are read side by side and share their threads.
+
+    So many `streams` have the very same object. Of each, `rows` elements are needed at a time.
+    """
+
+    __slots__ = ("rows", "streams")
+
+    def __init__(self, options: ReadOptions, streams: int, rows: int) -> None:
+        self.num_threads = options.num_threads
+        self.prefetch_buffer_size = options.prefetch_buffer_size
+        self.streams, self.rows = streams, rows
+
+
 _ON_HANG = ("wait", "replace", "raise")
+
+
+class WorkersKey:
+    """Stands for the workers of one dataset or loader, which stay from one pass to the next.
+
+    The processes themselves are known to `workers/home.py`. A copy has workers of its own.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WorkersKey, ()
 
 
 @dataclass(slots=True)

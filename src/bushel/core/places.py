@@ -17,7 +17,7 @@ from bushel.core.node import (
     leaves_out,
     refuse_length,
 )
-from bushel.core.options import DatasetOptions, MultiprocessingOptions, ReadOptions
+from bushel.core.options import DatasetOptions, MultiprocessingOptions, ReadOptions, WorkersKey
 from bushel.core.positions import Keys, Positions
 from bushel.core.step import Step
 
@@ -86,8 +86,7 @@ class WorkersNode(Place):
     input: Node
     options: MultiprocessingOptions
     worker_init: Any
-    # What the workers of this node are kept in between two passes; filled by the engine.
-    home: list[Any]
+    key: WorkersKey
 
     def describe(self) -> str:
         return ""

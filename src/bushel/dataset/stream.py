@@ -395,10 +395,10 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
             )
         if worker_init_fn is not None and not callable(worker_init_fn):
             raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
-        from bushel.deliver.early import home_for_workers  # Only for those who want them.
+        from bushel.deliver.early import key_of_workers  # Only for those who want them.
 
-        home = [home_for_workers()]
-        return self._then(WorkersNode(stream_node(self), options, worker_init_fn, home))
+        key = key_of_workers()
+        return self._then(WorkersNode(stream_node(self), options, worker_init_fn, key))
 
     def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
         """The older name of `mp_prefetch`."""

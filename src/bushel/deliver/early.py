@@ -1,13 +1,15 @@
 """What begins when a dataset with workers is built, long before anybody iterates over it."""
 
-from bushel.workers.home import Home
+from bushel.core.options import WorkersKey
+from bushel.workers.home import expect_workers
 
 
-def home_for_workers() -> Home:
+def key_of_workers() -> WorkersKey:
     """Has the first process started, and imports meanwhile what an iteration takes."""
-    home = Home.of_a_new_dataset()
+    key = WorkersKey()
+    expect_workers(key)
     import bushel.deliver.open
     import bushel.run.build
     import bushel.workers.spread  # noqa: F401
 
-    return home
+    return key

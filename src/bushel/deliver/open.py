@@ -50,12 +50,13 @@ def open_plan(plan: Plan) -> Lowered:
     if not places:
         return _lowered(plan)
     # Only for those who want them. Processes first: while they start, the rest is imported.
+    from bushel.workers.home import home_of
     from bushel.workers.start import Starter
 
     starters: dict[int, Starter] = {}
     try:
         for place, step in places.items():
-            if not (step.home and step.home[0].has_workers):
+            if not home_of(step.key).has_workers:
                 starters[place] = Starter(step.options.num_workers)
                 starters[place].start_all()
         from bushel.workers.spread import spread

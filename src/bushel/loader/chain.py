@@ -76,7 +76,7 @@ class Chain:
             node = guarded(node, self._recipe.on_error)
         for operation in operations:
             node = self._step(node, operation, randomness)
-        return WorkersNode(node, self._recipe.worker_options, None, self._recipe.home)
+        return WorkersNode(node, self._recipe.worker_options, None, self._recipe.workers)
 
     def _step(self, input: Node, operation: Any, randomness: Any) -> Node:
         # Beside an operation of the user's own, which sees what they do to the metadata, the

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bushel.core.machine import available_cores
-from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions
+from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions, WorkersKey
 from bushel.errors import PlanError, SourceError
 from bushel.loader.recipe import Recipe
 from bushel.samplers import IndexSampler
@@ -96,7 +96,11 @@ class DataLoader(Generic[T]):
             raise PlanError(
                 f"worker_buffer_size must not be negative, and is {worker_buffer_size}."
             )
-        home: list[Any] = []
+        key = WorkersKey()
+        if worker_count:
+            from bushel.deliver.early import key_of_workers
+
+            key = key_of_workers()
         self._recipe = Recipe(
             data_source,
             sampler,
@@ -107,12 +111,8 @@ class DataLoader(Generic[T]):
                 worker_count, worker_buffer_size, enable_profiling, hang_timeout, on_hang
             ),
             on_error or OnError("raise"),
-            home,
+            key,
         )
-        if worker_count:
-            from bushel.deliver.early import home_for_workers
-
-            home.append(home_for_workers())
         from bushel.loader.chain import check_operations
 
         check_operations(self._recipe.operations)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bushel.core.frozen import frozen
-from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions
+from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions, WorkersKey
 from bushel.sharding import ShardOptions
 
 
@@ -18,5 +18,5 @@ class Recipe:
     read_options: ReadOptions
     worker_options: MultiprocessingOptions
     on_error: OnError
-    # Where the worker processes stay between two passes.
-    home: list[Any]
+    # Whose worker processes stay from one pass to the next.
+    workers: WorkersKey

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from bushel.batch.batch import BatchNode
 from bushel.core.frozen import frozen
 from bushel.core.node import Choice, Each, Node, Place, Zip, refuse_length, walk
-from bushel.core.options import ReadOptions
+from bushel.core.options import ReadOptions, SharedReadOptions
 from bushel.core.places import (
     CustomStreamNode,
     OptionsNode,
@@ -41,57 +41,6 @@ _ENDLESS = 1 << 53
 
 # Tells the least of the numbers that all hosts give.
 Agree: TypeAlias = Callable[[int], int]
-
-
-class LaneReadOptions(ReadOptions):
-    """The threads of a host, which so many lanes of it share that are read side by side.
-
-    Of each lane, `rows` elements are needed at a time.
-    """
-
-    __slots__ = ("_in_turn", "crew", "lanes", "rows")
-
-    def __init__(self, options: ReadOptions, lanes: int, rows: int) -> None:
-        self.num_threads = options.num_threads
-        self.prefetch_buffer_size = options.prefetch_buffer_size
-        self.lanes, self.rows = lanes, rows
-        # What they share, when they are read; filled by who reads them.
-        self.crew: list[Any] = []
-        self._in_turn: list[LaneReadOptions] = []
-
-    def in_turn(self) -> "LaneReadOptions":
-        """The same where only one of them is read at a time."""
-        if not self._in_turn:
-            self._in_turn.append(LaneReadOptions(self, 1, self.rows))
-        return self._in_turn[0]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # What is shared stays in the process. Those that come from one stay one.
-        options = ReadOptions(self.num_threads, self.prefetch_buffer_size)
-        return LaneReadOptions, (options, self.lanes, self.rows)
-
-
-# Fewer streams than that, which are read side by side, each decide for themselves whether they
-# have threads; of more, one decision is made for all, and they have as many as these would.
-_FEW_STREAMS = 4
-
-
-class SharedThreads:
-    """The threads that many streams share which are read side by side, as parts of a mixture."""
-
-    def __init__(self, streams: int) -> None:
-        self._streams = streams
-        self._shared: dict[tuple[int, int], LaneReadOptions] = {}
-
-    def of(self, options: ReadOptions) -> ReadOptions:
-        """What one of the streams has in the place of threads of its own."""
-        if self._streams <= _FEW_STREAMS or isinstance(options, LaneReadOptions):
-            return options
-        key = options.num_threads, options.prefetch_buffer_size
-        if key not in self._shared:
-            theirs = ReadOptions(*(_FEW_STREAMS * number for number in key))
-            self._shared[key] = LaneReadOptions(theirs, self._streams, 1)
-        return self._shared[key]
 
 
 @frozen
@@ -320,11 +269,11 @@ class _Shared:
 
     def __init__(self, lanes: int, rows: int) -> None:
         self._lanes, self._rows = lanes, rows
-        self._options: dict[int, LaneReadOptions] = {}
+        self._options: dict[int, SharedReadOptions] = {}
 
-    def of(self, deal: DealNode) -> LaneReadOptions:
+    def of(self, deal: DealNode) -> SharedReadOptions:
         if id(deal) not in self._options:
-            made = LaneReadOptions(deal.read_options, self._lanes, self._rows)
+            made = SharedReadOptions(deal.read_options, self._lanes, self._rows)
             self._options[id(deal)] = made
         return self._options[id(deal)]
 

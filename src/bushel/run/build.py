@@ -8,7 +8,7 @@ from bushel.core.places import CustomStreamNode, OptionsNode, PrefetchNode, ToSt
 from bushel.core.step import How, Step
 from bushel.core.stream import Stream
 from bushel.errors import PlanError
-from bushel.plan.lanes import OwnLanesNode, SharedThreads
+from bushel.plan.lanes import OwnLanesNode
 from bushel.plan.mixing import StreamMixNode
 from bushel.plan.passes import InterleaveNode
 from bushel.run.background import BackgroundStream
@@ -22,6 +22,7 @@ from bushel.run.mixing import MixStream
 from bushel.run.plan import Lowered, Opened
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
+from bushel.run.shared_threads import PartsInTurn, ThreadsOfStreams
 from bushel.run.side_by_side import SideBySide, parts_of
 from bushel.run.steps import single_step
 from bushel.run.zip_side import SideZipStream
@@ -55,6 +56,7 @@ class Lowering:
 
     def __init__(self, options: DatasetOptions, spread: Spread | None = None) -> None:
         self._options, self._spread = options, spread
+        self._threads = ThreadsOfStreams()
         self.opened: list[Opened] = []
 
     def quota(self, label: str) -> DropQuota:
@@ -65,37 +67,37 @@ class Lowering:
         """Takes note of a stream that was opened."""
         self.opened.append(Opened(step, where, type(stream).__name__))
 
-    def stream(self, stretch: Stretch, threads: SharedThreads | None = None) -> Stream:
+    def stream(self, stretch: Stretch, side_by_side: PartsInTurn | None = None) -> Stream:
         """Opens the stream of a stretch, and those that it reads from.
 
-        `threads` are those that it shares with others.
+        `side_by_side` are the streams that it is one of, where they are read in turn.
         """
         if stretch.workers is not None:
             assert self._spread is not None, "worker processes take somebody who has them"
             return self._spread(stretch, self)
         steps = stretch.steps
         if len(stretch.inputs) == 1:
-            stream = self.stream(stretch.inputs[0], threads)
+            stream = self.stream(stretch.inputs[0], side_by_side)
         else:
-            stream, steps = self._first(stretch, threads), steps[1:]
+            stream, steps = self._first(stretch, side_by_side), steps[1:]
             self.note(stretch.steps[0], stretch.where, stream)
         for step in steps:
             stream = step_of(step, [stream], How(self.quota))
             self.note(step, stretch.where, stream)
         return stream
 
-    def _first(self, stretch: Stretch, threads: SharedThreads | None) -> Stream:
+    def _first(self, stretch: Stretch, side_by_side: PartsInTurn | None) -> Stream:
         """The stream that the other steps of a stretch follow."""
         node = stretch.steps[0]
         if isinstance(node, ToStreamNode):
-            return self._positional(node, threads)
+            return self._positional(node, side_by_side)
         if isinstance(node, CustomStreamNode):
             return CustomStream(iter(node.dataset))
-        if threads is None and isinstance(node, (StreamMixNode, Zip)):
-            threads = SharedThreads(len(node.inputs))
+        if side_by_side is None and isinstance(node, (StreamMixNode, Zip)):
+            side_by_side = PartsInTurn(len(node.inputs))
 
         def inputs() -> list[Stream]:
-            return [self.stream(part, threads) for part in stretch.inputs]
+            return [self.stream(part, side_by_side) for part in stretch.inputs]
 
         if isinstance(node, StreamMixNode):
             return MixStream(_mix_parts(node, inputs), node)
@@ -103,11 +105,13 @@ class Lowering:
             return SideZipStream(SideBySide(parts), lambda: _zipped(node, inputs()))
         return step_of(node, inputs(), How(self.quota))
 
-    def _positional(self, node: ToStreamNode, threads: SharedThreads | None) -> PositionalStream:
+    def _positional(self, node: ToStreamNode, side_by_side: PartsInTurn | None) -> PositionalStream:
         """The stream of a random-access dataset."""
         watch = self.quota(dropping_step(node.input).label)
-        read_options = node.read_options if threads is None else threads.of(node.read_options)
-        return PositionalStream(node.input, read_options, node.allow_nones, watch)
+        options = node.read_options
+        if side_by_side is not None:
+            options = side_by_side.of(options)
+        return PositionalStream(node.input, options, node.allow_nones, watch, threads=self._threads)
 
 
 def _mix_parts(node: StreamMixNode, streams: Callable[[], list[Stream]]) -> MixParts:

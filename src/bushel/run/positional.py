@@ -16,9 +16,9 @@ from bushel.errors import StateRangeError
 from bushel.on_error.elements import by_element, each_once, paths_to_guards
 from bushel.on_error.records import BadRecord, Ledger, taking_notes
 from bushel.run.allocator import keep_freed_memory
-from bushel.run.crew import Seat, crew_for
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
+from bushel.run.shared_threads import Seat, ThreadsOfStreams
 from bushel.run.spent import Spent, Stopwatch
 from bushel.run.steps import STEPS_FOR_ANOTHER, KeptMarks
 from bushel.run.threads import ReadAhead
@@ -109,16 +109,22 @@ class PositionalStream(Stream):
         bad_records: list[BadRecord] | None = None,
         sharing: int = 1,
         block_seconds: float = TARGET_SECONDS,
+        threads: ThreadsOfStreams | None = None,
     ) -> None:
-        """`sharing` processes have the cores together; a block takes about `block_seconds`."""
+        """`sharing` processes have the cores together; a block takes about `block_seconds`.
+
+        `threads` are those of all streams that it may share threads with.
+        """
         keep_freed_memory()
         self.node = node
         self._length = node.length()
         self._allow_nones = allow_nones
         self._quota = quota
         self._next = 0
-        self._crew = crew_for(read_options, lambda: available_cores() / sharing)
-        self._choice = self._crew.choice
+        self._threads = (threads or ThreadsOfStreams()).of(
+            read_options, lambda: available_cores() / sharing
+        )
+        self._choice = self._threads.choice
         self._chooses = self._choice.may_use_threads
         self._seat = Seat()
         self._in_pieces = False
@@ -150,7 +156,7 @@ class PositionalStream(Stream):
             self._end_trickle(self._trickle)
         start = self._next
         if self._chooses:
-            self._crew.asked(self._clock())
+            self._threads.asked(self._clock())
         block = self._next_block(want)
         if block is None:
             return None
@@ -158,7 +164,7 @@ class PositionalStream(Stream):
         self._delivered += len(block) + self._trickled
         if self._rest is None and self._chooses:
             made_in_between = self._trickled * self._seconds_each + self._given_seconds
-            self._crew.delivered(self._delivered, self._clock(), made_in_between)
+            self._threads.delivered(self._delivered, self._clock(), made_in_between)
             self._delivered, self._given_seconds = 0, 0.0
         self._trickled = 0
         marks = _IndexMarks(start)
@@ -234,7 +240,7 @@ class PositionalStream(Stream):
         """The next block that threads have made; None where they make no more of them."""
         if not self._choice.threaded or ahead.threads != self._choice.threads:
             ahead.finish()
-            self._crew.left_over()
+            self._threads.left_over()
         began = time.thread_time() if self._choice.watching else None
         block = ahead.take(self._block_size)
         if ahead.spent is not None and block is not None:
@@ -248,7 +254,7 @@ class PositionalStream(Stream):
     def _made_inline(self, count: int) -> Block:
         stopwatch = Stopwatch() if self._choice.watching else None
         began = self._clock()
-        block = self._crew.evaluate(self._work, self._next, count)
+        block = self._threads.evaluate(self._work, self._next, count)
         seconds = self._clock() - began
         if stopwatch is not None:
             spent = stopwatch.read()
@@ -350,7 +356,7 @@ class PositionalStream(Stream):
         self._ledger.restore(state.get("bad", [0] * len(self._work.guards)))
         self._drop_ahead()
         self._quota.reset()
-        self._crew.interrupted()
+        self._threads.interrupted()
         self._next = self._behind = index
         self._trickle, self._trickled = None, 0
 
@@ -369,11 +375,11 @@ class PositionalStream(Stream):
 
     def _read_ahead(self) -> ReadAhead:
         self._rest = None
-        self._seat.take(self._crew.pool())
+        self._seat.take(self._threads.pool())
         size = self._block_size
         # On trial, next to nothing at first: nobody has looked yet how large elements are.
         first = size.within(_FIRST_SECONDS) if self._choice.trying else size.size
-        self._ahead = self._crew.read_ahead(
+        self._ahead = self._threads.read_ahead(
             self._work, first, self._next, self._length, self._least
         )
         return self._ahead
@@ -381,7 +387,7 @@ class PositionalStream(Stream):
     def close(self) -> None:
         self._seat.leave()
         self._drop_ahead(wait=True)
-        self._crew.wait()
+        self._threads.wait()
 
     def _drop_ahead(self, wait: bool = False) -> None:
         ahead, self._ahead = self._ahead, None

@@ -26,6 +26,7 @@ from bushel.core.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
 from bushel.errors import WorkerError
 from bushel.on_error.records import BadRecord
 from bushel.run.positional import PositionalStream
+from bushel.run.shared_threads import ThreadsOfStreams
 from bushel.run.spent import Stopwatch
 from bushel.run.steps import single_step
 from bushel.transport.arena import Arena
@@ -274,8 +275,12 @@ class Runner:
     # When the last task was done, of whatever fragment: a worker does one at a time.
     _done_at: ClassVar[float | None] = None
 
-    def __init__(self, fragment: Fragment, note: Note) -> None:
+    def __init__(
+        self, fragment: Fragment, note: Note, threads: ThreadsOfStreams | None = None
+    ) -> None:
+        """`threads` are those of all fragments, some of which share theirs."""
         self._fragment = fragment
+        self._shared_threads = threads
         self._note = note
         options = fragment.read_options
         self._threads = max(1, min(options.num_threads, options.prefetch_buffer_size))
@@ -344,6 +349,7 @@ class Runner:
                 sharing=fragment.sharing,
                 # All of a task, which nobody gets a part of before it is done.
                 block_seconds=TASK_SECONDS,
+                threads=self._shared_threads,
             )
             bad[0].guards = len(root.guards)
         stream: Stream = root

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bushel.core.options import MultiprocessingOptions
+from bushel.core.options import MultiprocessingOptions, WorkersKey
 from bushel.workers import early
 
 if TYPE_CHECKING:
@@ -29,16 +29,6 @@ class Home:
         self._kept: list[Pool] = []
         self._payload: list[Payload] = []
         weakref.finalize(self, _end_all, self._kept, self._payload)
-
-    @classmethod
-    def of_a_new_dataset(cls) -> "Home":
-        """Makes a home, and has begun what workers need before anybody can move in."""
-        home = cls()
-        early.expect(home)
-        return home
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Home, ()  # A copy of a dataset has workers of its own.
 
     def take(
         self, fragments: "list[Fragment]", worker_init: Any, options: MultiprocessingOptions
@@ -80,6 +70,22 @@ class Home:
         """Ends the workers that are kept."""
         while self._kept:
             self._kept.pop().close()
+
+
+_homes: "weakref.WeakKeyDictionary[WorkersKey, Home]" = weakref.WeakKeyDictionary()
+
+
+def home_of(key: WorkersKey) -> Home:
+    """The home of the workers of a dataset or loader, with which it ends."""
+    home = _homes.get(key)
+    if home is None:
+        home = _homes.setdefault(key, Home())
+    return home
+
+
+def expect_workers(key: WorkersKey) -> None:
+    """Has begun what workers need before anybody can move in."""
+    early.expect(home_of(key))
 
 
 def _payload_of(fragments: "list[Fragment]", worker_init: Any, made: "list[Payload]") -> "Payload":

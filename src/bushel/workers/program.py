@@ -10,6 +10,7 @@ import threading
 import traceback
 from contextlib import suppress
 
+from bushel.run.shared_threads import ThreadsOfStreams
 from bushel.transport.channel import ChannelClosed
 from bushel.transport.link import Link
 from bushel.transport.own_classes import remember_classes
@@ -46,7 +47,8 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
                 page.note(PREPARING)
                 prepare(index, count)
                 page.note(LOADING)
-            runners = [Runner(fragment, page.note) for fragment in load(link)]
+            threads = ThreadsOfStreams()
+            runners = [Runner(fragment, page.note, threads) for fragment in load(link)]
             remember_classes()
             gc.enable()
         except BaseException:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bushel.core.node import Each, Expand, Fold, Guard, Node
-from bushel.core.options import ReadOptions
+from bushel.core.options import ReadOptions, SharedReadOptions
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.core.step import How
 from bushel.core.stream import Stream
-from bushel.plan.lanes import LaneReadOptions
 from bushel.run.build import Lowering, step_of
 from bushel.run.custom import CustomStream
 from bushel.run.cut import WORKERS, Stretch
@@ -19,8 +18,9 @@ from bushel.run.lanes import LanesStream
 from bushel.run.positional import PositionalStream, dropping_step, least_block
 from bushel.run.quota import DropQuota
 from bushel.workers.ahead import AheadOfHosts
-from bushel.workers.engine import Engine, Home
+from bushel.workers.engine import Engine
 from bushel.workers.fragment import Fragment, detached
+from bushel.workers.home import home_of
 from bushel.workers.remote import Reached, RemoteSteps, RemoteStream
 from bushel.workers.start import Starter
 
@@ -35,9 +35,8 @@ def spread(
     """
     node = last.workers
     assert node is not None
-    if not node.home:
-        node.home.append(Home())
-    engine = Engine(node.home[0], node.options, node.worker_init, starters.pop(id(node), None))
+    starter = starters.pop(id(node), None)
+    engine = Engine(home_of(node.key), node.options, node.worker_init, starter)
     engines.append(engine)
     spreader = _Spreader(engine, lowering)
     stream = spreader.stream(last, last=True)
@@ -53,6 +52,8 @@ class _Spreader:
         # the latest output has consumed.
         self.lanes: list[LanesStream] = []
         self._reaches: list[Callable[[], int]] = []
+        # The options that lanes share, by their `id`, and those that they share in a worker.
+        self._in_workers: dict[int, tuple[SharedReadOptions, SharedReadOptions]] = {}
 
     def stream(self, stretch: Stretch, last: bool = False) -> Stream:
         """The stream of a stretch, over those that it reads from.
@@ -106,11 +107,11 @@ class _Spreader:
         positions = PositionalStream(root.input, ReadOptions(0, 0), root.allow_nones, quota)
         twin, quotas = self._twin(positions, fused)
         read_options, most_tasks, first_size = root.read_options, self._engine.depth, 1
-        if isinstance(read_options, LaneReadOptions):
+        if isinstance(read_options, SharedReadOptions):
             # Together they keep the workers busy, and a worker is at one of them at a time.
-            most_tasks = max(1, most_tasks // read_options.lanes)
+            most_tasks = max(1, most_tasks // read_options.streams)
             first_size = read_options.rows
-            read_options = read_options.in_turn()
+            read_options = self._one_at_a_time(read_options)
         fragment = Fragment(
             root.input,
             tuple(detached(step) for step in fused),
@@ -138,6 +139,13 @@ class _Spreader:
             first_size,
             max(1, least_block(root.input) // sizes[0]),
         )
+
+    def _one_at_a_time(self, options: SharedReadOptions) -> SharedReadOptions:
+        """The options of the same streams where only one of them is read at a time."""
+        if id(options) not in self._in_workers:
+            made = SharedReadOptions(options, 1, options.rows)
+            self._in_workers[id(options)] = options, made
+        return self._in_workers[id(options)][1]
 
     def _otherwise(self, stretch: Stretch, last: bool, root_quota: DropQuota) -> Stream:
         """What goes on where a guess was wrong; the watch over the dataset goes on, too."""

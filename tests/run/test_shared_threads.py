@@ -9,8 +9,8 @@ import numpy as np
 
 from bushel import IterDataset, MapDataset, ReadOptions
 from bushel.core.block import Block
-from bushel.plan.lanes import LaneReadOptions
-from bushel.run.crew import Crew, Seat, crew_for
+from bushel.core.options import SharedReadOptions
+from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
 from bushel.run.spent import Spent
 from tests.patience import PATIENCE_SECONDS
 
@@ -26,8 +26,8 @@ def _readers() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("bushel-read")}
 
 
-def _crew(threads: int, buffer_size: int, streams: int) -> Crew:
-    return Crew(ReadOptions(threads, buffer_size), 2, streams)
+def _shared(threads: int, buffer_size: int, streams: int) -> SharedThreads:
+    return SharedThreads(ReadOptions(threads, buffer_size), 2, streams)
 
 
 def _lanes() -> IterDataset[Any]:
@@ -54,8 +54,10 @@ def test_lanes_share_the_threads_of_their_host() -> None:
 
 
 def test_each_gets_its_own_in_order() -> None:
-    crew = _crew(3, 30, 5)
-    streams = [crew.read_ahead(_numbers, 2, 100 * number, 100 * number + 50) for number in range(5)]
+    threads = _shared(3, 30, 5)
+    streams = [
+        threads.read_ahead(_numbers, 2, 100 * number, 100 * number + 50) for number in range(5)
+    ]
     taken: list[list[int]] = [[] for _ in streams]
     left = dict(enumerate(streams))
     while left:
@@ -70,26 +72,26 @@ def test_each_gets_its_own_in_order() -> None:
 
 def test_threads_stay_for_who_has_a_seat() -> None:
     """A worker reads piece by piece, and does not begin with new threads each time."""
-    crew, seat = _crew(2, 40, 1), Seat()
+    threads, seat = _shared(2, 40, 1), Seat()
     before = _readers()
-    seat.take(crew.pool())
+    seat.take(threads.pool())
     met: set[threading.Thread] = set()
     for start in range(0, 300, 100):
-        piece = crew.read_ahead(_numbers, 1, start, start + 100)
+        piece = threads.read_ahead(_numbers, 1, start, start + 100)
         met |= _readers() - before
         while piece.take() is not None:
             pass
         piece.stop(wait=False)
-        seat.take(crew.pool())
+        seat.take(threads.pool())
     assert len(met) == 2 and all(thread.is_alive() for thread in met)
     seat.leave()
-    crew.wait()
+    threads.wait()
     assert not any(thread.is_alive() for thread in met)
 
 
 def test_a_seat_that_is_forgotten_is_free() -> None:
-    crew, seat = _crew(2, 40, 1), Seat()
-    pool = crew.pool()
+    threads, seat = _shared(2, 40, 1), Seat()
+    pool = threads.pool()
     seat.take(pool)
     pool.start()
     assert not pool.stopped
@@ -101,10 +103,10 @@ def test_a_seat_that_is_forgotten_is_free() -> None:
 
 
 def test_threads_end_with_the_last_who_uses_them_and_others_come_when_needed() -> None:
-    crew = _crew(2, 40, 4)
+    threads = _shared(2, 40, 4)
     before = _readers()
     for _ in range(2):
-        first, second = (crew.read_ahead(_numbers, 1, 0, 100) for _ in range(2))
+        first, second = (threads.read_ahead(_numbers, 1, 0, 100) for _ in range(2))
         mine = _readers() - before
         assert len(mine) == 2
         first.stop(wait=True)
@@ -125,9 +127,9 @@ def test_what_nobody_wants_any_more_is_not_evaluated() -> None:
         evaluated.append(start)
         return _numbers(start, count)
 
-    crew = _crew(1, 40, 2)
-    first = crew.read_ahead(evaluate, 1, 0, 100)
-    second = crew.read_ahead(evaluate, 1, 1000, 1100)
+    threads = _shared(1, 40, 2)
+    first = threads.read_ahead(evaluate, 1, 0, 100)
+    second = threads.read_ahead(evaluate, 1, 1000, 1100)
     assert begun.wait(PATIENCE_SECONDS)
     first.stop(wait=False)
     may_go_on.set()
@@ -137,7 +139,7 @@ def test_what_nobody_wants_any_more_is_not_evaluated() -> None:
 
 
 def test_they_are_not_further_ahead_together_than_the_buffer_allows() -> None:
-    crew = _crew(2, 32, 8)
+    threads = _shared(2, 32, 8)
     lock = threading.Lock()
     furthest = dict.fromkeys(range(8), 0)
 
@@ -146,7 +148,7 @@ def test_they_are_not_further_ahead_together_than_the_buffer_allows() -> None:
             furthest[start // 1000] = max(furthest[start // 1000], start % 1000 + count)
         return _numbers(start, count)
 
-    streams = [crew.read_ahead(evaluate, 1, 1000 * n, 1000 * n + 500) for n in range(8)]
+    streams = [threads.read_ahead(evaluate, 1, 1000 * n, 1000 * n + 500) for n in range(8)]
     handed_out = dict.fromkeys(range(8), 0)
     for _ in range(20):
         for number, stream in enumerate(streams):
@@ -165,15 +167,17 @@ def test_they_are_not_further_ahead_together_than_the_buffer_allows() -> None:
 class Lanes:
     """Streams that take turns on one clock, each of which hands out ten elements at a time."""
 
-    def __init__(self, crew: Crew, work: Spent, on_threads: Spent, user: float = 0.0) -> None:
-        self.crew, self._user = crew, user
+    def __init__(
+        self, threads: SharedThreads, work: Spent, on_threads: Spent, user: float = 0.0
+    ) -> None:
+        self.threads, self._user = threads, user
         self._work, self._on_threads = work, on_threads
         self._now = 0.0
 
     def take_round(self) -> None:
-        choice = self.crew.choice
+        choice = self.threads.choice
         for _ in range(LANES):
-            self.crew.asked(self._now)
+            self.threads.asked(self._now)
             threads = choice.threads if choice.threaded else 0
             spent = self._on_threads if threads > 1 else self._work
             # Threads have worked while the caller did.
@@ -181,55 +185,55 @@ class Lanes:
             self._now += max(0.0, spent.seconds / max(1, threads) - meanwhile)
             if choice.watching:
                 choice.learn_work(10, spent, threads)
-            self.crew.delivered(10, self._now)
+            self.threads.delivered(10, self._now)
             # What the caller does between two rounds is no time of this machine's.
-            self.crew._stopwatch = None
+            self.threads._stopwatch = None
         self._now += self._user
 
 
 def test_records_that_wait_get_threads_before_all_have_been_asked() -> None:
-    crew = _crew(16, 500, LANES)
+    threads = _shared(16, 500, LANES)
     asked = 0
-    while not crew.choice.threaded:  # Each had two records, of 2 ms.
-        crew.asked(asked * 0.004)
-        crew.choice.learn_work(2, Spent(0.004, 0.0001))
+    while not threads.choice.threaded:  # Each had two records, of 2 ms.
+        threads.asked(asked * 0.004)
+        threads.choice.learn_work(2, Spent(0.004, 0.0001))
         asked += 1
-        crew.delivered(2, asked * 0.004)
+        threads.delivered(2, asked * 0.004)
     assert asked < LANES // 2
-    assert crew.choice.threads == 16
+    assert threads.choice.threads == 16
 
 
 def test_records_that_compute_are_compared() -> None:
-    lanes = Lanes(_crew(16, 500, LANES), Spent(0.002, 0.002), Spent(0.005, 0.0025))
+    lanes = Lanes(_shared(16, 500, LANES), Spent(0.002, 0.002), Spent(0.005, 0.0025))
     tried = []
     for _ in range(10):
         lanes.take_round()
-        tried.append(lanes.crew.choice.threaded)
+        tried.append(lanes.threads.choice.threaded)
     assert any(tried)
     assert not tried[-1]
 
 
 def test_the_work_of_the_caller_counts() -> None:
     """It comes once in a round, and threads work meanwhile."""
-    lanes = Lanes(_crew(16, 500, LANES), Spent(0.002, 0.002), Spent(0.004, 0.002), user=0.1)
+    lanes = Lanes(_shared(16, 500, LANES), Spent(0.002, 0.002), Spent(0.004, 0.002), user=0.1)
     for _ in range(40):
         lanes.take_round()
-    assert lanes.crew.choice.threaded
-    assert lanes.crew.choice.threads == 1  # Two of them would take turns.
+    assert lanes.threads.choice.threaded
+    assert lanes.threads.choice.threads == 1  # Two of them would take turns.
 
 
 def test_one_for_all_lanes_and_in_workers_too() -> None:
-    options = LaneReadOptions(ReadOptions(8, 100), 4, 2)
+    options = SharedReadOptions(ReadOptions(8, 100), 4, 2)
     counted: list[int] = []
 
     def cores() -> float:
         counted.append(2)
         return 2
 
-    assert crew_for(options, cores) is crew_for(options, cores)
+    threads = ThreadsOfStreams()
+    assert threads.of(options, cores) is threads.of(options, cores)
     assert len(counted) == 1
-    assert crew_for(ReadOptions(8, 100), cores) is not crew_for(ReadOptions(8, 100), cores)
-    assert options.in_turn() is options.in_turn()
+    assert threads.of(ReadOptions(8, 100), cores) is not threads.of(ReadOptions(8, 100), cores)
     one, other = pickle.loads(pickle.dumps((options, options)))
-    assert one is other and not one.crew
-    assert (one.num_threads, one.prefetch_buffer_size, one.lanes, one.rows) == (8, 100, 4, 2)
+    assert one is other
+    assert (one.num_threads, one.prefetch_buffer_size, one.streams, one.rows) == (8, 100, 4, 2)

@@ -4,15 +4,14 @@ import weakref
 from collections.abc import Callable
 
 from bushel.core.block import Block
-from bushel.core.options import ReadOptions
-from bushel.plan.lanes import LaneReadOptions
+from bushel.core.options import ReadOptions, SharedReadOptions
 from bushel.run.lock_probe import LockProbe
 from bushel.run.spent import Stopwatch
 from bushel.run.thread_choice import ThreadChoice
 from bushel.run.threads import Evaluate, Pool, ReadAhead
 
 
-class Crew:
+class SharedThreads:
     """Decides for a number of streams whether they have threads, and has those threads.
 
     One of many streams has too little to do to find out by itself whether threads pay, and
@@ -130,7 +129,7 @@ class Crew:
 
 
 class Seat:
-    """A place at the threads of a crew, which stay while it is taken.
+    """A place at shared threads, which stay while it is taken.
 
     A stream that is read piece by piece (by a worker, task by task) would otherwise begin with
     new threads each time.
@@ -158,14 +157,44 @@ class Seat:
             leave()
 
 
-def crew_for(read_options: ReadOptions, cores: Callable[[], float]) -> Crew:
-    """The crew that a stream belongs to: one of its own, unless it is a lane.
+class ThreadsOfStreams:
+    """The threads of each stream of a pipeline; those with the same options share theirs."""
 
-    The cores are counted for a crew, since that takes longer than to make a stream.
-    """
-    if not isinstance(read_options, LaneReadOptions):
-        return Crew(read_options, cores() if read_options.num_threads else 1)
-    if not read_options.crew:
-        read_options.crew.append(Crew(read_options, cores(), read_options.lanes))
-    crew: Crew = read_options.crew[0]
-    return crew
+    def __init__(self) -> None:
+        # By the `id` of the options, which are kept beside it.
+        self._shared: dict[int, tuple[SharedReadOptions, SharedThreads]] = {}
+
+    def of(self, read_options: ReadOptions, cores: Callable[[], float]) -> SharedThreads:
+        """The threads that a stream has, perhaps with others.
+
+        The cores are counted once for all of those, since that takes longer than to make a stream.
+        """
+        if not isinstance(read_options, SharedReadOptions):
+            return SharedThreads(read_options, cores() if read_options.num_threads else 1)
+        if id(read_options) not in self._shared:
+            made = SharedThreads(read_options, cores(), read_options.streams)
+            self._shared[id(read_options)] = read_options, made
+        return self._shared[id(read_options)][1]
+
+
+# Fewer streams than that, which are read side by side, each decide for themselves whether they
+# have threads; of more, one decision is made for all, and they have as many as these would.
+_FEW_STREAMS = 4
+
+
+class PartsInTurn:
+    """Makes the options of many streams that are read side by side, as parts of a mixture."""
+
+    def __init__(self, streams: int) -> None:
+        self._streams = streams
+        self._shared: dict[tuple[int, int], SharedReadOptions] = {}
+
+    def of(self, options: ReadOptions) -> ReadOptions:
+        """What one of the streams has in the place of options of its own."""
+        if self._streams <= _FEW_STREAMS or isinstance(options, SharedReadOptions):
+            return options
+        key = options.num_threads, options.prefetch_buffer_size
+        if key not in self._shared:
+            theirs = ReadOptions(*(_FEW_STREAMS * number for number in key))
+            self._shared[key] = SharedReadOptions(theirs, self._streams, 1)
+        return self._shared[key]
