@@ -6,6 +6,7 @@ The header is the text of a Python dict with `descr` (the type), `fortran_order`
 """
 
 import ast
+import lzma
 import math
 import struct
 import zipfile
@@ -25,6 +26,12 @@ _MOST_HEADER = 1 << 16
 # Of arrays in memory.
 _MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+# What `zipfile` says of damage, without a name that would tell so. `NotImplementedError`, which is
+# a `RuntimeError`, is of methods that it does not know.
+_ZIP_ERRORS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
+    ValueError, KeyError, MemoryError,
+)  # fmt: skip
 
 
 class Layout(NamedTuple):
@@ -121,10 +128,11 @@ def members_of(data: Bytes, path: str) -> list[Member]:
     """Finds the arrays of an `.npz`, in the order in which they were written."""
     members: list[Member] = []
     for info in _archive(data, path).infolist():
-        if not info.filename.endswith(".npy"):
-            continue
         name = info.filename.removesuffix(".npy")
         where = member_name(path, name)
+        if name == info.filename:
+            _start_of(data, info, where)  # Its name may be damaged, too.
+            continue
         if any(member.name == name for member in members):
             raise FileError(f"{path!r} has two members of the name {name!r}.")
         if info.flag_bits & 1:
@@ -141,10 +149,10 @@ def members_of(data: Bytes, path: str) -> list[Member]:
 
 def decompressed(data: Bytes, path: str, name: str) -> npt.NDArray[Any]:
     """Reads a member that is compressed, as a whole."""
-    where = member_name(path, name)
+    where, archive = member_name(path, name), _archive(data, path)
     try:
-        content = np.frombuffer(_archive(data, path).read(f"{name}.npy"), dtype=np.uint8)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError) as error:
+        content = np.frombuffer(archive.read(f"{name}.npy"), dtype=np.uint8)
+    except _ZIP_ERRORS as error:
         raise FileError(f"{where} cannot be decompressed: {error}.") from None
     return layout_of(content, where).over(content)
 
@@ -157,7 +165,7 @@ def member_name(path: str, name: str) -> str:
 def _archive(data: Bytes, path: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(_Reading(data))
-    except (zipfile.BadZipFile, EOFError, ValueError, struct.error) as error:
+    except _ZIP_ERRORS as error:
         raise FileError(
             f"{path!r} is no .npz file, or not a whole one: {error}. If it once was one, it has "
             "been cut short or damaged; write or copy it anew."
@@ -175,8 +183,10 @@ def _start_of(data: Bytes, info: zipfile.ZipInfo, where: str) -> int:
         same_name = data[named : named + name_length].tobytes() == info.orig_filename.encode(
             "utf-8" if info.flag_bits & 0x800 else "cp437"
         )
-        fits = info.file_size == info.compress_size and start + info.file_size <= len(data)
-        if signature == b"PK\x03\x04" and same_name and fits:
+        stored = info.compress_type == zipfile.ZIP_STORED
+        same_size = info.file_size == info.compress_size or not stored
+        fits = start + info.compress_size <= len(data)
+        if signature == b"PK\x03\x04" and same_name and same_size and fits:
             return start
     raise FileError(
         f"{where} is damaged: byte {at:,} of the file, where it should begin, is not the "

@@ -2,16 +2,15 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from bushel.core.per_process import ProcessLock
 from bushel.core.positions import Keys
-from bushel.errors import FileError, PlanError, replaced_file
+from bushel.errors import BushelError, FileError, PlanError, RecordError, replaced_file
 from bushel.files.local import ByteFile, open_file, stamp_of
 from bushel.files.paths import expand, is_remote
 from bushel.files.together import MOST_REQUESTS, Together
@@ -21,6 +20,8 @@ from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.parts import Part, Reader
 from bushel.sources.arrow.unpacked import Unpacked
 from bushel.sources.keyed import KeyedSource, shown_files
+
+R = TypeVar("R")
 
 _MOST_AT_ONCE = 8  # files that are looked at at a time
 # Files far away that are waited for at a time. Each may have several requests.
@@ -195,16 +196,32 @@ class TableFiles(KeyedSource):
 
     def _records(self, keys: Keys) -> list[Any]:
         """Each part is read once."""
-        while True:
-            with suppress(_TakenApart):
-                return self._reader.records(keys)
+        return self._explained(keys, lambda some: self._reader.records(some))
 
     def read_columns(self, keys: Keys) -> dict[str, Any] | None:
         """Many records as columns, where all are numbers without nulls."""
-        keys = self._checked(keys)
+        return self._explained(self._checked(keys), lambda some: self._reader.columns(some))
+
+    def _explained(self, keys: Keys, read: Callable[[Keys], R]) -> R:
+        """What is read; an error that names the record, where the values of one cannot be."""
         while True:
-            with suppress(_TakenApart):
-                return self._reader.columns(keys)
+            try:
+                return read(keys)
+            except _TakenApart:
+                continue
+            except BushelError:
+                raise
+            except (arrow().ArrowException, ValueError, IndexError, OverflowError) as error:
+                if len(keys) == 1:
+                    path, record, _ = self.place_of(int(keys[0]))
+                    said = " ".join(str(error).split()).rstrip(".")
+                    raise RecordError(
+                        f"record {record:,} of {path!r} cannot be read: {said}. The file is "
+                        "damaged; write or copy it anew."
+                    ) from error
+                for key in keys:
+                    self._explained(np.array([key]), read)
+                raise
 
     def place_of(self, key: int) -> tuple[str, int, int | None]:
         """The file of a record, and its number in it; it is not at one place in its bytes."""

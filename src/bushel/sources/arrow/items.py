@@ -26,12 +26,12 @@ class Items(Protocol):
 
 
 class _Bounds:
-    """Where rows start and stop in a memory of values."""
+    """Where rows start and stop in a memory of so many values."""
 
-    __slots__ = ("_offsets", "_starts")
+    __slots__ = ("_count", "_offsets", "_starts")
 
-    def __init__(self, offsets: Memory, starts: Keys) -> None:
-        self._offsets, self._starts = offsets, starts
+    def __init__(self, offsets: Memory, starts: Keys, count: int) -> None:
+        self._offsets, self._starts, self._count = offsets, starts, count
 
     def arrays(self, rows: Rows) -> tuple[Keys, Keys]:
         index: Keys = rows.inner + rows.of(self._offsets.starts)
@@ -39,6 +39,9 @@ class _Bounds:
         offsets = self._offsets.values
         begins = offsets.take(index, 0, None, "clip") + shift
         ends = offsets.take(index + 1, 0, None, "clip") + shift
+        # They are data: nobody reads elsewhere, or makes room for it, because a file says so.
+        if len(begins) and (begins.min() < 0 or ends.max() > self._count or (ends < begins).any()):
+            raise ValueError("values should lie where there are none")
         return begins, ends
 
     def of(self, rows: Rows) -> tuple[list[int], list[int]]:
@@ -156,17 +159,22 @@ def items_of(arrays: Sequence[Any], stretch: Any = None) -> Items | None:
     if not _is_list(kind):
         values = memory_of(arrays, 2, np.uint8, stretch, counts_offset=False)
         is_text = bool(arrow().types.is_string(kind) or arrow().types.is_large_string(kind))
-        return None if values is None else Texts(_Bounds(offsets, values.starts), values, is_text)
+        return None if values is None else Texts(_bounds(offsets, values), values, is_text)
     inner = [array.values for array in arrays]
     if _is_list(kind.value_type):
         items = items_of(inner, stretch)
-        bounds = _Bounds(offsets, np.zeros(len(arrays), np.int64))
+        # Those of one array each, which may be of several lengths.
+        bounds = _Bounds(offsets, np.zeros(len(arrays), np.int64), max(map(len, inner)))
         return None if items is None else NestedLists(bounds, items)
     if any(array.null_count for array in inner):
         return None
     assert number_type(kind.value_type) is not None
     values = memory_of(inner, 1, stored_type(kind.value_type), stretch)
-    return None if values is None else NumberLists(_Bounds(offsets, values.starts), values)
+    return None if values is None else NumberLists(_bounds(offsets, values), values)
+
+
+def _bounds(offsets: Memory, values: Memory) -> _Bounds:
+    return _Bounds(offsets, values.starts, len(values.values))
 
 
 def _is_list(kind: Any) -> bool:

@@ -175,7 +175,7 @@ def opened(path: str, number: int | None = None, **options: Any) -> Iterator[Any
                 what = f"row group {number} of {path!r} cannot be read"
                 why = "The file is damaged; write or copy it anew."
             yield file
-    except (arrow().ArrowException, OSError) as error:
+    except (arrow().ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         if isinstance(error, FileError):
             raise
         said = " ".join(str(error).split()).rstrip(".")  # It may be several lines.

@@ -77,7 +77,7 @@ class ParquetRows:
                 with opened(self._path, number, **{**self._footer, **self._options}) as file:
                     self._footer = {"metadata": file.metadata}
                     table = file.read_row_group(number)
-                columns = {name: table.column(name).to_numpy() for name in table.column_names}
+                    columns = {name: table.column(name).to_numpy() for name in table.column_names}
                 while len(self._groups) >= _MOST_GROUPS:
                     del self._groups[next(iter(self._groups))]
                 self._groups[number] = columns

@@ -57,7 +57,8 @@ class Piece:
     """A record batch, or several in one stretch of memory, with its columns as numpy sees them."""
 
     __slots__ = (
-        "_arrays_of", "_batches", "_columns", "_ends", "_is_view", "_starts", "_stretch", "length"
+        "_arrays_of", "_batches", "_checked", "_columns", "_ends", "_is_view", "_starts",
+        "_stretch", "length",
     )  # fmt: skip
 
     def __init__(self, batches: Sequence[Any], stretch: Any, is_view: bool) -> None:
@@ -69,6 +70,8 @@ class Piece:
         self._columns: dict[int, Any] = {}
         # To ask a batch for a column takes as long as to cut a row out of it.
         self._arrays_of: dict[int, list[Any]] = {}
+        # Of which columns which arrays are known to be whole.
+        self._checked: set[tuple[int, int]] = set()
 
     def find(self, rows: Keys) -> Rows:
         """Rows as those of the batches."""
@@ -97,9 +100,21 @@ class Piece:
             found = self._arrays_of[column] = [batch.column(column) for batch in self._batches]
         return found
 
+    def _check(self, column: int, rows: Rows) -> None:
+        """Has pyarrow look once whether what a file says of an array can be: it goes by that
+        without looking, and would read any memory."""
+        if not self._is_view:
+            return  # It was made by a decoder, or looked at by whoever made it.
+        arrays = self._arrays(column)
+        for number in [0] if rows.which is None else np.unique(rows.which).tolist():
+            if (column, number) not in self._checked:
+                arrays[number].validate(full=True)
+                self._checked.add((column, number))
+
     def cut(self, column: int, rows: Rows) -> list[Any]:
         """Rows of a column as arrays, one after the other."""
         arrays = self._arrays(column)
+        self._check(column, rows)
         if rows.which is not None:
             found = zip(rows.which.tolist(), rows.inner.tolist(), strict=True)
             return [arrays[number].slice(row, 1) for number, row in found]

@@ -148,7 +148,9 @@ class CsvDataSource(LineSource):
                 found.append((name, self._names.index(name), convert))
             elif len(self) or self._names:
                 there = "numbers, from 0" if self._names is None else f"{self._names}"
-                raise PlanError(f"there is no column {name!r}; the columns are {there}.")
+                raise PlanError(
+                    f"{self._paths[0]!r} has no column {name!r}; the columns are {there}."
+                )
         return found
 
     def _reader(self, texts: Iterable[str], number: int) -> Any:
