@@ -15,6 +15,7 @@ from bushel.core.frozen import plain
 from bushel.core.state import State, need, need_int
 from bushel.core.stream import Chunk, Marks, OneInput, Stream, beginning_of, counted
 from bushel.errors import BatchError, StateError
+from bushel.files.limits import refusal
 
 _log = logging.getLogger("bushel")
 
@@ -87,7 +88,7 @@ class DiskCacheStream(OneInput):
             try:
                 self._writer = CacheWriter.begin(self._path, self._node.max_bytes)
             except OSError as error:
-                self._give_up(f"it cannot be written: {error}")
+                self._give_up(_why_not(error, self._path))
 
     def _keep(self, chunk: Chunk) -> None:
         writer, rows = self._writer, chunk.block.rows()
@@ -101,7 +102,7 @@ class DiskCacheStream(OneInput):
             self._give_up("it cannot hold such elements")
             raise
         except (OSError, TypeError) as error:
-            return self._give_up(f"it cannot be written: {error}")
+            return self._give_up(_why_not(error, self._path))
         if chunk.block.failure is not None:
             self._give_up("an element failed, and has to do so again")
 
@@ -116,7 +117,7 @@ class DiskCacheStream(OneInput):
             else:
                 self._give_up(f"it is larger than max_bytes={self._node.max_bytes:,}")
         except (OSError, TypeError) as error:
-            self._give_up(f"it cannot be written: {error}")
+            self._give_up(_why_not(error, self._path))
 
     def _give_up(self, why: str) -> None:
         """Writes no more, this time and later."""
@@ -157,6 +158,11 @@ class DiskCacheStream(OneInput):
     def close(self) -> None:
         self._leave()
         super().close()
+
+
+def _why_not(error: OSError | TypeError, path: str) -> str:
+    said = refusal(error, path) if isinstance(error, OSError) else str(error)
+    return f"it cannot be written: {said}"
 
 
 def _states(marks: Marks, first: int, last: int) -> list[Any]:

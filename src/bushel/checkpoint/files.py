@@ -12,6 +12,7 @@ from typing import Any
 from bushel.checkpoint.merge import merge_states
 from bushel.checkpoint.state import check_depth
 from bushel.errors import StateError
+from bushel.files.limits import refusal
 from bushel.files.whole import written_whole
 
 # States are a few hundred bytes. What is larger than this is no state, and reading it could
@@ -198,5 +199,9 @@ def _read(folder: Folder, name: str) -> dict[str, Any]:
 
 def _write_whole(path: Path, text: bytes) -> None:
     """Writes another file and renames it: whoever looks finds all of it, or what was there."""
-    with written_whole(os.fspath(path)) as file:
-        file.write(text)
+    try:
+        with written_whole(os.fspath(path)) as file:
+            file.write(text)
+    except OSError as error:
+        said = f"this state cannot be saved: {refusal(error, os.fspath(path))}"
+        raise OSError(error.errno, said, os.fspath(path)) from error

@@ -111,6 +111,13 @@ class LastUsed(Generic[K, V]):
                 del self._kept[key]
                 self._weight -= self._weigh(value)
 
+    def let_go(self) -> None:
+        """Forgets all things, which are gone when nobody uses them any more."""
+        self._look_for_fork()
+        with self._lock:
+            self._kept.clear()
+            self._weight = 0.0
+
     def _found(self, key: K) -> V | None:
         value = self._kept.get(key)
         if value is not None:

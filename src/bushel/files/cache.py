@@ -116,6 +116,11 @@ class Kept:
         self._ready[-1] = True
         self._touched = time.monotonic()
 
+    @property
+    def folder(self) -> str:
+        """Where pieces are kept."""
+        return self._cache.folder
+
     def missing(self, starts: Keys, stops: Keys) -> list[int]:
         """The pieces that these ranges need, and that are not kept."""
         first = starts >> _PIECE_BITS

@@ -5,7 +5,6 @@ are, and compressed ones. There is one for each file, named for the file and its
 there as a whole or not at all, and one process makes it while the others wait.
 """
 
-import errno
 import logging
 import os
 import re
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bushel.errors import FileError
 from bushel.files.index import cache_folder
+from bushel.files.limits import refusal
 from bushel.files.local import ByteFile, stamp_of
 from bushel.files.paths import is_remote, without_query
 from bushel.files.progress import Progress
@@ -68,9 +68,8 @@ def made_once(
     except FileError:
         raise
     except OSError as error:
-        full = " It is full." if error.errno == errno.ENOSPC else ""
         raise FileError(
-            f"{file.path!r} {why} to {of_file!r}, and that fails: {error.strerror or error}.{full} "
+            f"{file.path!r} {why} to {of_file!r}, and that fails: {refusal(error, of_file)}. "
             "Do it yourself, or name another folder in the environment variable BUSHEL_CACHE."
         ) from error
     return target

@@ -11,6 +11,7 @@ that they use.
 """
 
 import json
+import logging
 import mmap
 import os
 import struct
@@ -21,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bushel.files.limits import refusal
 from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
@@ -29,6 +31,8 @@ from bushel.files.whole import alone, written_whole
 Columns: TypeAlias = dict[str, npt.NDArray[np.int64]]
 # Goes through a file and returns the columns of its index; tells the progress where it is.
 Scan: TypeAlias = Callable[[ByteFile, Progress], Columns]
+
+_log = logging.getLogger("bushel")
 
 _MAGIC = b"BUSHELIX"
 _VERSION = 1
@@ -57,9 +61,14 @@ def index_of(file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> Col
         with Progress(f"indexing {os.path.basename(file.path)}", file.size) as progress:
             columns = scan(file, progress)
         for place in places:
-            if _write(place, file, kind, columns):
+            refused = _write(place, file, kind, columns)
+            if refused is None:
                 # The memory of the map is everybody's.
                 return _read(place, file, kind, names) or columns
+    _log.warning(
+        "the index of %r is not kept, and made again each time: %s. BUSHEL_CACHE names another "
+        "folder for it.", file.path, refused,
+    )  # fmt: skip
     return columns
 
 
@@ -134,8 +143,8 @@ def _read(place: str, file: ByteFile, kind: str, names: Sequence[str]) -> Column
     return columns
 
 
-def _write(place: str, file: ByteFile, kind: str, columns: Columns) -> bool:
-    """Keeps an index; it is there as a whole or not at all."""
+def _write(place: str, file: ByteFile, kind: str, columns: Columns) -> str | None:
+    """Keeps an index; it is there as a whole or not at all, and then it says why not."""
 
     folder = os.path.dirname(place)
     header = json.dumps(_header(file, kind, columns)).encode()
@@ -147,9 +156,9 @@ def _write(place: str, file: ByteFile, kind: str, columns: Columns) -> bool:
             out.write(_MAGIC + struct.pack("<Q", len(header)) + header)
             for column in columns.values():
                 out.write(np.ascontiguousarray(column, dtype="<i8").data)
-    except OSError:
-        return False
-    return True
+    except OSError as error:
+        return refusal(error, place)
+    return None
 
 
 @contextmanager

@@ -1,16 +1,20 @@
 """Files on this machine, read by ranges."""
 
+import errno
 import os
 import stat
 from itertools import pairwise
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.machine import descriptors_to_keep
 from bushel.core.per_process import PerProcess
 from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingFileError
+from bushel.files.limits import refusal
 from bushel.files.paths import is_remote
 
 # Two ranges with less than this between them are read as one: a call costs as much.
@@ -168,14 +172,21 @@ def read_merged(
 
 
 def _opened(path: str) -> tuple[int, int, os.stat_result]:
+    # Without waiting: a pipe would keep us until somebody writes to it.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        # Without waiting: a pipe would keep us until somebody writes to it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            descriptor = os.open(path, flags)
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            _make_room()
+            descriptor = os.open(path, flags)
     except FileNotFoundError:
         start = "" if os.path.isabs(path) else f" (Relative paths start from {os.getcwd()!r}.)"
         raise MissingFileError(f"there is no file {path!r}.{start}") from None
     except OSError as error:
-        raise FileError(f"{path!r} cannot be read: {error.strerror}.") from None
+        raise FileError(f"{path!r} cannot be read: {refusal(error, path)}.") from None
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
@@ -196,10 +207,11 @@ class OpenFiles(PerProcess[str, ByteFile]):
     """
 
     def __init__(self, most: int = 256) -> None:
-        super().__init__(most)
+        super().__init__(min(most, descriptors_to_keep()))
 
     def _begin(self) -> None:
         super()._begin()
+        _every.add(self)
         # Links of all remote files that were ever open. Without them a source of more files than
         # are open at a time would ask for the size of one nearly every time that it reads.
         self._links: dict[str, Any] = {}
@@ -212,6 +224,16 @@ class OpenFiles(PerProcess[str, ByteFile]):
         file = RemoteFile(key, self._links.get(key))
         self._links[key] = file.link
         return file
+
+
+# Those of all sources of this process: together they may keep more than there may be.
+_every: "WeakSet[OpenFiles]" = WeakSet()
+
+
+def _make_room() -> None:
+    """Closes the files that are open only to be read again."""
+    for files in list(_every):
+        files.let_go()
 
 
 def open_file(path: str) -> ByteFile:

@@ -15,6 +15,7 @@ import numpy as np
 from bushel.core.positions import Keys
 from bushel.errors import FileError
 from bushel.files.cache import PIECE, GoneError, Kept, cache_here
+from bushel.files.limits import refusal
 from bushel.files.link import Link, link_to
 from bushel.files.local import LONG, read_merged
 from bushel.files.together import requests
@@ -172,7 +173,7 @@ class RemoteFile:
         try:
             return all(kept.put(piece, data[piece * PIECE - first :][:PIECE]) for piece in run)
         except OSError as error:
-            raise _DiskError(str(error)) from error
+            raise _DiskError(refusal(error, kept.folder)) from error
 
     def _read_past_the_cache(self, starts: Keys, stops: Keys) -> list[bytes]:
         spans = _spans(starts, stops, self._part_size.bytes)

@@ -15,6 +15,7 @@ import numpy as np
 
 from bushel.core.positions import Positions
 from bushel.errors import FileError
+from bushel.files.limits import refusal
 from bushel.files.whole import written_whole
 
 _MAGIC = b"BUSHELKP"
@@ -86,4 +87,4 @@ def write_kept(path: str, of: Any, kept: Positions) -> None:
             out.write(_MAGIC + struct.pack("<Q", len(header)) + header)
             out.write(np.ascontiguousarray(kept, dtype="<i8").data)
     except OSError as error:
-        raise FileError(f"{path!r} cannot be written: {error.strerror}.") from None
+        raise FileError(f"{path!r} cannot be written: {refusal(error, path)}.") from None

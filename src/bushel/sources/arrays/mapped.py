@@ -12,6 +12,7 @@ from bushel.core.machine import descriptors_to_keep
 from bushel.core.per_process import PerProcess
 from bushel.errors import FileError, MissingFileError, replaced_file
 from bushel.files.copies import local_path, stamp_here
+from bushel.files.limits import refusal
 from bushel.files.local import check_same, written_to
 
 
@@ -58,7 +59,7 @@ def _mapped(path: str) -> tuple[npt.NDArray[np.uint8], mmap.mmap | None, os.stat
     except FileNotFoundError:
         raise MissingFileError(f"there is no file {path!r}.") from None
     except OSError as error:
-        raise FileError(f"{path!r} cannot be read: {error.strerror}.") from None
+        raise FileError(f"{path!r} cannot be read: {refusal(error, path)}.") from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
