@@ -12,7 +12,7 @@ from bushel import IterDataset, MapDataset, ReadOptions, WeightSchedule
 from bushel.core.node import Node
 from bushel.core.stream import Cursor
 from bushel.experimental import InterleaveIterDataset
-from bushel.order import pattern, permutations, shuffle, turns
+from bushel.order import pattern, permutations, shares, shuffle
 from bushel.order.pattern import Pattern
 from bushel.run.inline import compile_node
 from bushel.run.mixing import MixStream
@@ -42,7 +42,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(RangeNode, "fetch", "fetches")
     count(Pattern, "_make", "stretches")
     count(Pattern, "_locate_one", "located one by one")
-    count(turns, "_shares", "shares")
+    count(shares, "_shares", "shares")
+    count(shares, "_shares", "shares computed", lambda weights, _: weights.size)
     count(PositionalStream, "pull", "pulls")
     for name in ("take", "show", "put_back"):
         count(Cursor, name, "touched")
@@ -116,7 +117,25 @@ def test_scheduled(parts: int, counts: Counter[str]) -> None:
     iterator = iter(IterDataset.mix(streams, ramp))
     for _ in range(2000):
         next(iterator)
-    assert counts["shares"] <= 2 * parts
+    # For each part of some blocks, at the most.
+    assert counts["shares"] <= 3 * parts
+
+
+@PARTS
+@pytest.mark.parametrize("how", ["steps", "slow ramp", "function"])
+def test_weights_that_stay_for_a_while(how: str, parts: int, counts: Counter[str]) -> None:
+    weights = [1.0 + part % 7 for part in range(parts)]
+    others = [1.0 + part % 3 for part in range(parts)]
+    schedule: Any = {
+        "steps": WeightSchedule.steps([(0, weights), (4000, others)]),
+        "slow ramp": WeightSchedule.linear([(0, weights), (10**10, others)]),
+        "function": lambda step: weights if step < 4000 else others,
+    }[how]
+    iterator = iter(IterDataset.mix([part.to_iter_dataset() for part in shuffled(parts)], schedule))
+    for _ in range(6000):
+        next(iterator)
+    # Of a thousand parts no more than some for each element.
+    assert counts["shares computed"] <= 4 * counts["given"]
 
 
 @PARTS

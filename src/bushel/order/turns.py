@@ -14,32 +14,22 @@ ahead is all that must be remembered, so a mixture goes on from any place, and w
 weights too: from there on it follows those, and makes up for nothing that was before.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys
 from bushel.order.mix import places_before
 from bushel.order.pattern import pattern_of
-from bushel.order.schedule import Points, Proportions, Table
+from bushel.order.proportions import Runs, Table, joined
+from bushel.order.shares import Ahead, chosen
 
-# How far each part is ahead of its share, in units of 2**-60 elements. Shares are rounded
-# down to that. So fixed weights give the order of a `Pattern`, for as many elements as their
-# sum goes into 2**60: a weight that never falls due too early falls due in time.
-Ahead: TypeAlias = tuple[int, ...]
 # With fewer elements at a time, what a step of numpy costs for each part is more than what it
-# does. But whoever takes a few does not wait for many, and a table of all weights is in memory.
-_FIRST_AT_ONCE, _AT_ONCE = 256, 2048
-_MOST_WEIGHTS = 1 << 23
-_BITS = np.uint64(60)
-_ONE = 1 << 60
-_FRACTION = np.uint64(_ONE - 1)
-
-_Counts = npt.NDArray[np.uint64]
+# does. But whoever takes a few does not wait for many.
+_FIRST_AT_ONCE, _AT_ONCE = 256, 8192
 
 
 @plain
@@ -115,7 +105,7 @@ class ScheduledTurns(Turns):
         self._lane, self._lanes = lane
         # What the table said last, and from which element on: a block that is cut short is
         # asked for once more.
-        self._known: Proportions = np.empty((parts, 0), dtype=np.int64)
+        self._known: Runs | None = None
         self._known_from = 0
         self._at_once = _FIRST_AT_ONCE
 
@@ -124,89 +114,55 @@ class ScheduledTurns(Turns):
         ahead: Ahead = (0,) * self._parts
         if not self._lane:
             return ahead
-        steps = self._table(np.arange(self._lane, dtype=np.int64))
-        return _choose(steps, ahead).ahead(steps.shape[1])
+        steps = self._table.at(np.arange(self._lane, dtype=np.int64))
+        return _choose(steps, ahead).ahead(steps.steps)
 
     def choose(self, index: int, count: int, ahead: Ahead, stays: Sequence[bool]) -> Choices:
-        table = self._proportions(index, count)
+        runs = self._runs(index, count)
         if not all(stays):
-            table = table * np.array(stays, dtype=np.int64)[:, None]
-            without = np.flatnonzero(table.sum(axis=0) == 0)
-            if len(without):
-                table = table[:, : without[0]]
-        return _choose(table, ahead)
+            runs = _without(runs, stays)
+        return _choose(runs, ahead)
 
     def at_once(self, count: int) -> int:
         # A user's function is only asked for what is needed.
-        if not isinstance(self._table, Points):
+        if not self._table.eager:
             return count
-        at_once, self._at_once = self._at_once, _AT_ONCE
-        return max(count, min(at_once, _MOST_WEIGHTS // self._parts))
+        at_once, self._at_once = self._at_once, min(4 * self._at_once, _AT_ONCE)
+        return max(count, at_once)
 
-    def _proportions(self, index: int, count: int) -> Proportions:
+    def _runs(self, index: int, count: int) -> Runs:
         """The proportions at the next elements; of lanes, element n of all is one of each."""
-        start = index - self._known_from
-        known = self._known[:, start:] if start >= 0 else self._known[:, :0]
-        have = known.shape[1]
+        known, have = self._known, 0
+        if known is not None and self._known_from <= index:
+            known = known.part(index - self._known_from, sys.maxsize)
+            have = known.steps
         if have < count:
             rest = np.arange(index + have, index + count, dtype=np.int64)
             try:
-                more = self._table(rest * self._lanes + self._lane)
+                more = self._table.at(rest * self._lanes + self._lane)
             except Exception:
                 if not have:
-                    raise
-                more = known[:, :0]  # What is known comes first.
-            known = np.concatenate([known, more], axis=1) if have else more
+                    raise  # Else what is known comes first.
+            else:
+                known = joined([known, more]) if known is not None and have else more
             self._known, self._known_from = known, index
-        return known[:, :count]
+        assert known is not None
+        return known.part(0, count)
 
 
-def _choose(table: Proportions, ahead: Ahead) -> Choices:
-    which, end = _chosen(table, ahead)
+def _without(runs: Runs, stays: Sequence[bool]) -> Runs:
+    """The same without some parts, up to where no other has a weight."""
+    columns = runs.columns * np.array(stays, dtype=np.int64)[:, None]
+    without = np.flatnonzero(columns.sum(axis=0) == 0)
+    end = int(without[0]) if len(without) else len(runs.sizes)
+    return Runs(columns[:, :end], runs.sizes[:end])
+
+
+def _choose(runs: Runs, ahead: Ahead) -> Choices:
+    which, end = chosen(runs, ahead)
     size = len(which)
 
     def behind(used: int) -> Ahead:
-        return end if used == size else _chosen(table[:, :used], ahead)[1]
+        return end if used == size else chosen(runs.part(0, used), ahead)[1]
 
     return Choices(which, ahead, behind)
-
-
-def _chosen(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
-    """Whose turn it is, by columns of proportions, and how far the parts are ahead in the end."""
-    size = table.shape[1]
-    which = np.zeros(size, dtype=np.int64)
-    rest = table.sum(axis=0)
-    # The elements that no part before this one gets.
-    places = np.arange(size)
-    end = list(ahead)
-    for part, weights in enumerate(table):
-        if not len(places):
-            break
-        weight = weights if len(places) == size else weights.take(places)
-        if not weight.any():  # It has ended, or has no weight for now: it stays where it is.
-            continue
-        share = _shares(weight, rest)
-        # Sums wrap around, and so does the difference: what is left are fractions.
-        after = (np.uint64(ahead[part]) - share.cumsum(dtype=np.uint64)) & _FRACTION
-        end[part] = int(after[-1])
-        after += share
-        after &= _FRACTION
-        gets = share > after
-        which[places[gets]] = part
-        others = ~gets
-        places, rest = places[others], (rest - weight)[others]
-    return which, tuple(end)
-
-
-def _shares(weight: Proportions, rest: Proportions) -> _Counts:
-    """weight / rest in units of 2**-60, rounded down.
-
-    >>> _shares(np.array([1, 3]), np.array([4, 3])) / _ONE
-    array([0.25, 1.  ])
-    """
-    rest = np.maximum(rest, 1)
-    # Floating point tells all but the last bits. What these are tells the remainder, of which
-    # a 64-bit number holds all that matters.
-    share: Proportions = (weight / rest * _ONE).astype(np.int64)
-    wrapped: Proportions = (weight.astype(np.uint64) << _BITS).view(np.int64) - share * rest
-    return (share + wrapped // rest).view(np.uint64)

@@ -11,8 +11,9 @@ from bushel.core.node import ONE_LANE, Choice, Node, refuse_length
 from bushel.core.positions import Keys, Positions
 from bushel.errors import PlanError
 from bushel.order.mix import to_proportions
+from bushel.order.proportions import table_of
 from bushel.order.repeat import EpochsNode
-from bushel.order.schedule import Weights, WeightSchedule, table_of
+from bushel.order.schedule import Weights, WeightSchedule
 from bushel.order.turns import FixedTurns, ScheduledTurns, Turns
 
 # Weights as `mix` takes them: fixed, or depending on the number of the element.
@@ -61,7 +62,11 @@ class StreamMixNode(Choice):
         turns = self.turns()
         count = int(positions.max()) + 1 if len(positions) else 0
         stays = (True,) * len(self.parts)
-        which = turns.choose(0, count, turns.beginning(), stays).which
+        ahead, which = turns.beginning(), np.empty(0, dtype=np.int64)
+        while len(which) < count:
+            choices = turns.choose(len(which), count - len(which), ahead, stays)
+            ahead = choices.ahead(len(choices.which))
+            which = np.concatenate([which, choices.which])
         where = np.zeros(count, dtype=np.int64)
         for part in range(len(self.parts)):
             mine = which == part

@@ -20,8 +20,10 @@ from bushel.core.fingerprint import fingerprint_of
 from bushel.core.frozen import plain
 from bushel.core.state import State, need_int
 from bushel.errors import PlanError, StateError
-from bushel.order.schedule import WeightSchedule, in_order, table_of
-from bushel.order.turns import Ahead, Choices, FixedTurns, ScheduledTurns, Turns
+from bushel.order.proportions import table_of
+from bushel.order.schedule import WeightSchedule, in_order
+from bushel.order.shares import Ahead
+from bushel.order.turns import Choices, FixedTurns, ScheduledTurns, Turns
 from bushel.plan.mixing import StreamMixNode
 
 # Weights as plain values.

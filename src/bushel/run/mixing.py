@@ -12,7 +12,8 @@ from bushel.core.positions import Keys
 from bushel.core.state import State, need, need_int
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import StateError
-from bushel.order.turns import Ahead, Choices
+from bushel.order.shares import Ahead
+from bushel.order.turns import Choices
 from bushel.plan.mixing import StreamMixNode
 from bushel.run.mix_parts import Counts, MixParts, PartMarks, Portion
 from bushel.run.mix_weights import Course, going_on, own_piece

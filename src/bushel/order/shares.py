@@ -1,0 +1,191 @@
+"""Which parts of a mixture get the next elements, by what each is due of them.
+
+There are three ways, which say the same bit by bit: part after part for each element, where parts
+are few; by arithmetic, where proportions stay the same for long; and both for all others.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.core.positions import Keys
+from bushel.order.lines import Proportions
+from bushel.order.proportions import FEWEST_PARTS, Runs
+
+# How far each part is ahead of its share, in units of 2**-60 elements. Shares are rounded
+# down to that. So fixed weights give the order of a `Pattern`, for as many elements as their
+# sum goes into 2**60: a weight that never falls due too early falls due in time.
+Ahead: TypeAlias = tuple[int, ...]
+_BITS = np.uint64(60)
+_ONE = 1 << 60
+_FRACTION = np.uint64(_ONE - 1)
+
+_Counts = npt.NDArray[np.uint64]
+
+# So many runs are worth it to go through them one after the other.
+_FEW_RUNS = 32
+# Shares are added up in two digits, so that sums of many fit into 64 bits.
+_DIGIT = 30
+_LOW = (1 << _DIGIT) - 1
+# So many shares are computed at a time, which stay in the cache.
+_SHARES_AT_ONCE = 1 << 14
+
+
+def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
+    """Whose turn it is, and how far the parts are ahead in the end."""
+    if len(ahead) < FEWEST_PARTS:
+        return chosen_each(runs.each(), ahead)
+    if len(runs.sizes) > _FEW_RUNS:
+        return chosen_by_runs(runs.columns, runs.sizes, ahead)
+    which = [np.empty(0, dtype=np.int64)]
+    for column, size in zip(runs.columns.T, runs.sizes.tolist(), strict=True):
+        some, ahead = chosen_evenly(column, size, ahead)
+        which.append(some)
+    return np.concatenate(which), ahead
+
+
+def chosen_each(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
+    """The same by a column of proportions for each element."""
+    size = table.shape[1]
+    which = np.zeros(size, dtype=np.int64)
+    rest = table.sum(axis=0)
+    # The elements that no part before this one gets.
+    places = np.arange(size)
+    end = list(ahead)
+    for part, weights in enumerate(table):
+        if not len(places):
+            break
+        weight = weights if len(places) == size else weights.take(places)
+        if not weight.any():  # It has ended, or has no weight for now: it stays where it is.
+            continue
+        share = _shares(weight, rest)
+        # Sums wrap around, and so does the difference: what is left are fractions.
+        after = (np.uint64(ahead[part]) - share.cumsum(dtype=np.uint64)) & _FRACTION
+        end[part] = int(after[-1])
+        after += share
+        after &= _FRACTION
+        gets = share > after
+        which[places[gets]] = part
+        others = ~gets
+        places, rest = places[others], (rest - weight)[others]
+    return which, tuple(end)
+
+
+def chosen_evenly(column: Proportions, size: int, ahead: Ahead) -> tuple[Keys, Ahead]:
+    """The same where one column holds for all elements.
+
+    What part n leaves is numbered anew for part n + 1. So all that matters to a part is how many
+    are left for it: which of them fall to it is arithmetic.
+    """
+    rests = column[::-1].cumsum()[::-1]
+    end, left = list(ahead), size
+    taken: list[tuple[int, list[int]]] = []
+    for part, share in enumerate(_shares(column, rests).tolist()):
+        before = ahead[part]
+        due = left * share - before
+        gets = -(-due // _ONE)
+        end[part] = gets * _ONE - due
+        if gets:
+            taken.append((part, [(n * _ONE + before) // share for n in range(gets)]))
+            left -= gets
+            if not left:
+                break
+    # Those that come last among what the others left come first here.
+    which: list[int] = []
+    for part, places in reversed(taken):
+        if not which:
+            which = [part] * len(places)
+            continue
+        for place in places:
+            which.insert(place, part)
+    return np.array(which, dtype=np.int64), tuple(end)
+
+
+def chosen_by_runs(columns: Proportions, sizes: Keys, ahead: Ahead) -> tuple[Keys, Ahead]:
+    """The same for many runs, each with a column of its own.
+
+    Part after part, for all runs together. What is left of a run for a part is a number; which of
+    them fall to the part are numbers again, and are put in their places in the end.
+    """
+    left, end = sizes.copy(), list(ahead)
+    taken: list[tuple[int, list[int], list[int]]] = []
+    rest = columns.sum(axis=0)
+    at_once = max(1, _SHARES_AT_ONCE // len(sizes))
+    high_sum, low_sum = np.empty((2, len(sizes)), dtype=np.int64)
+    remaining = int(left.sum())
+    for first in range(0, len(columns), at_once):
+        some = columns[first : first + at_once]
+        sums = some.cumsum(axis=0)
+        shares = _shares(some, rest - (sums - some)).view(np.int64)
+        rest = rest - sums[-1]
+        highs, lows = shares >> _DIGIT, shares & _LOW
+        for part, (high, low) in enumerate(zip(highs, lows, strict=True), first):
+            np.multiply(high, left, out=high_sum).cumsum(out=high_sum)
+            np.multiply(low, left, out=low_sum).cumsum(out=low_sum)
+            before = ahead[part]
+            due = (int(high_sum[-1]) << _DIGIT) + int(low_sum[-1]) - before
+            gets = -(-due // _ONE)
+            end[part] = gets * _ONE - due
+            if not gets:
+                continue
+            runs, places = _fall_due(
+                before, gets, remaining, shares[part - first], left, high_sum, low_sum
+            )
+            taken.append((part, runs, places))
+            np.subtract.at(left, runs, 1)
+            remaining -= gets
+            if not remaining:
+                return _in_place(taken, len(sizes)), tuple(end)
+    return _in_place(taken, len(sizes)), tuple(end)
+
+
+def _fall_due(
+    before: int, gets: int, slack: int, shares: Keys, left: Keys, high_sum: Keys, low_sum: Keys
+) -> tuple[list[int], list[int]]:
+    """The runs in which a part gets an element, and which of those that are left in them."""
+    # Element n comes where more than this has fallen due.
+    wanted = range(before, before + gets * _ONE, _ONE)
+    # By the high digits alone, which are too little by one for each element at the most.
+    first = (before >> _DIGIT) - slack
+    high = np.arange(first, first + (gets << _DIGIT), 1 << _DIGIT)
+    runs = high_sum.searchsorted(high, side="right")
+    after = zip(high_sum.take(runs).tolist(), low_sum.take(runs).tolist(), strict=True)
+    until = [(high << _DIGIT) + low for high, low in after]
+    found, places = runs.tolist(), []
+    there = zip(wanted, shares.take(runs).tolist(), left.take(runs).tolist(), strict=True)
+    for number, (due, share, count) in enumerate(there):
+        if until[number] <= due:
+            # Not certain, and one further on, nearly always.
+            run = found[number]
+            while until[number] <= due:
+                run += 1
+                until[number] = (int(high_sum[run]) << _DIGIT) + int(low_sum[run])
+            found[number], share, count = run, int(shares[run]), int(left[run])
+        places.append((due + count * share - until[number]) // share if count > 1 else 0)
+    return found, places
+
+
+def _in_place(taken: Sequence[tuple[int, Sequence[int], Sequence[int]]], runs: int) -> Keys:
+    """The parts of all elements, each in its place among what those before it have left."""
+    which: list[list[int]] = [[] for _ in range(runs)]
+    for part, numbers, places in reversed(taken):
+        for number, place in zip(numbers, places, strict=True):
+            which[number].insert(place, part)
+    return np.array(list(chain.from_iterable(which)), dtype=np.int64)
+
+
+def _shares(weight: Proportions, rest: Proportions) -> _Counts:
+    """weight / rest in units of 2**-60, rounded down.
+
+    >>> _shares(np.array([1, 3]), np.array([4, 3])) / _ONE
+    array([0.25, 1.  ])
+    """
+    rest = np.maximum(rest, 1)
+    # Floating point tells all but the last bits. What these are tells the remainder, of which
+    # a 64-bit number holds all that matters.
+    share: Proportions = (weight / rest * _ONE).astype(np.int64)
+    wrapped: Proportions = (weight.astype(np.uint64) << _BITS).view(np.int64) - share * rest
+    return (share + wrapped // rest).view(np.uint64)

@@ -1,0 +1,111 @@
+"""Whose turn it is in a mixture whose weights change: the fast ways say what the plain one says."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bushel import WeightSchedule
+from bushel.order.lines import Lines, to_proportions
+from bushel.order.proportions import Runs, table_of
+from bushel.order.shares import chosen, chosen_by_runs, chosen_each, chosen_evenly
+from tests.property.profile import tried
+
+ONE = 1 << 60
+# Some are 0, some the same, some far apart.
+WEIGHT = st.one_of(
+    st.just(0.0), st.sampled_from([1.0, 2.0, 3.5]), st.floats(1e-15, 1e6), st.floats(0, 1e-300)
+)
+
+
+def weights_of(parts: int) -> st.SearchStrategy[list[float]]:
+    return st.lists(WEIGHT, min_size=parts, max_size=parts).filter(any)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> tuple[WeightSchedule, int]:
+    parts = draw(st.sampled_from([1, 2, 5, 17, 40]))
+    steps = sorted(draw(st.sets(st.integers(0, 10**6), min_size=1, max_size=4)))
+    points = [(step, draw(weights_of(parts))) for step in steps]
+    make = draw(st.sampled_from([WeightSchedule.linear, WeightSchedule.steps]))
+    return make(points), parts
+
+
+def lines_of(schedule: WeightSchedule) -> Lines:
+    steps = np.array([step for step, _ in schedule.points])
+    rows = np.array([weights for _, weights in schedule.points], dtype=np.float64)
+    return Lines(steps, rows.T, schedule.is_linear)
+
+
+@tried
+@given(schedules(), st.integers(0, 10**6), st.integers(1, 700), st.sampled_from([1, 3, 1000]))
+def test_proportions_are_those_of_each_step(
+    made: tuple[WeightSchedule, int], start: int, count: int, stride: int
+) -> None:
+    schedule, parts = made
+    steps = start + stride * np.arange(count)
+    runs = table_of(schedule, None, parts).at(steps)
+    assert runs.steps == count
+    assert (runs.each() == to_proportions(lines_of(schedule).at(steps))).all()
+
+
+@tried
+@given(st.data())
+def test_even_proportions_fall_due_as_each_element_says(data: st.DataObject) -> None:
+    parts = data.draw(st.integers(1, 40))
+    column = to_proportions(np.array([data.draw(weights_of(parts))]).T)
+    size = data.draw(st.integers(1, 300))
+    ahead = tuple(data.draw(st.integers(0, ONE - 1)) for _ in range(parts))
+    table = np.broadcast_to(column, (parts, size))
+    which, end = chosen_evenly(column[:, 0], size, ahead)
+    expected, expected_end = chosen_each(table, ahead)
+    assert which.tolist() == expected.tolist()
+    assert end == expected_end
+
+
+@tried
+@given(st.data())
+def test_runs_fall_due_as_each_element_says(data: st.DataObject) -> None:
+    parts, count = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 60))
+    size = data.draw(st.sampled_from([1, 3, 50]))
+    columns = to_proportions(np.array([data.draw(weights_of(parts)) for _ in range(count)]).T)
+    sizes = np.array([data.draw(st.integers(1, size)) for _ in range(count)])
+    ahead = tuple(data.draw(st.integers(0, ONE - 1)) for _ in range(parts))
+    which, end = chosen_by_runs(columns, sizes, ahead)
+    expected, expected_end = chosen_each(Runs(columns, sizes).each(), ahead)
+    assert which.tolist() == expected.tolist()
+    assert end == expected_end
+
+
+def test_a_slow_schedule_computes_nothing_for_each_element() -> None:
+    ends = [1.0 + i % 7 for i in range(100)], [1.0 + i % 3 for i in range(100)]
+    ramp = WeightSchedule.linear([(0, ends[0]), (10**10, ends[1])])
+    runs = table_of(ramp, None, 100).at(np.arange(10**6, 10**6 + 20_000))
+    assert runs.steps == 20_000
+    assert len(runs.sizes) <= 10
+
+
+def test_a_function_that_says_the_same_is_one_column() -> None:
+    weights = [1.0] * 50
+
+    def same(step: int) -> list[float]:
+        if step == 300:
+            weights[0] = 2.0  # The same list, with something else in it.
+        return weights
+
+    runs = table_of(same, None, 50).at(np.arange(500))
+    assert runs.sizes.tolist() == [300, 200]
+    assert runs.columns[:2].tolist() == [[100, 200], [100, 100]]
+
+
+@pytest.mark.parametrize("parts", [2, 30])
+def test_parts_of_runs(parts: int) -> None:
+    columns = np.array([[100, 100], [300, 100], *[[0, 0]] * (parts - 2)])
+    runs = Runs(columns, np.array([8, 4]))
+    which, end = chosen(runs, (0,) * parts)
+    assert which.tolist() == [0, 1, 1, 1] * 2 + [0, 1] * 2
+    for cut in range(13):
+        first, middle = chosen(runs.part(0, cut), (0,) * parts)
+        second, last = chosen(runs.part(cut, 12), middle)
+        assert [*first, *second] == which.tolist()
+        assert last == end
