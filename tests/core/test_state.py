@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from bushel.core.state import children, need_counts, replaced, walk_states
-from bushel.errors import StateError
+from bushel.core.state import children, replaced, walk_states
 
 KEPT = Path(__file__).parent.parent / "golden" / "states-0.1.0.jsonl"
 
@@ -56,19 +53,3 @@ def test_a_state_within_is_replaced_and_nothing_else() -> None:
     changed = replaced(state, 2, lambda inner: {"next_index": inner["next_index"] + 1})
     assert changed == {"parent": {"parent": {"next_index": 4}, "epoch": 1}, "bad": [2]}
     assert state["parent"] == {"parent": {"next_index": 3}, "epoch": 1}
-
-
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ([1], "this is a list"),
-        ({"rows": 1}, "has no 'parent'"),
-        ({"parent": {}}, "has no 'rows'"),
-        ({"parent": {}, "rows": True}, "must be a whole number, and is True"),
-        ({"parent": {}, "rows": -1}, "must not be negative"),
-        ({"parent": {}, "rows": 1 << 70}, "must not exceed"),
-    ],
-)
-def test_what_is_no_state_is_refused(state: Any, message: str) -> None:
-    with pytest.raises(StateError, match=message):
-        need_counts(state, "parent", "rows")

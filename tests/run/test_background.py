@@ -8,6 +8,7 @@ import pytest
 
 from bushel import IterDataset
 from bushel.core.block import Block
+from bushel.core.fields import Fields, Whole
 from bushel.core.state import State
 from bushel.core.stream import Chunk, ComputedMarks, Stream
 from bushel.experimental import ThreadPrefetchIterDataset
@@ -40,6 +41,9 @@ class Count(Stream):
 
     def restore(self, state: State) -> None:
         self._next = state["next"]
+
+    def fields(self) -> Fields:
+        return Fields(next=Whole(self._size))
 
     def close(self) -> None:
         self.closed = True

@@ -4,6 +4,7 @@ import pytest
 
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.core.block import Block
+from bushel.core.fields import Fields, Whole
 from bushel.core.positions import run_of
 from bushel.core.state import State
 from bushel.core.stream import Chunk, FixedMarks, Stream
@@ -40,6 +41,9 @@ class Numbers(Stream):
 
     def restore(self, state: State) -> None:
         self._next = state["next_index"]
+
+    def fields(self) -> Fields:
+        return Fields(next_index=Whole())
 
 
 @pytest.mark.parametrize(("seconds_each", "most"), [(1e-6, 128), (1e-3, 8), (0.1, 0)])

@@ -388,7 +388,7 @@ def test_a_state_beyond_the_file(tmp_path: Path) -> None:
     list(cached)
     with closing(iter(cached)) as iterator:
         state = through_json(iterator.get_state())
-        with pytest.raises(StateError, match="after 9 elements"):
+        with pytest.raises(StateError, match="'position' is 9, and only 0 elements came before"):
             iterator.set_state({**state, "position": 9})
 
 

@@ -198,8 +198,8 @@ def test_damaged_states(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "state", "text"),
     [
-        ("pack", {"parent": {"next_index": 0}, "next_row": 3, "counter": 2}, "row 3 of a group"),
-        ("pack", {"parent": {"next_index": 0}, "next_row": 9, "counter": 9}, "other data"),
+        ("pack", {"parent": {"next_index": 0}, "next_row": 2, "counter": 1}, "row 2 of a group"),
+        ("pack", {"parent": {"next_index": 0}, "next_row": 9, "counter": 9}, "not exceed 2"),
         (
             "split",
             {

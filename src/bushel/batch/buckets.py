@@ -11,9 +11,11 @@ from typing import Any
 from bushel.batch.lengths import LengthOf
 from bushel.batch.pad import Padding, with_lengths
 from bushel.batch.regroup import Machine, Regroup
+from bushel.core.fields import Fields, Inner, Whole, given_by
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
-from bushel.core.state import need_counts
+from bushel.core.state import State
+from bushel.core.stream import Stream
 from bushel.errors import BatchError
 
 
@@ -97,6 +99,12 @@ class _Buckets(Machine):
     def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
         return {"parent": parent, "next_batch": used, "batches": made_before}
 
-    def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        parent, used, made = need_counts(state, "parent", "next_batch", "batches")
-        return parent, None, used, made
+    def fields(self, input: Stream) -> Fields:
+        return Fields(
+            parent=Inner(input),
+            next_batch=Whole(self._node.window),
+            batches=Whole(within=given_by(input)),
+        )
+
+    def read(self, state: State) -> tuple[Any, Any, int, int]:
+        return state["parent"], None, state["next_batch"], state["batches"]

@@ -6,12 +6,11 @@ from typing import Any
 from bushel.batch.packing import Bins, Packing, order_of_rows
 from bushel.batch.regroup import Machine, Regroup
 from bushel.batch.sequences import Sequences, sequences_of
+from bushel.core.fields import Fields, Inner, Whole
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Node
-from bushel.core.state import need_counts
-from bushel.errors import StateError
-
-# More elements than any job makes.
+from bushel.core.state import State
+from bushel.core.stream import Stream
 
 
 @frozen
@@ -73,8 +72,19 @@ class _Packer(Machine):
     def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
         return {"parent": parent, "next_row": used, "counter": made_before + used}
 
-    def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        parent, used, made = need_counts(state, "parent", "next_row", "counter")
-        if not 0 <= used <= made:
-            raise StateError(f"this state is at row {used} of a group, after {made} rows in all.")
-        return parent, None, used, made - used
+    def fields(self, input: Stream) -> Fields:
+        def too_many(state: State) -> str | None:
+            used, made = state["next_row"], state["counter"]
+            given = input.most_before(state["parent"])
+            if used > made:
+                return f"it is at row {used} of a group, after {made} rows in all"
+            if given is not None and made - used > given:
+                return f"'counter' is {made}, and {given} elements make no more rows than that"
+            return None
+
+        row = Whole(self._node.packing.bins)
+        return Fields(too_many, parent=Inner(input), next_row=row, counter=Whole())
+
+    def read(self, state: State) -> tuple[Any, Any, int, int]:
+        used = state["next_row"]
+        return state["parent"], None, used, state["counter"] - used

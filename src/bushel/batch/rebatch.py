@@ -9,9 +9,11 @@ import numpy as np
 
 from bushel.batch.regroup import Machine, Regroup
 from bushel.core.block import first_leaf
+from bushel.core.fields import Fields, Inner, Whole
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node
-from bushel.core.state import need_counts
+from bushel.core.state import State
+from bushel.core.stream import Stream
 from bushel.core.tree import Path, leaves_with_paths, map_leaves, show_path
 from bushel.errors import BatchError, StateError
 
@@ -126,9 +128,11 @@ class _Rebatcher(Machine):
     def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
         return {"parent": parent, "batch_idx": carried or 0}
 
-    def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        parent, used = need_counts(state, "parent", "batch_idx")
-        return parent, used, 0, 0
+    def fields(self, input: Stream) -> Fields:
+        return Fields(parent=Inner(input), batch_idx=Whole())
+
+    def read(self, state: State) -> tuple[Any, Any, int, int]:
+        return state["parent"], state["batch_idx"], 0, 0
 
 
 @plain

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.fields import Fields, Whole
 from bushel.core.frozen import plain
 from bushel.core.node import failed
-from bushel.core.state import State, need_int
+from bushel.core.state import State
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Cursor, Marks, Stream
 from bushel.errors import StateError
@@ -74,7 +75,11 @@ class Machine(ABC):
         """The state after `used` elements of the group that begins at `parent`."""
 
     @abstractmethod
-    def read(self, state: Any) -> tuple[Any, Any, int, int]:
+    def fields(self, input: Stream) -> Fields:
+        """What such a state has."""
+
+    @abstractmethod
+    def read(self, state: State) -> tuple[Any, Any, int, int]:
         """What `state_of` was given."""
 
 
@@ -188,7 +193,12 @@ class RegroupStream(Stream):
                 place = self._cursor.mark()
                 self._open = replace(group, failures=group.failures + 1, touched=place)
                 return self._chunk(rows, groups, group, failure)
-            self._skip = self._skip_failures = 0
+            if self._skip_failures:
+                raise StateError(
+                    f"this state is after {group.failures} elements of a group that failed, and "
+                    f"{self._skip_failures} of them do not: it belongs to other data."
+                )
+            self._skip = 0
             self._shown = self._behind_shown()
             try:
                 made = self._machine.end(self._made)
@@ -282,12 +292,16 @@ class RegroupStream(Stream):
 
     def restore(self, state: State) -> None:
         parent, carried, skip, made = self._machine.read(state)
-        failures = need_int(state, "failures") if "failures" in state else 0
+        failures = state.get("failures", 0)
         self._cursor.restore(parent)
         self._machine.carried = carried
         self._made, self._skip, self._skip_failures = made, skip, failures
         self._place, self._open, self._shown = None, None, None
         self._refused = self._ended = False
+
+    def fields(self) -> Fields:
+        own = self._machine.fields(self._cursor.stream)
+        return Fields(*own.relations, **own.kinds, failures=Whole(optional=True))
 
     def start(self) -> None:
         self._cursor.stream.start()

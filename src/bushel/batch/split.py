@@ -1,6 +1,6 @@
 """The step that lays sequences end to end and cuts them into rows of one length."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -11,9 +11,11 @@ import numpy.typing as npt
 from bushel.batch.cells import joined, padding, places
 from bushel.batch.regroup import Machine, Regroup
 from bushel.batch.split_tables import Table, table_of
+from bushel.core.fields import Fields, Inner, Kind, Whole
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node
-from bushel.core.state import need_counts
+from bushel.core.state import State
+from bushel.core.stream import Stream
 from bushel.errors import BatchError, PlanError, StateError
 
 # For each feature, which part of an element's sequence is meant.
@@ -196,7 +198,7 @@ class _Splitter(Machine):
         start, stop = 0, len(array)
         if resumed is not None:
             start, stop = resumed[name]
-            if stop > len(array):
+            if stop != len(array):
                 return None
         elif not self._node.splits_whole_rows and stop == length:
             return None
@@ -219,7 +221,7 @@ class _Splitter(Machine):
 
     def _checked(self, resumed: Slices, whole: Slices) -> Slices:
         for name, (start, stop) in resumed.items():
-            if stop > whole[name][1]:
+            if stop != whole[name][1]:
                 raise StateError(
                     f"this state is within a sequence of other data: it has {start} to {stop} of "
                     f"feature {name!r}, whose length is {whole[name][1]}."
@@ -326,24 +328,44 @@ class _Splitter(Machine):
             "elements_from_buffer_after_checkpoint": used,
         }
 
-    def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        parent, used = need_counts(state, "parent_state", "elements_from_buffer_after_checkpoint")
-        slices = state.get("remainder_slices")
-        if not isinstance(slices, dict) or set(slices) != set(self._sequences):
+    def fields(self, input: Stream) -> Fields:
+        return Fields(
+            parent_state=Inner(input),
+            remainder_slices=_Remainders(self._sequences),
+            elements_from_buffer_after_checkpoint=Whole(),
+        )
+
+    def read(self, state: State) -> tuple[Any, Any, int, int]:
+        slices = {name: list(pair) for name, pair in state["remainder_slices"].items()}
+        used = state["elements_from_buffer_after_checkpoint"]
+        return state["parent_state"], None if _is_untouched(slices) else slices, used, 0
+
+
+class _Remainders(Kind):
+    """What is left of an element that was split, from where to where for each feature."""
+
+    def __init__(self, features: Sequence[str]) -> None:
+        self._features = features
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+        if not isinstance(value, dict) or set(value) != set(self._features):
             raise StateError(
-                f"'remainder_slices' in a state must be a dict of {self._sequences}, and is "
-                f"{slices!r:.200}."
+                f"{name!r} in a state must be a dict of {self._features}, and is {value!r:.200} "
+                f"(at {path})."
             )
-        pairs = {name: tuple(slices[name]) if _is_pair(slices[name]) else () for name in slices}
-        # Grain writes pairs of -1, which JSON makes lists of, for an element that is whole.
-        if all(pair == (-1, -1) for pair in pairs.values()):
-            return parent, None, used, 0
-        for name, pair in pairs.items():
-            if len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
+        whole = all(map(_is_pair, value.values())) and _is_untouched(value)
+        for feature, pair in value.items():
+            if not _is_pair(pair) or not (whole or 0 <= pair[0] <= pair[1]):
                 raise StateError(
-                    f"this state is damaged: of feature {name!r} it has {slices[name]!r:.100} left."
+                    f"this state is damaged: of feature {feature!r} it has {pair!r:.100} left (at "
+                    f"{path})."
                 )
-        return parent, {name: list(pair) for name, pair in pairs.items()}, used, 0
+        return ()
+
+
+def _is_untouched(slices: dict[str, Any]) -> bool:
+    # Grain writes pairs of -1, which JSON makes lists of, for an element that is whole.
+    return all(tuple(pair) == (-1, -1) for pair in slices.values())
 
 
 @plain

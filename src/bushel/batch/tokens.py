@@ -1,13 +1,16 @@
 """The step that batches as many neighbours as fit into a budget of tokens."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from bushel.batch.lengths import LengthOf
 from bushel.batch.pad import Padding, with_lengths
 from bushel.batch.regroup import Machine, Regroup
+from bushel.core.fields import Fields, Inner, Kind, check_whole
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
-from bushel.core.state import need_counts
+from bushel.core.state import State
+from bushel.core.stream import Stream
 from bushel.errors import BatchError, StateError
 
 # What a state counts of all batches so far.
@@ -94,16 +97,29 @@ class _TokenBatcher(Machine):
         counts = (made_before, *(carried or (0, 0, 0)))
         return {"parent": parent, "padding": dict(zip(COUNTED, counts, strict=True))}
 
-    def read(self, state: Any) -> tuple[Any, Any, int, int]:
-        (parent,) = need_counts(state, "parent")
-        counted = state.get("padding")
-        if not isinstance(counted, dict):
-            raise StateError(f"this state has no 'padding', or a damaged one: {counted!r:.200}.")
-        counted = {"parent": None, **counted}
-        _, made, rows, tokens, cells = need_counts(counted, "parent", *COUNTED)
-        if not tokens <= cells or rows < made:
-            raise StateError(
-                f"this state is damaged: {made} batches of {rows} rows and {cells} cells cannot "
-                f"have {tokens} tokens."
-            )
-        return parent, (rows, tokens, cells), 0, made
+    def fields(self, input: Stream) -> Fields:
+        def too_many(state: State) -> str | None:
+            made, rows, tokens, cells = (state["padding"][name] for name in COUNTED)
+            given = input.most_before(state["parent"])
+            if given is not None and rows > given:
+                return f"'padding' counts {rows} rows of {given} elements"
+            if tokens <= cells <= made * self._node.max_tokens and made <= rows <= cells:
+                return None
+            return f"{made} batches of {rows} rows and {cells} cells cannot have {tokens} tokens"
+
+        return Fields(too_many, parent=Inner(input), padding=_Padding())
+
+    def read(self, state: State) -> tuple[Any, Any, int, int]:
+        made, *counts = (state["padding"][name] for name in COUNTED)
+        return state["parent"], tuple(counts), 0, made
+
+
+class _Padding(Kind):
+    """What batches had so far."""
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+        if not isinstance(value, dict) or value.keys() < set(COUNTED):
+            raise StateError(f"this state has a damaged {name!r} at {path}: {value!r:.200}.")
+        for count in COUNTED:
+            check_whole(value[count], count, f"{path}.{count}")
+        return ()

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from bushel.cache.file import CacheReader, CacheWriter, Identity
-from bushel.cache.memory import CacheNode, cache_state
+from bushel.cache.memory import CacheNode, cache_fields, cache_state
 from bushel.checkpoint.state import describe_pipeline
 from bushel.core.block import Block
+from bushel.core.fields import Fields
 from bushel.core.fingerprint import fingerprints
 from bushel.core.frozen import plain
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State, indices_in
 from bushel.core.stream import Chunk, Marks, OneInput, Stream, beginning_of, counted
 from bushel.errors import BatchError, StateError
 from bushel.files.limits import refusal
@@ -137,8 +138,7 @@ class DiskCacheStream(OneInput):
         return cache_state(self._input.state(), self._position)
 
     def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        position = need_int(state, "position")
+        parent, position = state["parent"], state["position"]
         self._leave()
         self._looks = True
         if self._reader is None and os.path.exists(self._path):
@@ -149,11 +149,24 @@ class DiskCacheStream(OneInput):
                     f"this state is after {position} elements, and the cache {self._path!r} has "
                     f"{self._reader.count}."
                 )
+            known = self._reader.state_at(position)
+            if known is not None and indices_in(known) != indices_in(parent):
+                raise StateError(
+                    f"this state is after {position} elements, where what the cache "
+                    f"{self._path!r} was made of is at {indices_in(known)}, and not at "
+                    f"{indices_in(parent)}: it is damaged, or belongs to other data."
+                )
             self._reader.forget()
         else:
             self._input.restore(parent)
             self._fresh = not position and parent in _states(self._begin, 0, 0)
         self._position = position
+
+    def fields(self) -> Fields:
+        return cache_fields(self._input)
+
+    def most_before(self, state: State | None) -> int | None:
+        return self._input.most_before(state and state["parent"])
 
     def close(self) -> None:
         self._leave()

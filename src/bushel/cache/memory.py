@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block
+from bushel.core.fields import Declares, Fields, Flag, Inner, Whole
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Node
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State, indices_in
 from bushel.core.step import How, OverOne
 from bushel.core.stream import (
     Chunk,
@@ -63,6 +64,19 @@ def cache_state(parent: State, position: int) -> State:
     return {"parent": parent, "position": position}
 
 
+def cache_fields(input: Declares) -> Fields:
+    """What such a state has; Grain's say also whether everything is remembered."""
+
+    def is_ahead(state: State) -> str | None:
+        # Grain's parent is anywhere when everything is remembered.
+        most = None if state.get("cache_filled") else input.most_before(state["parent"])
+        if most is None or state["position"] <= most:
+            return None
+        return f"'position' is {state['position']}, and only {most} elements came before"
+
+    return Fields(is_ahead, parent=Inner(input), position=Whole(), cache_filled=Flag(optional=True))
+
+
 class CacheStream(OneInput):
     """Remembers its elements, so that going back does not compute them again.
 
@@ -86,13 +100,13 @@ class CacheStream(OneInput):
 
     def pull(self, want: int) -> Chunk | None:
         start = self._position
-        if start < len(self._rows):
+        if not self._reads and start < len(self._rows):
             rows = self._rows[start : start + want]
             self._position += len(rows)
             positions = np.arange(start, self._position, dtype=np.int64)
             marks = ShiftedMarks(SeriesMarks(self._parts), start)
             return Chunk(Block(rows, positions), counted(marks, "position", start, len(rows)))
-        if self._filled:
+        if self._filled and not self._reads:
             return None
         if not self._reads:
             self._input.restore(self._end().at(0))
@@ -111,6 +125,13 @@ class CacheStream(OneInput):
             self._remembers = block.failure is None
         self._position += len(block)
         return Chunk(block, counted(chunk.marks, "position", start, len(block)))
+
+    def _leads_to(self, position: int, parent: State) -> bool:
+        """Whether a state of the input is that before an element which is remembered."""
+        marks = SeriesMarks(self._parts)
+        if isinstance(self._parts[0][0], NoMarks):
+            return True
+        return indices_in(marks.at(position)) == indices_in(parent)
 
     def _end(self) -> Marks:
         """Where the elements end that are remembered."""
@@ -134,14 +155,23 @@ class CacheStream(OneInput):
         return cache_state(SeriesMarks(self._parts).at(self._position), self._position)
 
     def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        position = need_int(state, "position")
-        if state.get("cache_filled") is True:
+        parent, position = state["parent"], state["position"]
+        if state.get("cache_filled"):
             # Grain's, whose parent is anywhere then: its elements are counted from the start.
             parent = self._counted(position)
-        self._reads = position >= len(self._rows)
+        # Where the elements are remembered, but not as those that come after this state of the
+        # input, the input tells: it is what a stream that remembers nothing would ask.
+        self._reads = position >= len(self._rows) or not self._leads_to(position, parent)
         if self._reads:
             self._input.restore(parent)
             known = position == len(self._rows) and not isinstance(self._parts[0][0], NoMarks)
             self._remembers = known and parent == self._end().at(0)
         self._position = position
+
+    def fields(self) -> Fields:
+        return cache_fields(self._input)
+
+    def most_before(self, state: State | None) -> int | None:
+        if state is None or not state.get("cache_filled"):
+            return self._input.most_before(state and state["parent"])
+        return self._input.most_before(None)

@@ -10,11 +10,8 @@ Whoever looks for something in states asks `children` rather than knowing the st
 """
 
 import copy
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
-
-from bushel.errors import StateError, StateRangeError
 
 State: TypeAlias = dict[str, Any]
 
@@ -91,6 +88,15 @@ def innermost_index(state: State) -> int:
     return int(state["next_index"])
 
 
+def indices_in(state: Any) -> list[Any]:
+    """The positions that a state and those within it have reached.
+
+    >>> indices_in({"parents": [{"next_index": 3}, {"parent": {"next_index": 7}}], "index": 9})
+    [3, 7]
+    """
+    return [part["next_index"] for part in walk_states(state) if "next_index" in part]
+
+
 def copy_state(value: Any) -> Any:
     """Copies the plain values that states are made of, and anything else as `deepcopy` does."""
     if value is None or isinstance(value, (int, str, float)):
@@ -100,44 +106,3 @@ def copy_state(value: Any) -> Any:
     if type(value) is list:
         return [copy_state(item) for item in value]
     return copy.deepcopy(value)
-
-
-def need(state: Any, *names: str) -> list[Any]:
-    """Reads fields of a state, which may come from anywhere.
-
-    >>> need({"next_index": 3}, "next_index")
-    [3]
-    """
-    if not isinstance(state, dict):
-        raise StateError(
-            f"a state is a dict, as `get_state()` returned it, and this is a "
-            f"{type(state).__name__}: {state!r:.200}."
-        )
-    missing = [name for name in names if name not in state]
-    if missing:
-        raise StateError(
-            f"this state has no {missing[0]!r}, so it was made by another pipeline: {state!r:.200}."
-        )
-    return [state[name] for name in names]
-
-
-def need_int(state: Any, name: str) -> int:
-    """Reads a whole number of a state that must not be negative."""
-    (value,) = need(state, name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise StateError(f"{name!r} in a state must be a whole number, and is {value!r:.100}.")
-    if value < 0:
-        raise StateRangeError(f"{name!r} in a state must not be negative, and is {value}.")
-    if value > sys.maxsize:
-        raise StateRangeError(f"{name!r} in a state must not exceed {sys.maxsize}, and is {value}.")
-    return value
-
-
-def need_counts(state: Any, parent: str, *names: str) -> list[Any]:
-    """Reads the state of the input, and whole numbers of the step's own.
-
-    >>> need_counts({"parent": {"next_index": 3}, "next_row": 1}, "parent", "next_row")
-    [{'next_index': 3}, 1]
-    """
-    (inner, *_) = need(state, parent, *names)
-    return [inner, *(need_int(state, name) for name in names)]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure, join
+from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.ragged import RaggedRows
 from bushel.core.state import State
@@ -181,7 +182,18 @@ class Stream(ABC):
 
     @abstractmethod
     def restore(self, state: State) -> None:
-        """Goes to a state; the next pull starts there."""
+        """Goes to a state that was checked; the next pull starts there."""
+
+    @abstractmethod
+    def fields(self) -> Fields:
+        """What a state of it has. The same at any time, and asked from any thread."""
+
+    def most_before(self, state: State | None) -> int | None:
+        """How many elements can have come before a state at the most; of None, in all.
+
+        Those that failed are counted as well. None where nobody knows.
+        """
+        return None
 
     def state_for(self, index: int) -> State:
         """The state before element `index`, where that is plain arithmetic."""
@@ -204,6 +216,10 @@ class OneInput(Stream):
     def __init__(self, input: Stream) -> None:
         self._input = input
         self.eager = input.eager
+
+    def fields(self) -> Fields:
+        # Those of its input, unless it has some of its own.
+        return self._input.fields()
 
     def start(self) -> None:
         self._input.start()

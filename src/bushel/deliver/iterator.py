@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from bushel.checkpoint.state import Pipeline, sign, verify
 from bushel.core.block import Failure, failure_of
+from bushel.core.fields import check_state
 from bushel.core.frozen import plain
 from bushel.core.state import State, copy_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, Stream, Trickle, beginning_of
@@ -314,6 +315,7 @@ class StreamIterator(DatasetIterator[T]):
         self._go_to(copy_state(verify(state, self._pipeline)))
 
     def _go_to(self, state: State) -> None:
+        check_state(self._stream, state)
         with self._alone():
             before = self._state_now()
             try:

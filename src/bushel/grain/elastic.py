@@ -5,9 +5,9 @@ import threading
 from typing import Any
 
 from bushel.checkpoint.state import describe_pipeline, sign, verify
+from bushel.core.fields import Fields, Whole
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.core.places import droppers
-from bushel.core.state import need_int
 from bushel.dataset import IterDataset, MapDataset, map_node
 from bushel.deliver.iterator import DatasetIterator
 from bushel.errors import ClosedError, PlanError
@@ -125,7 +125,9 @@ class _ElasticDatasetIterator(DatasetIterator[Any]):
         return sign({"global_next_index": position}, self._pipeline)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        position = need_int(verify(state, self._pipeline), "global_next_index")
+        bare = verify(state, self._pipeline)
+        Fields(global_next_index=Whole(len(self._ds))).check(bare)
+        position = bare["global_next_index"]
         with self._lock:
             self._elements.close()
             self._begin(position)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, failure_of
+from bushel.core.fields import Fields
 from bushel.core.frozen import frozen
 from bushel.core.naming import name_of
 from bushel.core.node import Node
@@ -90,6 +91,9 @@ class OperationStream(Stream):
     def restore(self, state: State) -> None:
         self._cursor.restore(state)
         self._records = None
+
+    def fields(self) -> Fields:
+        return self._cursor.stream.fields()
 
     def start(self) -> None:
         self._cursor.stream.start()

@@ -8,14 +8,17 @@ and however often the stream was stopped and resumed.
 
 import logging
 import os
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from bushel.core.fields import Kind
 from bushel.core.frozen import plain
 from bushel.core.node import Choice, Guard, Node, walk
 from bushel.core.places import ToStreamNode
+from bushel.core.state import State
 from bushel.errors import BadRecordsError, FileError, StateError, place_noted, where_raised
 from bushel.order.keys import record_of
 
@@ -168,15 +171,28 @@ class Ledger:
             for before, count, budget in zip(self.counts, counts, budgets, strict=True)
         )
 
-    def restore(self, counts: Any) -> None:
+    def restore(self, counts: Sequence[int]) -> None:
         """Goes on from the counts of a state."""
-        well = isinstance(counts, list) and all(type(count) is int for count in counts)
-        if not well or len(counts) != len(self._guards) or min(counts, default=0) < 0:
-            raise StateError(
-                f"this state counts bad records as {counts!r}, and the pipeline has "
-                f"{len(self._guards)} `on_error` there."
-            )
         self.counts = list(counts)
+
+
+class BadCounts(Kind):
+    """How many bad records each guard has passed over, in a state."""
+
+    def __init__(self, guards: int, optional: bool = False) -> None:
+        self._guards, self.optional = guards, optional
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+        if not isinstance(value, list) or not all(type(count) is int for count in value):
+            well = False
+        else:
+            well = len(value) == self._guards and all(0 <= n <= sys.maxsize for n in value)
+        if not well:
+            raise StateError(
+                f"this state counts bad records as {value!r:.200} at {path}, and the pipeline has "
+                f"{self._guards} `on_error` there: so many whole numbers, 0 or more, are needed."
+            )
+        return ()
 
 
 def bad_records_in(state: Any) -> list[int]:

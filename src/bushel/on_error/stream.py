@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.fields import Fields, Inner
 from bushel.core.node import Guard, failed
 from bushel.core.record import RecordMetadata
-from bushel.core.state import State, innermost_index, need
+from bushel.core.state import State, innermost_index
 from bushel.core.stream import Chunk, Framed, OneInput, Stream
 from bushel.errors import where_raised
-from bushel.on_error.records import BadRecord, Ledger, bad_record
+from bushel.on_error.records import BadCounts, BadRecord, Ledger, bad_record
 
 
 class GuardStream(OneInput):
@@ -61,9 +62,14 @@ class GuardStream(OneInput):
         return {"parent": self._input.state(), "bad": list(self._ledger.counts)}
 
     def restore(self, state: State) -> None:
-        parent, counts = need(state, "parent", "bad")
-        self._ledger.restore(counts)
-        self._input.restore(parent)
+        self._ledger.restore(state["bad"])
+        self._input.restore(state["parent"])
+
+    def fields(self) -> Fields:
+        return Fields(parent=Inner(self._input), bad=BadCounts(1))
+
+    def most_before(self, state: State | None) -> int | None:
+        return self._input.most_before(state and state["parent"])
 
     def state_for(self, index: int) -> State:
         if self._node.drops:
@@ -73,7 +79,7 @@ class GuardStream(OneInput):
     def index_in(self, state: State) -> int:
         if self._node.drops:
             return super().index_in(state)
-        return self._input.index_in(*need(state, "parent"))
+        return self._input.index_in(state["parent"])
 
 
 def _position(chunk: Chunk, error: Exception) -> int:

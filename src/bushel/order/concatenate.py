@@ -6,13 +6,13 @@ from typing import cast
 
 import numpy as np
 
+from bushel.core.fields import Fields, InnerOf, Whole, all_before
 from bushel.core.frozen import frozen
 from bushel.core.node import Choice, Node
 from bushel.core.positions import Keys, Positions, split_epochs
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State
 from bushel.core.step import How, Step
 from bushel.core.stream import Chunk, Framed, Stream, beginning_of
-from bushel.errors import StateError
 
 
 @frozen
@@ -93,16 +93,24 @@ class ConcatenateStream(Stream):
         return {"parent": self._inputs[self._part].state(), "part": self._part}
 
     def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        part = need_int(state, "part")
-        if part >= len(self._inputs):
-            raise StateError(
-                f"this state is in part {part} of a concatenation, and there are "
-                f"{len(self._inputs)} parts."
-            )
+        part = state["part"]
         self._untouched.discard(part)
-        self._inputs[part].restore(parent)
+        self._inputs[part].restore(state["parent"])
         self._part = part
+
+    def fields(self) -> Fields:
+        count = len(self._inputs)
+        beyond = f"this state is in part {{value}} of a concatenation, and there are {count} parts."
+        return Fields(
+            part=Whole(count - 1, beyond=beyond),
+            parent=InnerOf("part", self._inputs),
+        )
+
+    def most_before(self, state: State | None) -> int | None:
+        if state is None:
+            return all_before(self._inputs, [None] * len(self._inputs))
+        part = state["part"]
+        return all_before(self._inputs[: part + 1], [*[None] * part, state["parent"]])
 
     def start(self) -> None:
         # Only the one that comes next: the others may be many.

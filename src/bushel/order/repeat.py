@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.fields import Declares, Fields, Inner, Whole, given_by
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, LocateMany, Node, Order
 from bushel.core.positions import Positions, split_epochs
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, ComputedMarks, Framed, Marks, OneInput, Stream, beginning_of
 from bushel.errors import PlanError
@@ -119,10 +120,20 @@ class RepeatStream(OneInput):
         return {"parent": self._input.state(), "epoch": self._epoch}
 
     def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        epoch = need_int(state, "epoch")
-        self._input.restore(parent)
-        self._epoch, self._had_any = epoch, True
+        self._input.restore(state["parent"])
+        self._epoch, self._had_any = state["epoch"], True
+
+    def fields(self) -> Fields:
+        # (None at all is an epoch that ends at once.)
+        most = None if self._epochs is None else max(0, self._epochs - 1)
+        return Fields(parent=Inner(self._input), epoch=Whole(most))
+
+    def most_before(self, state: State | None) -> int | None:
+        once = self._input.most_before(None)
+        if state is None:
+            return None if once is None or self._epochs is None else once * self._epochs
+        within = self._input.most_before(state["parent"])
+        return None if once is None or within is None else once * state["epoch"] + within
 
 
 @frozen
@@ -149,6 +160,11 @@ class EpochsNode(OverOne):
 
 def _epoch_state(parent: State, epoch: int, taken: int) -> State:
     return {"parent": parent, "epoch": epoch, "in_epoch": taken}
+
+
+def epoch_fields(input: Declares) -> Fields:
+    """The state of a part that begins again: its own, how often, and how many since."""
+    return Fields(parent=Inner(input), epoch=Whole(), in_epoch=Whole(within=given_by(input)))
 
 
 class EpochsStream(OneInput):
@@ -194,7 +210,8 @@ class EpochsStream(OneInput):
         return _epoch_state(self._input.state(), self._epoch, self._taken)
 
     def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        epoch, taken = need_int(state, "epoch"), need_int(state, "in_epoch")
-        self._input.restore(parent)
-        self._epoch, self._taken = epoch, taken
+        self._input.restore(state["parent"])
+        self._epoch, self._taken = state["epoch"], state["in_epoch"]
+
+    def fields(self) -> Fields:
+        return epoch_fields(self._input)

@@ -20,8 +20,8 @@ from bushel.order.proportions import FEWEST_PARTS, Runs
 # sum goes into 2**60: a weight that never falls due too early falls due in time.
 Ahead: TypeAlias = tuple[int, ...]
 _BITS = np.uint64(60)
-_ONE = 1 << 60
-_FRACTION = np.uint64(_ONE - 1)
+ONE_ELEMENT = 1 << 60
+_FRACTION = np.uint64(ONE_ELEMENT - 1)
 
 _Counts = npt.NDArray[np.uint64]
 
@@ -86,10 +86,10 @@ def chosen_evenly(column: Proportions, size: int, ahead: Ahead) -> tuple[Keys, A
     for part, share in enumerate(_shares(column, rests).tolist()):
         before = ahead[part]
         due = left * share - before
-        gets = -(-due // _ONE)
-        end[part] = gets * _ONE - due
+        gets = -(-due // ONE_ELEMENT)
+        end[part] = gets * ONE_ELEMENT - due
         if gets:
-            taken.append((part, [(n * _ONE + before) // share for n in range(gets)]))
+            taken.append((part, [(n * ONE_ELEMENT + before) // share for n in range(gets)]))
             left -= gets
             if not left:
                 break
@@ -127,8 +127,8 @@ def chosen_by_runs(columns: Proportions, sizes: Keys, ahead: Ahead) -> tuple[Key
             np.multiply(low, left, out=low_sum).cumsum(out=low_sum)
             before = ahead[part]
             due = (int(high_sum[-1]) << _DIGIT) + int(low_sum[-1]) - before
-            gets = -(-due // _ONE)
-            end[part] = gets * _ONE - due
+            gets = -(-due // ONE_ELEMENT)
+            end[part] = gets * ONE_ELEMENT - due
             if not gets:
                 continue
             runs, places = _fall_due(
@@ -147,7 +147,7 @@ def _fall_due(
 ) -> tuple[list[int], list[int]]:
     """The runs in which a part gets an element, and which of those that are left in them."""
     # Element n comes where more than this has fallen due.
-    wanted = range(before, before + gets * _ONE, _ONE)
+    wanted = range(before, before + gets * ONE_ELEMENT, ONE_ELEMENT)
     # By the high digits alone, which are too little by one for each element at the most.
     first = (before >> _DIGIT) - slack
     high = np.arange(first, first + (gets << _DIGIT), 1 << _DIGIT)
@@ -180,12 +180,12 @@ def _in_place(taken: Sequence[tuple[int, Sequence[int], Sequence[int]]], runs: i
 def _shares(weight: Proportions, rest: Proportions) -> _Counts:
     """weight / rest in units of 2**-60, rounded down.
 
-    >>> _shares(np.array([1, 3]), np.array([4, 3])) / _ONE
+    >>> _shares(np.array([1, 3]), np.array([4, 3])) / ONE_ELEMENT
     array([0.25, 1.  ])
     """
     rest = np.maximum(rest, 1)
     # Floating point tells all but the last bits. What these are tells the remainder, of which
     # a 64-bit number holds all that matters.
-    share: Proportions = (weight / rest * _ONE).astype(np.int64)
+    share: Proportions = (weight / rest * ONE_ELEMENT).astype(np.int64)
     wrapped: Proportions = (weight.astype(np.uint64) << _BITS).view(np.int64) - share * rest
     return (share + wrapped // rest).view(np.uint64)

@@ -28,9 +28,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.block import Block, Failure
+from bushel.core.fields import Fields, Inner, Whole
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import ONE_LANE, Node
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Cursor, Marks, Stream
 from bushel.errors import StateError
@@ -188,6 +189,11 @@ class SpreadShuffleStream(Stream):
                 self._failures += 1
                 self._touched = self._cursor.mark()
                 return self._chunk(rows, groups, group, failure)
+            if self._raised:
+                raise StateError(
+                    f"this state is after {group.failures} elements of a group that failed, and "
+                    f"{self._raised} of them do not: it belongs to other data."
+                )
             group.end = self._touched = self._cursor.mark()
             group.is_last = self._short
             made = self._take_group()
@@ -282,11 +288,33 @@ class SpreadShuffleStream(Stream):
         return self._following().state(0)
 
     def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        group, used = need_int(state, "group"), need_int(state, "used")
-        failures = need_int(state, "failures") if "failures" in state else 0
-        self._cursor.restore(parent)
-        self._begin(group, used, failures)
+        self._cursor.restore(state["parent"])
+        self._begin(state["group"], state["used"], state.get("failures", 0))
+
+    def fields(self) -> Fields:
+        return Fields(
+            self._is_ahead,
+            parent=Inner(self._cursor.stream),
+            group=Whole(),
+            used=Whole(self._node.buffer_size + self._side),
+            failures=Whole(optional=True),
+        )
+
+    def _is_ahead(self, state: State) -> str | None:
+        """Says so of a group whose blocks begin after the place where the input is."""
+        given = self._cursor.stream.most_before(state["parent"])
+        before = max(0, self._first + state["group"] - self._side) * self._side
+        if given is None or before <= given:
+            return None
+        return f"'group' is {state['group']}, which begins after {before} elements, not {given}"
+
+    def most_before(self, state: State | None) -> int | None:
+        if state is None:
+            return self._cursor.stream.most_before(None)
+        # Those of the groups before come from what the input had given, and what waited.
+        before = self._cursor.stream.most_before(state["parent"])
+        since = self._side * self._side + state["used"] + state.get("failures", 0)
+        return None if before is None else before + since
 
     def start(self) -> None:
         self._cursor.stream.start()

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+from bushel.core.fields import Fields, Inner, Whole, given_by
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.places import is_by_position
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Framed, Marks, OneInput, Stream, beginning_of, counted
-from bushel.errors import StateError, StateRangeError
+from bushel.errors import StateRangeError
 
 _AT_A_TIME = 1024
 
@@ -55,10 +56,15 @@ class LimitStream(OneInput):
         return {"parent": self._input.state(), "count_elements_read": self._read}
 
     def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        read = need_int(state, "count_elements_read")
-        self._input.restore(parent)
-        self._read = read
+        self._input.restore(state["parent"])
+        self._read = state["count_elements_read"]
+
+    def fields(self) -> Fields:
+        read = Whole(self._count, within=given_by(self._input))
+        return Fields(parent=Inner(self._input), count_elements_read=read)
+
+    def most_before(self, state: State | None) -> int | None:
+        return self._input.most_before(state and state["parent"])
 
 
 @frozen
@@ -146,17 +152,26 @@ class SkipStream(OneInput):
         return {"parent": self._input.state(), "skipped": self._count}
 
     def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        skipped = need_int(state, "skipped")
-        if skipped not in (0, self._count):
-            raise StateError(
-                f"this state has passed over {skipped} elements, and `skip({self._count})` does "
-                "not stop there: it was made by another pipeline."
-            )
-        self._input.restore(parent)
+        skipped = state["skipped"]
+        self._input.restore(state["parent"])
         self._go_to_start(self._count - skipped)
         if skipped:
             self._start = None
+
+    def fields(self) -> Fields:
+        skipped = Whole(self._count, within=given_by(self._input))
+        return Fields(self._stops_nowhere, parent=Inner(self._input), skipped=skipped)
+
+    def _stops_nowhere(self, state: State) -> str | None:
+        if state["skipped"] in (0, self._count):
+            return None
+        return (
+            f"it has passed over {state['skipped']} elements, and `skip({self._count})` does not "
+            "stop there"
+        )
+
+    def most_before(self, state: State | None) -> int | None:
+        return self._input.most_before(state and state["parent"])
 
     def state_for(self, index: int) -> State:
         if not self._by_position:
@@ -166,9 +181,7 @@ class SkipStream(OneInput):
     def index_in(self, state: State) -> int:
         if not self._by_position:
             return super().index_in(state)
-        (parent,) = need(state, "parent")
-        skipped = need_int(state, "skipped")
-        return self._input.index_in(parent) - self._count if skipped else 0
+        return self._input.index_in(state["parent"]) - self._count if state["skipped"] else 0
 
     def start(self) -> None:
         if self._left and not self._over:

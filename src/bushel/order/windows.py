@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block
+from bushel.core.fields import Fields, Flag, Inner
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node, Order, failed
 from bushel.core.positions import Positions, join_epochs, split_epochs
 from bushel.core.stack import stack
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Cursor, Marks, Stream, beginning_of
 from bushel.core.tree import map_leaves
@@ -198,10 +199,21 @@ class WindowsStream(Stream):
         return marks.at(used)
 
     def restore(self, state: State) -> None:
-        (parent,) = need(state, "parent")
-        follows = bool(need_int(state, "follows"))
-        self._cursor.restore(parent)
-        self._begin(follows)
+        self._cursor.restore(state["parent"])
+        self._begin(bool(state["follows"]))
+
+    def fields(self) -> Fields:
+        return Fields(self._follows_nothing, parent=Inner(self._cursor.stream), follows=Flag())
+
+    def _follows_nothing(self, state: State) -> str | None:
+        given = self._cursor.stream.most_before(state["parent"])
+        least = min(self._node.size, self._node.stride)
+        if not state["follows"] or given is None or given >= least:
+            return None
+        return f"'follows' says that a window came before, and {given} elements make none"
+
+    def most_before(self, state: State | None) -> int | None:
+        return self._cursor.stream.most_before(state and state["parent"])
 
     def state_for(self, index: int) -> State:
         # After the window before: at its end, or where the next one begins, if that is sooner.
@@ -210,8 +222,7 @@ class WindowsStream(Stream):
         return {"parent": self._cursor.stream.state_for(before), "follows": int(index > 0)}
 
     def index_in(self, state: State) -> int:
-        (parent,) = need(state, "parent")
-        before = self._cursor.stream.index_in(parent)
+        before = self._cursor.stream.index_in(state["parent"])
         return -(-before // self._node.stride)
 
     def start(self) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from bushel.core.fields import Fields
 from bushel.core.state import State
 from bushel.core.stream import Chunk, FixedMarks, Marks, Stream, beginning_of
 from bushel.errors import ClosedError, StateError
@@ -149,6 +150,12 @@ class BackgroundStream(Stream):
         self._stop(wait=True)
         self._input.restore(state)
         self._place, self._ended = (FixedMarks(state), 0), False
+
+    def fields(self) -> Fields:
+        return self._input.fields()
+
+    def most_before(self, state: State | None) -> int | None:
+        return self._input.most_before(state)
 
     def state_for(self, index: int) -> State:
         return self._input.state_for(index)

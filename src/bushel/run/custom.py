@@ -6,9 +6,14 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure, failure_of
-from bushel.core.state import State, copy_state, need, need_int
+from bushel.core.fields import Fields, Opaque, Whole
+from bushel.core.state import State, copy_state
 from bushel.core.stream import Chunk, ComputedMarks, FixedMarks, Marks, Stream
 from bushel.errors import StateError
+
+# Elements of one chunk: far more than anybody asks of an iterator at once, and few enough to be
+# made again.
+_MOST_SKIPPED = 1 << 24
 
 
 class CustomStream(Stream):
@@ -73,7 +78,10 @@ class CustomStream(Stream):
             try:
                 next(self._iterator)
             except StopIteration:
-                return
+                raise StateError(
+                    f"this state is {count} elements after one of {type(self._iterator).__name__}, "
+                    "which ends before: it belongs to other data."
+                ) from None
             except Exception:
                 continue  # It was raised where it belonged, before the state was taken.
 
@@ -84,14 +92,16 @@ class CustomStream(Stream):
         return {**state, "skip": self._skip} if self._skip else state
 
     def restore(self, state: State) -> None:
-        (inner,) = need(state, "iterator")
-        skip = need_int(state, "skip")
+        inner, skip = state["iterator"], state["skip"]
         set_state = getattr(self._iterator, "set_state", None)
         if set_state is None:
             self._refuse(0)
         else:
             set_state(copy_state(inner))
         self._skip, self._marks = skip, None
+
+    def fields(self) -> Fields:
+        return Fields(iterator=Opaque(), skip=Whole(_MOST_SKIPPED))
 
     def start(self) -> None:
         start_prefetch = getattr(self._iterator, "start_prefetch", None)

@@ -1,7 +1,7 @@
 """Several streams in turn, of which only a few are open at a time."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any
@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.fields import Fields, Kind, Whole, check_state, check_whole, is_flag
 from bushel.core.frozen import plain
 from bushel.core.node import failed
 from bushel.core.positions import Keys
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State
 from bushel.core.stream import Chunk, ComputedMarks, Cursor, Marks, Stream
 from bushel.errors import StateError
 from bushel.plan.passes import InterleaveNode
@@ -66,6 +67,9 @@ class _EndedStream(Stream):
     def restore(self, state: State) -> None:
         self._state = state
 
+    def fields(self) -> Fields:
+        return Fields()
+
 
 @plain
 class _InterleaveMarks(Marks):
@@ -94,6 +98,47 @@ class _InterleaveMarks(Marks):
             for count, before, begin in places
         ]
         return interleave_state(turn, self.following, self.numbers, states, self.ended)
+
+
+class _Open(Kind):
+    """The numbers of the datasets that are open: each is there, and there once."""
+
+    def __init__(self, node: InterleaveNode) -> None:
+        self._node = node
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+        count, most = self._node.count(), self._node.cycle_length
+        if not isinstance(value, list) or len(value) > most:
+            raise StateError(
+                f"{name!r} in a state (at {path}) must be a list of at most {most} numbers of "
+                f"datasets, and is {value!r:.200}."
+            )
+        for place, number in enumerate(value):
+            check_whole(number, name, f"{path}[{place}]", count - 1)
+        if len(set(value)) < len(value):
+            raise StateError(f"{name!r} in a state (at {path}) has one twice: {value!r:.200}.")
+        return ()
+
+
+class _AsMany(Kind):
+    """A list with something for each dataset that is open."""
+
+    def __init__(self, is_right: Callable[[Any], bool] | None = None, what: str = "") -> None:
+        self._is_right, self._what = is_right, what
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+        count = len(state["iterators_in_use_indices"])
+        if not isinstance(value, list) or len(value) != count:
+            raise StateError(
+                f"{name!r} in a state (at {path}) must be a list of {count}, one for each dataset "
+                f"that is open, and is {value!r:.200}."
+            )
+        if self._is_right is not None and not all(map(self._is_right, value)):
+            raise StateError(
+                f"{name!r} in a state (at {path}) must be a list of {self._what}, and is "
+                f"{value!r:.200}."
+            )
+        return ()
 
 
 class InterleaveStream(Stream):
@@ -298,14 +343,9 @@ class InterleaveStream(Stream):
 
     def restore(self, state: State, each: bool = False) -> None:
         """Goes to a state; `each` stream is then read by itself."""
-        numbers, states, ended = need(
-            state, "iterators_in_use_indices", "iterators_in_use_states", "exhausted"
-        )
-        turn = need_int(state, "next_index_in_cycle")
-        following = need_int(state, "next_index_in_datasets")
-        lists = [part for part in (numbers, states, ended) if isinstance(part, list)]
-        if len(lists) < 3 or len(set(map(len, lists))) > 1:
-            raise StateError(f"this state of an interleaving is damaged: {state!r:.200}.")
+        numbers, states = state["iterators_in_use_indices"], state["iterators_in_use_states"]
+        ended = [bool(flag) for flag in state["exhausted"]]
+        turn, following = state["next_index_in_cycle"], state["next_index_in_datasets"]
         side = None if each else self._side_at(numbers, states, ended, following)
         if side is not None:
             self.close()
@@ -313,36 +353,53 @@ class InterleaveStream(Stream):
             self._begun, self._side = True, side
             self._slots, self.eager = [], True
             return
-        slots = []
+        slots: list[_Slot] = []
         for number, inner, flag in zip(numbers, states, ended, strict=True):
-            known = type(number) is int and 0 <= number < self._node.count()
-            stream: Stream | None = None
-            if known:
-                stream = _EndedStream(inner) if flag else self._node.open(number)
+            stream = _EndedStream(inner) if flag else self._node.open(number)
             if stream is None:
-                raise StateError(
-                    f"this state has dataset {number!r:.100} open, and there are "
-                    f"{self._node.count()}."
-                )
+                raise StateError(f"this state has dataset {number} open, and there is none.")
+            check_state(stream, inner, f"iterators_in_use_states[{len(slots)}]")
             stream.restore(inner)
-            slots.append(_Slot(number, stream, bool(flag)))
+            slots.append(_Slot(number, stream, flag))
         self.close()
         self._begun, self._side = True, None
         self._slots, self._turn, self._following = slots, turn % max(1, len(slots)), following
         self.eager = all(slot.cursor.stream.eager for slot in slots)
 
     def _side_at(
-        self, numbers: list[Any], states: list[State], ended: list[Any], following: int
+        self, numbers: list[int], states: list[State], ended: list[bool], following: int
     ) -> SideTurns | None:
         if len(numbers) < self._node.cycle_length and following < self._node.count():
             return None  # Others are opened before they go on.
-        known = all(type(n) is int and 0 <= n < self._node.count() for n in numbers)
-        if not known or any(ended) or not self._may_join:
+        if any(ended) or not self._may_join:
             return None
-        with suppress(Exception):
+        side: SideTurns | None = None
+        with suppress(Exception):  # It comes again when that one is opened.
             side = side_by_side(self._node, numbers)
-            if side is not None and side.parts.restore(states):
-                return side
+        if side is None:
+            return None
+        for place, (part, inner) in enumerate(zip(side.parts.parts, states, strict=True)):
+            check_state(part, inner, f"iterators_in_use_states[{place}]")
+        return side if side.parts.restore(states) else None
+
+    def fields(self) -> Fields:
+        # Those that are open are checked when they are opened: that may take a while.
+        return Fields(
+            self._lets_in_others,
+            iterators_in_use_indices=_Open(self._node),
+            iterators_in_use_states=_AsMany(),
+            exhausted=_AsMany(is_flag, "0 or 1"),
+            next_index_in_cycle=Whole(),
+            next_index_in_datasets=Whole(self._node.count()),
+        )
+
+    def _lets_in_others(self, state: State) -> str | None:
+        numbers, following = state["iterators_in_use_indices"], state["next_index_in_datasets"]
+        turn = state["next_index_in_cycle"]
+        if numbers and max(numbers) >= following:
+            return f"dataset {max(numbers)} is open, and the next to enter is {following}"
+        if turn > max(0, len(numbers) - 1):
+            return f"it is the turn of place {turn} of {len(numbers)}"
         return None
 
     def start(self) -> None:

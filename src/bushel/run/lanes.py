@@ -3,18 +3,19 @@
 import sys
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bushel.core.block import Block, Columns, Failure, merge_columns
+from bushel.core.fields import Declares, Fields, Kind, Whole, all_before
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State
 from bushel.core.stream import Chunk, Marks, Stream, Taken
 from bushel.core.tree import map_leaves
-from bushel.errors import StateError, StateRangeError
+from bushel.errors import StateError
 from bushel.order.front import with_front
 from bushel.plan.lanes import OwnLanesNode
 from bushel.run.merge import Merged
@@ -416,40 +417,71 @@ class LanesStream(Merged):
         return self.state_of(self._states(), self._step, self._skip)
 
     def restore(self, state: State) -> None:
-        (lanes,) = need(state, "lanes")
-        step = need_int(state, "step")
-        row = need_int(state, "row") if "row" in state else 0
-        if not isinstance(lanes, dict):
-            raise StateError(f"'lanes' in a state must be a dict, and is {lanes!r:.200}.")
-        if step > sys.maxsize // self.width:
-            raise StateRangeError(f"'step' in a state is {step}, which no job can reach.")
-        if row and (state.get("width") != self.width or row >= self.width):
-            raise StateError(
-                f"this state was taken within a step, after {row} of the {state.get('width')!r} "
-                f"elements that its host had of it, and this host has {self.width} of each step. "
-                "Take states between steps: of batches, or after all elements of a step."
-            )
-        numbers = range(self._node.first, self._node.first + len(self._cursors))
-        missing = [number for number in numbers if str(number) not in lanes]
-        if missing:
-            raise StateError(
-                f"this host has lanes {numbers[0]} to {numbers[-1]}, and the state has none for "
-                f"lane {missing[0]}: it has {_show(lanes)}. A checkpoint of another number of "
-                "hosts is restored from the states of all of them together: through Orbax by "
-                "itself, or with `bushel.checkpoint.merge_states([...])`."
-            )
-        self._go_back([lanes[str(number)] for number in numbers])
-        self._step, self._skip, self._kept = step, row, None
+        self._go_back(self._own_states(state))
+        self._step, self._skip, self._kept = state["step"], state.get("row", 0), None
         self._over = self._ending = False
         self._own_end = None
         self._begun = False
         if not self.ahead:
             self.begin_anew()
 
+    def _own_states(self, state: State) -> list[State]:
+        first = self._node.first
+        return [state["lanes"][str(first + lane)] for lane in range(len(self._cursors))]
+
+    def fields(self) -> Fields:
+        lanes = {
+            str(self._node.first + lane): cursor.stream for lane, cursor in enumerate(self._cursors)
+        }
+        beyond = "'step' in a state is {value}, which no job can reach."
+        return Fields(
+            self._misfit,
+            lanes=_Lanes(lanes),
+            step=Whole(sys.maxsize // self.width, beyond=beyond),
+            row=Whole(optional=True),
+        )
+
+    def _misfit(self, state: State) -> str | None:
+        row = state.get("row", 0)
+        if row and (state.get("width") != self.width or row >= self.width):
+            return (
+                f"it was taken within a step, after {row} of the {state.get('width')!r} elements "
+                f"that its host had of it, and this host has {self.width} of each step. Take "
+                "states between steps: of batches, or after all elements of a step"
+            )
+        streams = [cursor.stream for cursor in self._cursors]
+        given = None if self._node.pads else all_before(streams, self._own_states(state))
+        if given is None or state["step"] <= given:
+            return None
+        return f"'step' is {state['step']}, and its lanes have given {given} elements"
+
     def close(self) -> None:
         if self._leave is not None:
             self._leave()
         super().close()
+
+
+class _Lanes(Kind):
+    """The states of lanes by their numbers: those of this host, and perhaps others."""
+
+    def __init__(self, own: Mapping[str, Declares]) -> None:
+        self._own = own
+
+    def below(
+        self, value: Any, name: str, path: str, state: State
+    ) -> Iterable[tuple[Declares, Any, str]]:
+        if not isinstance(value, dict):
+            raise StateError(f"{name!r} in a state must be a dict, and is {value!r:.200}.")
+        names = list(self._own)
+        missing = [lane for lane in names if lane not in value]
+        if missing:
+            raise StateError(
+                f"this host has lanes {names[0]} to {names[-1]}, and the state has none for "
+                f"lane {missing[0]}: it has {_show(value)}. A checkpoint of another number of "
+                "hosts is restored from the states of all of them together: through Orbax by "
+                "itself, or with `bushel.checkpoint.merge_states([...])`."
+            )
+        return [(stream, value[lane], f"{path}.{lane}") for lane, stream in self._own.items()]
 
 
 def zeros_like(element: Any) -> Any:

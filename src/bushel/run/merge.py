@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.fields import Declares, Fields, Flag, Inners, all_before
 from bushel.core.frozen import plain
 from bushel.core.node import Zip
-from bushel.core.state import State, need
+from bushel.core.state import State
 from bushel.core.stream import Chunk, Cursor, Marks, Stream, Taken
-from bushel.errors import PlanError, StateError
+from bushel.errors import PlanError
 
 
 class Merged(Stream):
@@ -137,10 +138,18 @@ class ZipStream(Merged):
         return _zip_state(self._states(), self._mismatched)
 
     def restore(self, state: State) -> None:
-        (parents,) = need(state, "parents")
-        if not isinstance(parents, list) or len(parents) != len(self._cursors):
-            raise StateError(
-                f"this zip has {len(self._cursors)} inputs, and the state has {parents!r:.200}."
-            )
-        self._go_back(parents)
-        self._stopped = self._mismatched = state.get("stop") is True
+        self._go_back(state["parents"])
+        self._stopped = self._mismatched = bool(state.get("stop"))
+
+    def fields(self) -> Fields:
+        return zip_fields([cursor.stream for cursor in self._cursors])
+
+    def most_before(self, state: State | None) -> int | None:
+        inners = [None] * len(self._cursors) if state is None else state["parents"]
+        # (Of all inputs together: one that fails leaves the others where they are.)
+        return all_before([cursor.stream for cursor in self._cursors], inners)
+
+
+def zip_fields(inputs: Sequence[Declares]) -> Fields:
+    """The state of a zip: those of its inputs, and whether they did not end together."""
+    return Fields(parents=Inners(inputs, of="this zip has {} inputs"), stop=Flag(optional=True))

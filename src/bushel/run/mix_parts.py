@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.block import Columns, Failure
+from bushel.core.fields import Declares
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys, sorted_runs
 from bushel.core.state import State
@@ -69,6 +70,10 @@ class MixParts(ABC):
     @abstractmethod
     def streams(self) -> "StreamParts":
         """The same, read as streams."""
+
+    @abstractmethod
+    def declared(self) -> Sequence[Declares]:
+        """The parts, as far as their states are concerned."""
 
     @abstractmethod
     def states(self) -> list[State]:
@@ -132,6 +137,9 @@ class PositionParts(MixParts):
         if self._made is None:
             self._made = StreamParts(self._make_streams())
         return self._made
+
+    def declared(self) -> Sequence[Declares]:
+        return self._parts.parts
 
     def states(self) -> list[State]:
         return self._parts.states(self._parts.taken)
@@ -214,6 +222,9 @@ class StreamParts(MixParts):
 
     def streams(self) -> "StreamParts":
         return self
+
+    def declared(self) -> Sequence[Declares]:
+        return [cursor.stream for cursor in self._cursors]
 
     def states(self) -> list[State]:
         return [cursor.state() for cursor in self._cursors]

@@ -11,14 +11,15 @@ In a state that is taken meanwhile the weights are such pieces, each with its en
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from bushel.core.fields import Kind
 from bushel.core.fingerprint import fingerprint_of
 from bushel.core.frozen import plain
-from bushel.core.state import State, need_int
+from bushel.core.state import State
 from bushel.errors import PlanError, StateError
 from bushel.order.proportions import table_of
 from bushel.order.schedule import WeightSchedule, in_order
@@ -127,7 +128,7 @@ def going_on(own: Piece, node: StreamMixNode, state: State) -> Course:
     """What a mixture follows that goes on where a state is; `own` are its weights now."""
     if "weights" not in state:
         return Course([own])  # Grain's.
-    index = need_int(state, "index")
+    index = state["index"]
     front, shown = _reached(state, "front"), _reached(state, "shown")
     saved = _read(state["weights"])
     if _are_same(saved[-1][1], own.told):
@@ -150,8 +151,20 @@ def going_on(own: Piece, node: StreamMixNode, state: State) -> Course:
         pieces.append(Piece(until, told, turns, turns.beginning()))
     if pieces and _are_same(pieces[-1].told, own.told):
         pieces.pop()
-    ends = need_int(state, "ends") if "ends" in state else None
-    return Course([*pieces, own], front, shown, ends, index)
+    return Course([*pieces, own], front, shown, state.get("ends"), index)
+
+
+class Weights(Kind):
+    """The weights in the state of a mixture; Grain's have none."""
+
+    optional = True
+
+    def __init__(self, own: Piece, node: StreamMixNode) -> None:
+        self._own, self._node = own, node
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+        going_on(self._own, self._node, state)
+        return ()
 
 
 _CHANGED = "the weights of this mixture changed, and the old ones are needed once more"
@@ -163,9 +176,8 @@ _ANYWAY = (
 
 
 def _reached(state: State, field: str) -> int | None:
-    if field in state and state[field] is None:
-        return None
-    return need_int(state, field if field in state else "index")
+    reached: int | None = state.get(field, state["index"])
+    return reached
 
 
 def _are_same(saved: Told, now: Told) -> bool:

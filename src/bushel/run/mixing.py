@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.fields import Fields, Flag, Inners, Whole, Wholes
 from bushel.core.frozen import plain
 from bushel.core.node import failed
 from bushel.core.positions import Keys
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State
 from bushel.core.stream import Chunk, Marks, Stream
-from bushel.errors import StateError
-from bushel.order.shares import Ahead
+from bushel.order.shares import ONE_ELEMENT, Ahead
 from bushel.order.turns import Choices
 from bushel.plan.mixing import StreamMixNode
 from bushel.run.mix_parts import Counts, MixParts, PartMarks, Portion
-from bushel.run.mix_weights import Course, going_on, own_piece
+from bushel.run.mix_weights import Course, Weights, going_on, own_piece
 
 
 @plain
@@ -169,8 +169,7 @@ class MixStream(Stream):
         return self.state_of(self._parts.states(), self._course, self._place, self._stopped)
 
     def restore(self, state: State) -> None:
-        _, stopped = need(state, "parents", "stop")
-        index = need_int(state, "index")
+        index, stopped = state["index"], state["stop"]
         parents = self._parts_of(state, "parents", self._starts)
         known = self._own.turns.taken_before(index)
         none = [0] * self._count
@@ -194,18 +193,9 @@ class MixStream(Stream):
         beginning.
         """
         values = state[field]
-        if self._names is not None:
-            if not isinstance(values, dict):
-                raise StateError(
-                    f"this mixture has named parts, and {field!r} of the state is {values!r:.200}."
-                )
-            return [values.get(name, new) for name, new in zip(self._names, otherwise, strict=True)]
-        if not isinstance(values, list) or len(values) != self._count:
-            raise StateError(
-                f"this mixture has {self._count} parts, and {field!r} of the state is "
-                f"{values!r:.200}."
-            )
-        return values
+        if self._names is None:
+            return list(values)
+        return [values.get(name, new) for name, new in zip(self._names, otherwise, strict=True)]
 
     def _whole_parts_of(
         self, state: State, field: str, new: Sequence[int], otherwise: Sequence[int] | None = None
@@ -213,8 +203,45 @@ class MixStream(Stream):
         """The same for numbers, which states of Grain, and of other weights, do not have."""
         if field not in state:
             return list(otherwise or new)
-        values = self._parts_of(state, field, new)
-        return [need_int({field: value}, field) for value in values]
+        return self._parts_of(state, field, new)
+
+    def fields(self) -> Fields:
+        count, names = self._count, self._names
+        return Fields(
+            self._misfit,
+            parents=Inners(self._best_parts.declared(), names),
+            index=Whole(),
+            stop=Flag(),
+            taken=Wholes(count, names, optional=True),
+            ahead=Wholes(count, names, most=ONE_ELEMENT, optional=True),
+            left=Wholes(count, names, most=1, optional=True),
+            front=Whole(optional=True, or_none=True),
+            shown=Whole(optional=True, or_none=True),
+            ends=Whole(optional=True),
+            weights=Weights(self._own, self._node),
+        )
+
+    def _misfit(self, state: State) -> str | None:
+        index = state["index"]
+        for field in ("front", "shown", "ends"):
+            if state.get(field) is not None and state[field] < index:
+                return f"{field!r} is {state[field]}, before 'index', which is {index}"
+        if "taken" not in state:
+            return None  # Grain's.
+        parts, none = self._best_parts.declared(), [0] * self._count
+        taken = self._parts_of(state, "taken", none)
+        if sum(taken) > index:
+            return f"'index' is {index}, and 'taken' says that {sum(taken)} elements came"
+        inners = self._parts_of(state, "parents", self._starts)
+        for number, (part, inner) in enumerate(zip(parts, inners, strict=True)):
+            most = part.most_before(inner)
+            if most is not None and taken[number] > most:
+                who = number if self._names is None else self._names[number]
+                return f"'taken' says {taken[number]} of part {who!r}, which has given {most}"
+        return None
+
+    def most_before(self, state: State | None) -> int | None:
+        return None if state is None else state["index"]
 
     def start(self) -> None:
         self._parts.start()

@@ -1,20 +1,21 @@
 """The stream of a random-access dataset: its positions one after the other."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bushel.core.block import Block, Failure, join
+from bushel.core.fields import Fields, Whole
 from bushel.core.machine import available_cores
 from bushel.core.node import Fold, Guard, Node, Source, leaves_out, walk
 from bushel.core.options import ReadOptions
-from bushel.core.state import State, need_int
+from bushel.core.state import State
 from bushel.core.stream import Chunk, Marks, Stream, Trickle
 from bushel.errors import StateRangeError
 from bushel.on_error.elements import by_element, each_once, paths_to_guards
-from bushel.on_error.records import BadRecord, Ledger, taking_notes
+from bushel.on_error.records import BadCounts, BadRecord, Ledger, taking_notes
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
@@ -348,11 +349,7 @@ class PositionalStream(Stream):
         return {"next_index": index, "bad": list(counts)}
 
     def restore(self, state: State) -> None:
-        index = need_int(state, "next_index")
-        if index > self._length:
-            raise StateRangeError(
-                f"this state is at element {index}, and the dataset has only {self._length}."
-            )
+        index = state["next_index"]
         self._ledger.restore(state.get("bad", [0] * len(self._work.guards)))
         self._drop_ahead()
         self._quota.reset()
@@ -360,13 +357,20 @@ class PositionalStream(Stream):
         self._next = self._behind = index
         self._trickle, self._trickled = None, 0
 
+    def fields(self) -> Fields:
+        return position_fields(self._length, self._work.guards)
+
+    def most_before(self, state: State | None) -> int | None:
+        return self._length if state is None else state["next_index"]
+
     def state_for(self, index: int) -> State:
         if not 0 <= index <= self._length:
             raise StateRangeError(f"there is no element {index}; the dataset has {self._length}.")
         return self._state(index, [0] * len(self._work.guards))
 
     def index_in(self, state: State) -> int:
-        return need_int(state, "next_index")
+        index: int = state["next_index"]
+        return index
 
     def start(self) -> None:
         if self._ahead is None and self._choice.may_use_threads:
@@ -461,6 +465,15 @@ class _Progress(Marks):
 
     def at(self, used: int) -> State:
         return {"next_index": self.position + 1 if used else self.behind}
+
+
+def position_fields(length: int, guards: Sequence[Guard] = ()) -> Fields:
+    """The state of a stream of positions: the next one of so many, and what guards passed over."""
+    beyond = "this state is at element {value}, and the dataset has only {most}."
+    index = Whole(length, beyond=beyond)
+    if not guards:
+        return Fields(next_index=index)
+    return Fields(next_index=index, bad=BadCounts(len(guards), optional=True))
 
 
 def least_block(node: Node) -> int:

@@ -17,17 +17,18 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from bushel.core.block import Block
+from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.node import Each, Guard, Node, leaves_out, walk
 from bushel.core.places import OptionsNode, SeedNode, ToStreamNode
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
-from bushel.order.repeat import EpochsNode
+from bushel.order.repeat import EpochsNode, epoch_fields
 from bushel.plan.lanes import with_inputs
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
-from bushel.run.positional import least_block
+from bushel.run.positional import least_block, position_fields
 from bushel.run.spent import Stopwatch
 from bushel.run.tune import SOON_SECONDS, BlockSize
 from bushel.transforms.function import any_none
@@ -43,6 +44,19 @@ _CALL_SECONDS = 500e-6
 _SURE_SECONDS = 0.05
 _SECONDS_OF_A_PART = 10e-6
 _BYTES_AT_ONCE = 1 << 22
+
+
+@plain
+class _Positions:
+    """A dataset that is read from its first position on, as far as its states are concerned."""
+
+    length: int
+
+    def fields(self) -> Fields:
+        return position_fields(self.length)
+
+    def most_before(self, state: State | None) -> int | None:
+        return self.length if state is None else state["next_index"]
 
 
 @plain
@@ -63,17 +77,23 @@ class Part:
         index = taken - epoch * self.length
         return {"parent": {"next_index": index}, "epoch": epoch, "in_epoch": index}
 
+    def fields(self) -> Fields:
+        """What a state of its stream has."""
+        positions = _Positions(self.length)
+        return epoch_fields(positions) if self.restarts else positions.fields()
+
+    def most_before(self, state: State | None) -> int | None:
+        """How many elements can have come before a state (see `Stream`)."""
+        if not self.restarts:
+            return _Positions(self.length).most_before(state)
+        return None if state is None else state["epoch"] * self.length + state["in_epoch"]
+
     def taken(self, state: State) -> int | None:
         """How many elements were taken in a state, if that is all it says."""
-        count: object = state.get("next_index")
+        count: int = state["in_epoch"] if self.restarts else state["next_index"]
         if self.restarts:
-            epoch, index = state.get("epoch"), state.get("in_epoch")
-            if type(epoch) is not int or type(index) is not int or index > self.length:
-                return None
-            count = epoch * self.length + index
-        if type(count) is not int or not 0 <= count <= _FURTHEST:
-            return None
-        return count if self.state(count) == state else None
+            count += state["epoch"] * self.length
+        return count if count <= _FURTHEST and self.state(count) == state else None
 
 
 # Far beyond what anybody reads, and sums of it are still no larger than a position may be.
@@ -201,10 +221,8 @@ class SideBySide:
         """Goes to states of the streams, where these say no more than how much was taken."""
         if not self.is_suited:
             return False
-        taken = [
-            part.taken(state) if isinstance(state, dict) else None
-            for part, state in zip(self.parts, states, strict=True)
-        ]
+        pairs = zip(self.parts, states, strict=True)
+        taken = [part.taken(state) for part, state in pairs]
         counts = [count for count in taken if count is not None]
         if len(counts) < len(taken):
             return False

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.fields import Fields, Inner, Whole, given_by
 from bushel.core.frozen import plain
 from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, failed
 from bushel.core.positions import Keys
 from bushel.core.record import RecordMetadata
-from bushel.core.state import State, need, need_int
+from bushel.core.state import State
 from bushel.core.stream import Chunk, Cursor, Marks, OneInput, Stream, counted
-from bushel.errors import PlanError
+from bushel.errors import PlanError, StateError
 from bushel.on_error.records import BadRecord
 from bushel.on_error.stream import GuardStream
 from bushel.order.front import with_front
@@ -118,6 +119,29 @@ class _Elementwise(OneInput):
         """Takes what is this step's, and returns the state of its input."""
         return state
 
+    def fields(self) -> Fields:
+        # Of the first step that has any, from here back.
+        chain, input = self._chain()
+        own = (step._own_fields() for step in chain)
+        found = next((fields for fields in own if fields is not None), None)
+        return input.fields() if found is None else found
+
+    def _own_fields(self) -> Fields | None:
+        """What its state has, if that is not the state of its input."""
+        return None
+
+    def most_before(self, state: State | None) -> int | None:
+        chain, input = self._chain()
+        for step in chain:
+            if step._makes_more:
+                return None
+            if state is not None and step._own_fields() is not None:
+                state = state["parent"]
+        return input.most_before(state)
+
+    # Whether it makes several elements of one.
+    _makes_more = False
+
     def start(self) -> None:
         self._chain()[1].start()
 
@@ -177,16 +201,19 @@ class CountedStream(_Elementwise):
         return {"parent": state, self._name: self._count}
 
     def _restore_own(self, state: State) -> State:
-        parent: State
-        parent, _ = need(state, "parent", self._name)
-        self._count = need_int(state, self._name)
-        return parent
+        self._count = state[self._name]
+        return state["parent"]  # type: ignore[no-any-return]
+
+    def _own_fields(self) -> Fields | None:
+        count = Whole(within=given_by(self._input))
+        return Fields(parent=Inner(self._input), **{self._name: count})
 
     def state_for(self, index: int) -> State:
         return {"parent": self._input.state_for(index), self._name: index}
 
     def index_in(self, state: State) -> int:
-        return need_int(state, self._name)
+        index: int = state[self._name]
+        return index
 
 
 @plain
@@ -303,16 +330,27 @@ class ExpandStream(_Elementwise):
         if not rows and made.failure is None:
             return out  # What is to be skipped is still to come.
         skip, self._skip = self._skip, 0
-        return out.rest(skip) if skip else out
+        if not skip:
+            return out
+        made_first = next((size for size in map(len, sequences) if size), 0)
+        if skip > made_first:
+            raise StateError(
+                f"this state is after {skip} of the elements that `{self._node.label}` made of "
+                f"one, and it makes {made_first} of that one: it belongs to other data."
+            )
+        return out.rest(skip)
 
     def _with_own(self, state: State) -> State:
         return {"parent": state, "next_index_in_buffer": self._skip}
 
     def _restore_own(self, state: State) -> State:
-        parent: State
-        (parent,) = need(state, "parent")
-        self._skip = need_int(state, "next_index_in_buffer")
-        return parent
+        self._skip = state["next_index_in_buffer"]
+        return state["parent"]  # type: ignore[no-any-return]
+
+    _makes_more = True
+
+    def _own_fields(self) -> Fields | None:
+        return Fields(parent=Inner(self._input), next_index_in_buffer=Whole())
 
 
 @plain
@@ -418,6 +456,11 @@ class FoldStream(Stream):
         self._number += 1
         skip, self._skip = self._skip, 0
         chunk = Chunk(block, marks)
+        if skip > size:
+            raise StateError(
+                f"this state is after {skip} elements of a window of {size}: it belongs to other "
+                "data."
+            )
         return chunk.rest(skip) if skip else chunk
 
     def state(self) -> State:
@@ -434,10 +477,25 @@ class FoldStream(Stream):
             self._cursor.restore(state)
             self._number = self._count_before(state)
             return
-        (start,) = need(state, "parent_window_start_state")
-        number, skip = need_int(state, "window_index"), need_int(state, "pos_in_window")
-        self._cursor.restore(start)
-        self._number, self._skip = number, skip
+        self._cursor.restore(state["parent_window_start_state"])
+        self._number, self._skip = state["window_index"], state["pos_in_window"]
+
+    def fields(self) -> Fields:
+        input = self._cursor.stream
+        if self._node.one_per_group:
+            return input.fields()
+        return Fields(
+            parent_window_start_state=Inner(input),
+            window_index=Whole(within=given_by(input, "parent_window_start_state")),
+            pos_in_window=Whole(self._node.group_size),
+        )
+
+    def most_before(self, state: State | None) -> int | None:
+        input = self._cursor.stream
+        if state is None or self._node.one_per_group:
+            return input.most_before(state)
+        before = input.most_before(state["parent_window_start_state"])
+        return None if before is None else before + state["pos_in_window"]
 
     def _count_before(self, state: State) -> int:
         # Only for messages: after a filter nobody knows.

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import numpy as np
 
 from bushel.core.block import Block
+from bushel.core.fields import Fields, all_before
 from bushel.core.frozen import plain
 from bushel.core.positions import Positions
 from bushel.core.state import State
 from bushel.core.stream import Chunk, Marks, Stream
-from bushel.run.merge import ZipStream
+from bushel.run.merge import ZipStream, zip_fields
 from bushel.run.side_by_side import SideBySide
 
 
@@ -66,13 +67,17 @@ class SideZipStream(Stream):
         return {"parents": self._parts.states(self._parts.taken)}
 
     def restore(self, state: State) -> None:
-        if isinstance(state, dict) and state.keys() == {"parents"}:
-            parents = state["parents"]
-            known = isinstance(parents, list) and len(parents) == len(self._parts.taken)
-            if known and self._parts.restore(parents):
-                self._each = None
-                return
+        if not state.get("stop") and self._parts.restore(state["parents"]):
+            self._each = None
+            return
         self._read_each(state)
+
+    def fields(self) -> Fields:
+        return zip_fields(self._parts.parts)
+
+    def most_before(self, state: State | None) -> int | None:
+        inners = [None] * len(self._parts.parts) if state is None else state["parents"]
+        return all_before(self._parts.parts, inners)
 
     def start(self) -> None:
         if self._each is not None:

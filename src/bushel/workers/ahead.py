@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.state import State
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
@@ -70,6 +71,12 @@ class AheadOfHosts(Stream):
             lanes.begin_anew()
         self._made = None
         self._place = (beginning_of(self._stream), 0)
+
+    def fields(self) -> Fields:
+        return self._stream.fields()
+
+    def most_before(self, state: State | None) -> int | None:
+        return self._stream.most_before(state)
 
     def state_for(self, index: int) -> State:
         return self._stream.state_for(index)

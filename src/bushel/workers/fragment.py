@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from bushel.batch.batch import BatchNode
 from bushel.core.block import Block, Columns, Failure, join
+from bushel.core.fields import Fields, Whole
 from bushel.core.frozen import plain
 from bushel.core.node import Guard, Node, Place, walk
 from bushel.core.options import ReadOptions
-from bushel.core.state import State, need_int
+from bushel.core.state import State
 from bushel.core.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
 from bushel.errors import WorkerError
 from bushel.on_error.records import BadRecord
@@ -217,7 +218,10 @@ class GivenStream(Stream):
         return {"next_index": 0}
 
     def restore(self, state: State) -> None:
-        need_int(state, "next_index")
+        """Nothing: the task says where it is."""
+
+    def fields(self) -> Fields:
+        return Fields(next_index=Whole())
 
 
 class _Counted(Marks):

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.node import Guard
 from bushel.core.state import State, innermost_index, replaced
@@ -101,6 +102,12 @@ class _Remote(Stream):
             return self._instead.state()
         marks, used = self._place
         return marks.at(used)
+
+    def fields(self) -> Fields:
+        return self._twin.fields()
+
+    def most_before(self, state: State | None) -> int | None:
+        return self._twin.most_before(state)
 
     def state_for(self, index: int) -> State:
         return self._twin.state_for(index)

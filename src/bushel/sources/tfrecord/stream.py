@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.fields import Fields, Whole
 from bushel.core.frozen import frozen
 from bushel.core.node import Node, failed
 from bushel.core.positions import Keys
-from bushel.core.state import State, need_int
+from bushel.core.state import State
 from bushel.core.step import How, Step
 from bushel.core.stream import Chunk, Marks, Stream
-from bushel.errors import RecordError
+from bushel.errors import RecordError, StateRangeError
 from bushel.files.local import ByteFile, OpenFiles
 from bushel.sources.indexed_unpacked import unpacked
 from bushel.sources.tfrecord.framing import records_from
@@ -74,7 +75,12 @@ class RecordStream(Stream):
     def pull(self, want: int) -> Chunk | None:
         file = self._opened()
         if not self._records and self._wrong is None:
-            if self._offset >= file.size:
+            if self._offset > file.size:
+                raise StateRangeError(
+                    f"this state is at byte {self._offset} of {self._node.path}, which has "
+                    f"{file.size}: it belongs to other data."
+                )
+            if self._offset == file.size:
                 return None
             self._records, self._bounds, self._wrong = records_from(file, self._offset)
         rows, bounds = self._records[:want], self._bounds
@@ -101,4 +107,7 @@ class RecordStream(Stream):
         return {"reader_offset": self._offset}
 
     def restore(self, state: State) -> None:
-        self._go_to(need_int(state, "reader_offset"))
+        self._go_to(state["reader_offset"])
+
+    def fields(self) -> Fields:
+        return Fields(reader_offset=Whole())

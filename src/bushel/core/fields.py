@@ -1,0 +1,305 @@
+"""What the states of a stream may be: declared in its file, checked before anything moves.
+
+    class RepeatStream(OneInput):
+        def fields(self) -> Fields:
+            return Fields(parent=Inner(self._input), epoch=Whole(most=self._epochs - 1))
+
+`check_state` goes through a whole state: first every field by itself, then how they fit together
+and to what the streams below say. Whatever is wrong is named with its place in the state.
+"""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from bushel.core.state import State
+from bushel.errors import StateError, StateRangeError
+
+# Numbers are shown in full up to here: those of a damaged state may have any number of digits.
+_SHOWN = 10**30
+
+
+class Declares(Protocol):
+    """A stream, as far as its states are concerned."""
+
+    def fields(self) -> "Fields":
+        """What a state of it has."""
+
+    def most_before(self, state: State | None) -> int | None:
+        """How many elements can have come before a state at the most; of None, in all."""
+
+
+Relation: TypeAlias = Callable[[State], str | None]
+# A stream below another one, its state, and where that is in the whole.
+_Below: TypeAlias = tuple[Declares, Any, str]
+
+
+class Fields:
+    """The fields of a stream's state by their names, and how they have to fit together.
+
+    Fields that are not declared are passed over, as Grain does. They are looked at in the order
+    in which they are declared; a relation says what is wrong with a state whose fields are all
+    right by themselves, and so are those of the streams below.
+    """
+
+    def __init__(self, *relations: Relation, **kinds: "Kind") -> None:
+        self.relations, self.kinds = relations, kinds
+
+    def check(self, state: Any) -> None:
+        """Refuses a state with a wrong field, where there are no streams below."""
+        for _ in self.below(state, ""):
+            raise AssertionError("there is a stream below")
+
+    def below(self, state: Any, path: str) -> Iterator[_Below]:
+        """Refuses a state with a wrong field; gives the states of the streams below."""
+        if not isinstance(state, dict):
+            raise StateError(
+                f"a state is a dict, as `get_state()` returned it, and this is a "
+                f"{type(state).__name__}{_at(path)}: {state!r:.200}."
+            )
+        for name, kind in self.kinds.items():
+            if name in state:
+                yield from kind.below(state[name], name, _join(path, name), state)
+            elif not kind.optional:
+                raise StateError(
+                    f"this state has no {name!r}{_at(path)}, so it was made by another pipeline: "
+                    f"{state!r:.200}."
+                )
+
+
+class Kind(ABC):
+    """What the value of a field may be."""
+
+    # Whether a state may do without it.
+    optional = False
+
+    @abstractmethod
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+        """Refuses a wrong value; gives the states of other streams within it."""
+
+    def relation(self, name: str) -> Relation | None:
+        """What is to be looked at when all fields are right by themselves."""
+        return None
+
+
+class Inner(Kind):
+    """The state of a stream below."""
+
+    def __init__(self, stream: Declares) -> None:
+        self._stream = stream
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+        return ((self._stream, value, path),)
+
+
+class InnerOf(Kind):
+    """The state of one of several streams below; an earlier field says which."""
+
+    def __init__(self, field: str, streams: Sequence[Declares]) -> None:
+        self._field, self._streams = field, streams
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+        return ((self._streams[state[self._field]], value, path),)
+
+
+class Whole(Kind):
+    """A whole number from 0 to `most`, and `within` what the rest of the state allows."""
+
+    def __init__(
+        self,
+        most: int | None = None,
+        *,
+        within: "Limit | None" = None,
+        optional: bool = False,
+        or_none: bool = False,
+        beyond: str = "",
+    ) -> None:
+        self.optional, self._or_none = optional, or_none
+        self._most, self._limit = most, within
+        # What to say of one that is too large: `{value}` and `{most}` stand for these.
+        self._beyond = beyond
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+        if value is not None or not self._or_none:
+            check_whole(value, name, path, self._most, self._beyond)
+        return ()
+
+    def relation(self, name: str) -> Relation | None:
+        limit = self._limit
+        if limit is None:
+            return None
+
+        def too_large(state: State) -> str | None:
+            value, most = state.get(name), limit.most(state)
+            if value is None or most is None or value <= most:
+                return None
+            return f"{name!r} is {value}, and there are only {most} {limit.what}"
+
+        return too_large
+
+
+class Limit:
+    """The most that a field may be, by what the state says of the stream below."""
+
+    def __init__(self, most: Callable[[State], int | None], what: str) -> None:
+        self.most, self.what = most, what
+
+
+def given_by(stream: Declares, field: str = "parent") -> Limit:
+    """As many as the elements that a stream below has given."""
+    what = "elements before this place in what it reads from"
+    return Limit(lambda state: stream.most_before(state[field]), what)
+
+
+def all_before(streams: Sequence[Declares], states: Sequence[State | None]) -> int | None:
+    """How many elements several streams can have given together, if that is known of all."""
+    total = 0
+    for stream, state in zip(streams, states, strict=True):
+        count = stream.most_before(state)
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+class Wholes(Kind):
+    """Whole numbers, one for each of several streams: in a list, or by their names.
+
+    By their names some may be missing, and there may be others: parts come and go.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        names: Sequence[str] | None = None,
+        *,
+        most: int | None = None,
+        of: str = "parts",
+        optional: bool = False,
+    ) -> None:
+        self._count, self._names, self._most = count, names, most
+        self._of, self.optional = of, optional
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+        for _, number, place in _several(value, name, path, self._count, self._names, self._of):
+            check_whole(number, name, place, self._most)
+        return ()
+
+
+class Inners(Kind):
+    """The states of several streams below, like `Wholes`."""
+
+    def __init__(
+        self,
+        streams: Sequence[Declares],
+        names: Sequence[str] | None = None,
+        of: str = "this mixture has {} parts",
+    ) -> None:
+        self._streams, self._names, self._of = streams, names, of
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+        found = _several(value, name, path, len(self._streams), self._names, self._of)
+        for number, inner, place in found:
+            yield self._streams[number], inner, place
+
+
+class Flag(Kind):
+    """True or False, or 1 or 0 as some of them are written."""
+
+    def __init__(self, optional: bool = False) -> None:
+        self.optional = optional
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+        if not is_flag(value):
+            raise StateError(
+                f"{name!r} in a state{_at(path, name)} must be true or false, and is "
+                f"{value!r:.100}."
+            )
+        return ()
+
+
+class Opaque(Kind):
+    """Anything: what an iterator of the user's own says, or what is looked at elsewhere."""
+
+    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+        return ()
+
+
+def is_flag(value: Any) -> bool:
+    """Whether this is a truth, or the 0 or 1 that stands for one."""
+    return isinstance(value, int) and value in (0, 1)
+
+
+def check_whole(
+    value: Any, name: str, path: str, most: int | None = None, beyond: str = ""
+) -> None:
+    """Refuses what is no whole number from 0 to `most`."""
+    where = _at(path, name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise StateError(
+            f"{name!r} in a state{where} must be a whole number, and is {value!r:.100}."
+        )
+    if value < 0:
+        raise StateRangeError(f"{name!r} in a state{where} must not be negative, and is {value}.")
+    largest = sys.maxsize if most is None else most
+    if value > largest:
+        shown = value if value < _SHOWN else f"a number of {value.bit_length()} bits"
+        if beyond:
+            raise StateRangeError(beyond.format(value=shown, most=most) + (where and f"{where}."))
+        raise StateRangeError(
+            f"{name!r} in a state{where} must not exceed {largest}, and is {shown}."
+        )
+
+
+def _several(
+    values: Any, name: str, path: str, count: int, names: Sequence[str] | None, of: str
+) -> Iterator[tuple[int, Any, str]]:
+    """What is said of each of several streams: its number, the value, and where it is."""
+    if names is not None:
+        if not isinstance(values, dict):
+            raise StateError(
+                f"this mixture has named parts, and {name!r} of the state{_at(path, name)} is "
+                f"{values!r:.200}."
+            )
+        for number, part in enumerate(names):
+            if part in values:
+                yield number, values[part], f"{path}.{part}"
+        return
+    if not isinstance(values, list) or len(values) != count:
+        raise StateError(
+            f"{of.format(count)}, and {name!r} of the state{_at(path, name)} is {values!r:.200}."
+        )
+    for number, value in enumerate(values):
+        yield number, value, f"{path}[{number}]"
+
+
+def check_state(stream: Declares, state: Any, path: str = "") -> None:
+    """Refuses a state that a stream, with those that it reads from, cannot have."""
+    waiting: list[_Below] = [(stream, state, path)]
+    looked_at: list[tuple[Fields, State, str]] = []
+    # A loop: there may be more steps than calls may be nested.
+    while waiting:
+        stream, state, path = waiting.pop()
+        fields = stream.fields()
+        waiting += fields.below(state, path)
+        looked_at.append((fields, state, path))
+    # Now every field is right by itself, and they are compared with each other.
+    for fields, state, path in reversed(looked_at):
+        relations = [kind.relation(name) for name, kind in fields.kinds.items()]
+        for relation in (*relations, *fields.relations):
+            wrong = relation(state) if relation is not None else None
+            if wrong is not None:
+                raise StateRangeError(
+                    f"this state{_at(path)} does not fit together, so it is damaged or belongs to "
+                    f"another pipeline: {wrong}."
+                )
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _at(path: str, name: str = "") -> str:
+    """Where something is in a state, unless its name says so."""
+    return f" (at {path})" if path and path != name else ""
