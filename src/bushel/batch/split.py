@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bushel.batch.cells import joined, padding, places
 from bushel.batch.regroup import Machine, Regroup
 from bushel.batch.split_tables import Table, table_of
-from bushel.core.fields import Fields, Inner, Kind, Whole
+from bushel.core.fields import Fields, Inner, Kind, Path, Whole
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node
 from bushel.core.state import State
@@ -347,7 +347,7 @@ class _Remainders(Kind):
     def __init__(self, features: Sequence[str]) -> None:
         self._features = features
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+    def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
         if not isinstance(value, dict) or set(value) != set(self._features):
             raise StateError(
                 f"{name!r} in a state must be a dict of {self._features}, and is {value!r:.200} "

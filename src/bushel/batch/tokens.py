@@ -6,7 +6,7 @@ from typing import Any
 from bushel.batch.lengths import LengthOf
 from bushel.batch.pad import Padding, with_lengths
 from bushel.batch.regroup import Machine, Regroup
-from bushel.core.fields import Fields, Inner, Kind, check_whole
+from bushel.core.fields import Fields, Inner, Kind, Path, check_whole
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.state import State
@@ -117,9 +117,9 @@ class _TokenBatcher(Machine):
 class _Padding(Kind):
     """What batches had so far."""
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+    def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
         if not isinstance(value, dict) or value.keys() < set(COUNTED):
             raise StateError(f"this state has a damaged {name!r} at {path}: {value!r:.200}.")
         for count in COUNTED:
-            check_whole(value[count], count, f"{path}.{count}")
+            check_whole(value[count], count, path.of(count))
         return ()

@@ -18,6 +18,8 @@ from bushel.errors import StateError, StateRangeError
 
 # Numbers are shown in full up to here: those of a damaged state may have any number of digits.
 _SHOWN = 10**30
+# So much of a place is told, which may be as deep as states are nested.
+_MOST_NAMES = 20
 
 
 class Declares(Protocol):
@@ -32,7 +34,29 @@ class Declares(Protocol):
 
 Relation: TypeAlias = Callable[[State], str | None]
 # A stream below another one, its state, and where that is in the whole.
-_Below: TypeAlias = tuple[Declares, Any, str]
+_Below: TypeAlias = "tuple[Declares, Any, Path]"
+
+
+class Path:
+    """Where something is in a state; written out when somebody has to be told."""
+
+    __slots__ = ("_name", "_outer")
+
+    def __init__(self, outer: "Path | None" = None, name: str = "") -> None:
+        self._outer, self._name = outer, name
+
+    def of(self, name: str | int) -> "Path":
+        """The place of a field of this name, or of an item of this number."""
+        return Path(self, f"[{name}]" if isinstance(name, int) else f".{name}")
+
+    def __str__(self) -> str:
+        names: list[str] = []
+        place: Path | None = self
+        while place is not None and len(names) < _MOST_NAMES:
+            names.append(place._name)
+            place = place._outer
+        more = "" if place is None else "…"
+        return more + "".join(reversed(names)).lstrip(".")
 
 
 class Fields:
@@ -48,10 +72,10 @@ class Fields:
 
     def check(self, state: Any) -> None:
         """Refuses a state with a wrong field, where there are no streams below."""
-        for _ in self.below(state, ""):
+        for _ in self.below(state, Path()):
             raise AssertionError("there is a stream below")
 
-    def below(self, state: Any, path: str) -> Iterator[_Below]:
+    def below(self, state: Any, path: Path) -> Iterator[_Below]:
         """Refuses a state with a wrong field; gives the states of the streams below."""
         if not isinstance(state, dict):
             raise StateError(
@@ -60,7 +84,7 @@ class Fields:
             )
         for name, kind in self.kinds.items():
             if name in state:
-                yield from kind.below(state[name], name, _join(path, name), state)
+                yield from kind.below(state[name], name, path.of(name), state)
             elif not kind.optional:
                 raise StateError(
                     f"this state has no {name!r}{_at(path)}, so it was made by another pipeline: "
@@ -75,7 +99,7 @@ class Kind(ABC):
     optional = False
 
     @abstractmethod
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+    def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
         """Refuses a wrong value; gives the states of other streams within it."""
 
     def relation(self, name: str) -> Relation | None:
@@ -89,7 +113,7 @@ class Inner(Kind):
     def __init__(self, stream: Declares) -> None:
         self._stream = stream
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+    def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
         return ((self._stream, value, path),)
 
 
@@ -99,7 +123,7 @@ class InnerOf(Kind):
     def __init__(self, field: str, streams: Sequence[Declares]) -> None:
         self._field, self._streams = field, streams
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+    def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
         return ((self._streams[state[self._field]], value, path),)
 
 
@@ -120,7 +144,7 @@ class Whole(Kind):
         # What to say of one that is too large: `{value}` and `{most}` stand for these.
         self._beyond = beyond
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+    def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
         if value is not None or not self._or_none:
             check_whole(value, name, path, self._most, self._beyond)
         return ()
@@ -181,7 +205,7 @@ class Wholes(Kind):
         self._count, self._names, self._most = count, names, most
         self._of, self.optional = of, optional
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+    def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
         for _, number, place in _several(value, name, path, self._count, self._names, self._of):
             check_whole(number, name, place, self._most)
         return ()
@@ -198,7 +222,7 @@ class Inners(Kind):
     ) -> None:
         self._streams, self._names, self._of = streams, names, of
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+    def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
         found = _several(value, name, path, len(self._streams), self._names, self._of)
         for number, inner, place in found:
             yield self._streams[number], inner, place
@@ -210,7 +234,7 @@ class Flag(Kind):
     def __init__(self, optional: bool = False) -> None:
         self.optional = optional
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+    def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
         if not is_flag(value):
             raise StateError(
                 f"{name!r} in a state{_at(path, name)} must be true or false, and is "
@@ -222,7 +246,7 @@ class Flag(Kind):
 class Opaque(Kind):
     """Anything: what an iterator of the user's own says, or what is looked at elsewhere."""
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[_Below]:
+    def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
         return ()
 
 
@@ -232,7 +256,7 @@ def is_flag(value: Any) -> bool:
 
 
 def check_whole(
-    value: Any, name: str, path: str, most: int | None = None, beyond: str = ""
+    value: Any, name: str, path: Path, most: int | None = None, beyond: str = ""
 ) -> None:
     """Refuses what is no whole number from 0 to `most`."""
     where = _at(path, name)
@@ -253,8 +277,8 @@ def check_whole(
 
 
 def _several(
-    values: Any, name: str, path: str, count: int, names: Sequence[str] | None, of: str
-) -> Iterator[tuple[int, Any, str]]:
+    values: Any, name: str, path: Path, count: int, names: Sequence[str] | None, of: str
+) -> Iterator[tuple[int, Any, Path]]:
     """What is said of each of several streams: its number, the value, and where it is."""
     if names is not None:
         if not isinstance(values, dict):
@@ -264,42 +288,39 @@ def _several(
             )
         for number, part in enumerate(names):
             if part in values:
-                yield number, values[part], f"{path}.{part}"
+                yield number, values[part], path.of(part)
         return
     if not isinstance(values, list) or len(values) != count:
         raise StateError(
             f"{of.format(count)}, and {name!r} of the state{_at(path, name)} is {values!r:.200}."
         )
     for number, value in enumerate(values):
-        yield number, value, f"{path}[{number}]"
+        yield number, value, path.of(number)
 
 
-def check_state(stream: Declares, state: Any, path: str = "") -> None:
+def check_state(stream: Declares, state: Any, path: Path | None = None) -> None:
     """Refuses a state that a stream, with those that it reads from, cannot have."""
-    waiting: list[_Below] = [(stream, state, path)]
-    looked_at: list[tuple[Fields, State, str]] = []
+    waiting: list[_Below] = [(stream, state, path or Path())]
+    looked_at: list[tuple[Fields, State, Path]] = []
     # A loop: there may be more steps than calls may be nested.
     while waiting:
-        stream, state, path = waiting.pop()
+        stream, state, place = waiting.pop()
         fields = stream.fields()
-        waiting += fields.below(state, path)
-        looked_at.append((fields, state, path))
+        waiting += fields.below(state, place)
+        looked_at.append((fields, state, place))
     # Now every field is right by itself, and they are compared with each other.
-    for fields, state, path in reversed(looked_at):
+    for fields, state, place in reversed(looked_at):
         relations = [kind.relation(name) for name, kind in fields.kinds.items()]
         for relation in (*relations, *fields.relations):
             wrong = relation(state) if relation is not None else None
             if wrong is not None:
                 raise StateRangeError(
-                    f"this state{_at(path)} does not fit together, so it is damaged or belongs to "
+                    f"this state{_at(place)} does not fit together, so it is damaged or belongs to "
                     f"another pipeline: {wrong}."
                 )
 
 
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _at(path: str, name: str = "") -> str:
+def _at(path: Path, name: str = "") -> str:
     """Where something is in a state, unless its name says so."""
-    return f" (at {path})" if path and path != name else ""
+    where = str(path)
+    return f" (at {where})" if where and where != name else ""

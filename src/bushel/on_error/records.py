@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from bushel.core.fields import Kind
+from bushel.core.fields import Kind, Path
 from bushel.core.frozen import plain
 from bushel.core.node import Choice, Guard, Node, walk
 from bushel.core.places import ToStreamNode
@@ -182,7 +182,7 @@ class BadCounts(Kind):
     def __init__(self, guards: int, optional: bool = False) -> None:
         self._guards, self.optional = guards, optional
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+    def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
         if not isinstance(value, list) or not all(type(count) is int for count in value):
             well = False
         else:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.fields import Fields, Kind, Whole, check_state, check_whole, is_flag
+from bushel.core.fields import Fields, Kind, Path, Whole, check_state, check_whole, is_flag
 from bushel.core.frozen import plain
 from bushel.core.node import failed
 from bushel.core.positions import Keys
@@ -100,13 +100,16 @@ class _InterleaveMarks(Marks):
         return interleave_state(turn, self.following, self.numbers, states, self.ended)
 
 
+_PLACE = Path().of("iterators_in_use_states")
+
+
 class _Open(Kind):
     """The numbers of the datasets that are open: each is there, and there once."""
 
     def __init__(self, node: InterleaveNode) -> None:
         self._node = node
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+    def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
         count, most = self._node.count(), self._node.cycle_length
         if not isinstance(value, list) or len(value) > most:
             raise StateError(
@@ -114,7 +117,7 @@ class _Open(Kind):
                 f"datasets, and is {value!r:.200}."
             )
         for place, number in enumerate(value):
-            check_whole(number, name, f"{path}[{place}]", count - 1)
+            check_whole(number, name, path.of(place), count - 1)
         if len(set(value)) < len(value):
             raise StateError(f"{name!r} in a state (at {path}) has one twice: {value!r:.200}.")
         return ()
@@ -126,7 +129,7 @@ class _AsMany(Kind):
     def __init__(self, is_right: Callable[[Any], bool] | None = None, what: str = "") -> None:
         self._is_right, self._what = is_right, what
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+    def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
         count = len(state["iterators_in_use_indices"])
         if not isinstance(value, list) or len(value) != count:
             raise StateError(
@@ -358,7 +361,7 @@ class InterleaveStream(Stream):
             stream = _EndedStream(inner) if flag else self._node.open(number)
             if stream is None:
                 raise StateError(f"this state has dataset {number} open, and there is none.")
-            check_state(stream, inner, f"iterators_in_use_states[{len(slots)}]")
+            check_state(stream, inner, _PLACE.of(len(slots)))
             stream.restore(inner)
             slots.append(_Slot(number, stream, flag))
         self.close()
@@ -379,7 +382,7 @@ class InterleaveStream(Stream):
         if side is None:
             return None
         for place, (part, inner) in enumerate(zip(side.parts.parts, states, strict=True)):
-            check_state(part, inner, f"iterators_in_use_states[{place}]")
+            check_state(part, inner, _PLACE.of(place))
         return side if side.parts.restore(states) else None
 
     def fields(self) -> Fields:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Columns, Failure, merge_columns
-from bushel.core.fields import Declares, Fields, Kind, Whole, all_before
+from bushel.core.fields import Declares, Fields, Kind, Path, Whole, all_before
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys
 from bushel.core.state import State
@@ -468,8 +468,8 @@ class _Lanes(Kind):
         self._own = own
 
     def below(
-        self, value: Any, name: str, path: str, state: State
-    ) -> Iterable[tuple[Declares, Any, str]]:
+        self, value: Any, name: str, path: Path, state: State
+    ) -> Iterable[tuple[Declares, Any, Path]]:
         if not isinstance(value, dict):
             raise StateError(f"{name!r} in a state must be a dict, and is {value!r:.200}.")
         names = list(self._own)
@@ -481,7 +481,7 @@ class _Lanes(Kind):
                 "hosts is restored from the states of all of them together: through Orbax by "
                 "itself, or with `bushel.checkpoint.merge_states([...])`."
             )
-        return [(stream, value[lane], f"{path}.{lane}") for lane, stream in self._own.items()]
+        return [(stream, value[lane], path.of(lane)) for lane, stream in self._own.items()]
 
 
 def zeros_like(element: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.core.fields import Kind
+from bushel.core.fields import Kind, Path
 from bushel.core.fingerprint import fingerprint_of
 from bushel.core.frozen import plain
 from bushel.core.state import State
@@ -162,7 +162,7 @@ class Weights(Kind):
     def __init__(self, own: Piece, node: StreamMixNode) -> None:
         self._own, self._node = own, node
 
-    def below(self, value: Any, name: str, path: str, state: State) -> Iterable[Any]:
+    def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
         going_on(self._own, self._node, state)
         return ()
 
