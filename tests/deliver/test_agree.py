@@ -51,9 +51,11 @@ class Lost(Board):
         raise RuntimeError("UNAVAILABLE: failed to connect to all addresses")
 
 
-def _agreements(count: int, board: Board | None = None) -> list[Agreement]:
+def _agreements(
+    count: int, board: Board | None = None, timeout_s: float = PATIENCE_SECONDS
+) -> list[Agreement]:
     board = Board() if board is None else board
-    return [Agreement(board, index, count, "test") for index in range(count)]
+    return [Agreement(board, index, count, "test", timeout_s) for index in range(count)]
 
 
 def _side_by_side(*works: Callable[[], Any]) -> list[Any]:
@@ -179,11 +181,34 @@ def test_all_may_begin_anew() -> None:
     assert results == [[0, 0, 1, 10, 2, 20]] * 2
 
 
-def test_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bushel.deliver.agree, "PATIENCE_SECONDS", 0.0)
-    for index, agreement in enumerate(_agreements(2)):
-        with pytest.raises(AgreementError, match=f"process {1 - index} of this job has not said"):
-            agreement(1)
+def test_who_is_waited_for_is_said_and_patience_has_an_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bushel.deliver.agree, "_SAY_AFTER_SECONDS", 0.1)
+    # Of four, the last two do not come.
+    first, second, *_ = _agreements(4, timeout_s=0.5)
+    for agreement in (first, second):
+        agreement.at_step(70)
+
+    def ask(agreement: Agreement) -> str:
+        with pytest.raises(AgreementError) as caught:
+            agreement(3)
+        return str(caught.value)
+
+    told = _side_by_side(lambda: ask(first), lambda: ask(second))
+    assert [text.partition(", since")[0] for text in told] == [
+        "process 0 of 4 has waited at step 70 for process 2, 3",
+        "process 1 of 4 has waited at step 70 for process 2, 3",
+    ]
+    assert all("it has 3 ready" in text and "agree_timeout_s=5" in text for text in told)
+    logged = [record.getMessage() for record in caplog.records]
+    assert any("process 1 of 4 has waited at step 70 for process 2, 3" in text for text in logged)
+
+
+def test_where_all_others_have_spoken_it_is_the_first_that_is_waited_for() -> None:
+    _, second = _agreements(2, timeout_s=0.3)
+    with pytest.raises(AgreementError, match="process 1 of 2 has waited at step 0 for process 0"):
+        second(1)
 
 
 def test_a_lost_coordinator_is_told_and_closing_is_not_kept_from() -> None:

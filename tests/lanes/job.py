@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
@@ -41,6 +42,7 @@ class Process:
         self.index, self.count = index, job["count"]
         self.until: int = job.get("until", 0)
         self.dies_at: int | None = job.get("dies_at")
+        self._name: str = job["log"]
         self._log = (self.folder / f"{job['log']}-{index}.jsonl").open("w")
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(f"localhost:{job['port']}", self.count, index)
@@ -53,6 +55,13 @@ class Process:
         """Writes down what happened; a test reads it."""
         self._log.write(json.dumps(what) + "\n")
         self._log.flush()
+
+    def wait_until_told(self, others: Iterable[int]) -> None:
+        """Waits until other processes have written down what happened."""
+        for index in others:
+            log = self.folder / f"{self._name}-{index}.jsonl"
+            while not log.exists() or not log.read_text().endswith("\n"):
+                time.sleep(0.01)
 
     def whole(self, array: Any) -> Any:
         """The values of a global array, which takes all processes."""
@@ -161,6 +170,22 @@ def leave(process: Process) -> None:
             process.tell(way="ends", error=str(error))
 
 
+def stop(process: Process) -> None:
+    """One process stops in the middle, and the others are not to wait for ever."""
+    data = iter(finite("drop", agree_timeout_s=3.0))
+    next(data)
+    process.meet("all have begun")
+    if process.index == process.count - 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    try:
+        process.tell(steps=len(list(data)))
+    except AgreementError as error:
+        process.tell(error=str(error))
+    # With the first that ends, the others are killed.
+    process.wait_until_told(range(process.count - 1))
+    raise SystemExit("the end of a JAX job would wait for the one that is stopped")
+
+
 # What a program still refers to when it ends.
 _kept: list[Any] = []
 
@@ -174,6 +199,7 @@ PROGRAMS: dict[str, Callable[[Process], None]] = {
     "end_together": end_together,
     "differ": differ,
     "leave": leave,
+    "stop": stop,
 }
 
 

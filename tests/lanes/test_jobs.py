@@ -93,3 +93,13 @@ def test_who_stops_before_the_others_is_missed(jobs: Jobs) -> None:
         assert list(ways) == ["closes", "forgets", "goes back", "closes alone", "ends"]
         for way in ("closes", "forgets", "goes back", "ends"):
             assert "All processes of a job must do the same" in ways[way]["error"]
+
+
+def test_a_process_that_stops_is_named(jobs: Jobs) -> None:
+    codes = jobs.run_and_fail("stop", 3, "stopped")
+    assert all(codes)
+    first, second, third = jobs.told("stopped", 3)
+    assert not third
+    for index, (told,) in enumerate([first, second]):
+        assert told["error"].startswith(f"process {index} of 3 has waited at step ")
+        assert "for process 2, since" in told["error"]

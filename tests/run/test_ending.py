@@ -115,7 +115,7 @@ class Board:
         raise RuntimeError("DEADLINE_EXCEEDED")
 
 ds = bushel.MapDataset.range(90).lanes(
-    2, shard_options=bushel.ShardOptions(0, 2), agree=Agreement(Board(), 0, 2, "test")
+    2, shard_options=bushel.ShardOptions(0, 2), agree=Agreement(Board(), 0, 2, "test", 600.0)
 )
 data = iter(ThreadPrefetchIterDataset(ds.filter(bool).batch(2), prefetch_buffer_size=4))
 data.start_prefetch()

@@ -302,6 +302,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         read_options: ReadOptions | None = None,
         remainder: str = "drop",
         agree: Callable[[int], int] | None = None,
+        agree_timeout_s: float = 1800.0,
     ) -> IterDataset[T]:
         """Deals the elements to `count` independent streams, of which each host has its share.
 
@@ -336,6 +337,9 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
             all hosts' integers. By default processes of a JAX job do so by themselves. All hosts
             call it before the same steps, with any number of workers; where a thread prefetches
             them, that thread does.
+          agree_timeout_s: how long another process of the JAX job may be late before this one
+            raises an `AgreementError`. It may be busy for long before its first step: reading,
+            compiling. Who is waited for is logged after some seconds.
         """
         lanes = operator.index(count)
         if lanes <= 0:
@@ -348,8 +352,11 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
             )
         if agree is not None and not callable(agree):
             raise TypeError(f"`agree` must be a function, and is {agree!r}.")
+        timeout_s = float(agree_timeout_s)
+        if not timeout_s > 0:
+            raise PlanError(f"agree_timeout_s must be positive, and is {agree_timeout_s!r}.")
         options = check_read_options(read_options)
-        node = DealNode(map_node(self), lanes, shard_options, options, remainder, agree)
+        node = DealNode(map_node(self), lanes, shard_options, options, remainder, agree, timeout_s)
         return StreamNodeDataset(node, self)
 
     def _flat_map(self, transform: Any) -> MapDataset[Any]:

@@ -1,5 +1,6 @@
 """How the processes of a job agree on a number."""
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -9,9 +10,11 @@ from typing import Any, Protocol
 from bushel.errors import AgreementError
 from bushel.run.ending import end_with_program
 
-# A host may be busy for long before its first element: reading, compiling. One that is dead
-# is found out by the job's own heartbeat, long before that.
-PATIENCE_SECONDS = 1800.0
+_log = logging.getLogger("bushel")
+
+# After so long it is said who is waited for, and again each time it has become three times as long.
+_SAY_AFTER_SECONDS = 5.0
+_SAY_AGAIN = 3
 # Between two of them it is looked whether there is still something to wait for.
 _FIRST_SLICE_SECONDS = 0.25
 _LONGEST_SLICE_SECONDS = 2.0
@@ -38,8 +41,18 @@ class Agreement:
     training uses them.
     """
 
-    def __init__(self, board: Board, index: int, count: int, name: str) -> None:
+    def __init__(
+        self,
+        board: Board,
+        index: int,
+        count: int,
+        name: str,
+        timeout_s: float,
+    ) -> None:
+        """`timeout_s` is how long another process may take to come to the same step."""
         self._board, self._index, self._count, self._name = board, index, count, name
+        self._timeout_s = timeout_s
+        self._step = 0
         self._generation = self._round = 0
         self._asked = False
         self._closed = False
@@ -48,6 +61,10 @@ class Agreement:
         self._asking = threading.Lock()
         end_with_program(self)
 
+    def at_step(self, step: int) -> None:
+        """Takes note of the step that the next round is about, to tell it to a user who waits."""
+        self._step = step
+
     def __call__(self, number: int) -> int:
         """Returns the least of the numbers of this round."""
         with self._asking:
@@ -55,11 +72,12 @@ class Agreement:
 
     def _agree(self, number: int) -> int:
         self._asked = True
+        waiting = _Waiting(self._step, number, self._timeout_s)
         if self._index:
             self._write(self._key(self._index), str(number))
         else:
-            self._write(self._key("least"), self._least_with(number))
-        answer = self._read(self._key("least"), "process 0")
+            self._write(self._key("least"), self._least_with(number, waiting))
+        answer = self._read(self._key("least"), waiting)
         # Everybody is in this round, so nobody reads what was written for the last one.
         for key in self._old[:-1]:
             self._board.key_value_delete(key)
@@ -73,10 +91,8 @@ class Agreement:
             )
         return int(answer)
 
-    def _least_with(self, number: int) -> str:
-        answers = [
-            self._read(self._key(other), f"process {other}") for other in range(1, self._count)
-        ]
+    def _least_with(self, number: int, waiting: "_Waiting") -> str:
+        answers = [self._read(self._key(other), waiting) for other in range(1, self._count)]
         if _LEFT in answers:
             return _LEFT
         return str(min([number, *map(int, answers)]))
@@ -127,8 +143,8 @@ class Agreement:
         self._board.key_value_set(key, value)
         self._old.append(key)
 
-    def _read(self, key: str, who: str) -> str:
-        began, seconds = time.monotonic(), _FIRST_SLICE_SECONDS
+    def _read(self, key: str, waiting: "_Waiting") -> str:
+        seconds = _FIRST_SLICE_SECONDS
         while True:
             try:
                 return self._board.blocking_key_value_get(key, int(1000 * seconds))
@@ -136,12 +152,33 @@ class Agreement:
                 if "DEADLINE_EXCEEDED" not in str(error):
                     raise
                 self._check_that_all_are_here()
-                if time.monotonic() - began > PATIENCE_SECONDS:
-                    raise AgreementError(
-                        f"{who} of this job has not said for {PATIENCE_SECONDS:.0f} s whether it "
-                        "has another step. All processes must iterate over the same pipeline."
-                    ) from error
-            seconds = min(2 * seconds, _LONGEST_SLICE_SECONDS)
+                if waiting.has_news():
+                    self._tell(waiting, error)
+            seconds = max(0.001, min(2 * seconds, _LONGEST_SLICE_SECONDS, waiting.left()))
+
+    def _tell(self, waiting: "_Waiting", error: Exception) -> None:
+        """Says for whom this process waits; gives up after the time that was set."""
+        text = f"process {self._index} of {self._count} {waiting.describe(self._missing())}"
+        if waiting.left() > 0:
+            _log.warning(
+                "%s. A process that has died or stopped is the usual reason; one that reads or "
+                "compiles for long is another. After %.0f s this ends with an `AgreementError`.",
+                text, self._timeout_s,
+            )  # fmt: skip
+            return
+        raise AgreementError(
+            f"{text}. All processes of a job must iterate over the same pipeline, for the same "
+            "number of steps. If the others are only slow, allow more time: "
+            f"`lanes(..., agree_timeout_s={10 * self._timeout_s:.0f})`."
+        ) from error
+
+    def _missing(self) -> list[int]:
+        """The processes that have not said anything in this round."""
+        folder = self._key("")
+        there = {str(key).rpartition("/")[2] for key, _ in self._board.key_value_dir_get(folder)}
+        others = [number for number in range(1, self._count) if number != self._index]
+        # Process 0 answers when all others have asked.
+        return [number for number in others if str(number) not in there] or [0]
 
     def _check_that_all_are_here(self) -> None:
         if self._closed:
@@ -153,3 +190,35 @@ class Agreement:
                 f"process {who} of this job closed its iterator, or ended, and process "
                 f"{self._index} asks for another step. All processes of a job must do the same."
             )
+
+
+class _Waiting:
+    """For how long a process has waited for others, and when to say so."""
+
+    def __init__(self, step: int, ready: int, timeout_s: float) -> None:
+        self._step, self._ready, self._timeout_s = step, ready, timeout_s
+        self._began, self._began_at = time.monotonic(), time.strftime("%H:%M:%S")
+        self._say_at = min(_SAY_AFTER_SECONDS, timeout_s)
+
+    def left(self) -> float:
+        """Seconds until it has been long enough."""
+        return max(0.0, self._timeout_s - (time.monotonic() - self._began))
+
+    def has_news(self) -> bool:
+        """Whether it is time to say something."""
+        waited = time.monotonic() - self._began
+        if waited < self._say_at:
+            return False
+        while self._say_at <= waited:
+            self._say_at *= _SAY_AGAIN
+        self._say_at = min(self._say_at, max(self._timeout_s, waited))
+        return True
+
+    def describe(self, missing: Sequence[int]) -> str:
+        """Who is waited for, since when, and at which step."""
+        who = ", ".join(map(str, missing[:8])) + (" and others" if len(missing) > 8 else "")
+        waited = time.monotonic() - self._began
+        return (
+            f"has waited at step {self._step} for process {who}, since {self._began_at} "
+            f"({waited:.0f} s), to learn whether all have another step; it has {self._ready} ready"
+        )

@@ -49,8 +49,11 @@ def wait_for_all_processes(reason: str) -> None:
     board.wait_at_barrier(f"bushel: {reason} ({number})", _PATIENCE_SECONDS * 1000)
 
 
-def agreement() -> Agreement:
-    """Makes the way in which the processes of this JAX job agree on a number."""
+def agreement(timeout_s: float) -> Agreement:
+    """Makes the way in which the processes of this JAX job agree on a number.
+
+    `timeout_s` is how long one of them may be late.
+    """
     from jax._src import distributed
 
     index, count = process_index_and_count()
@@ -60,7 +63,7 @@ def agreement() -> Agreement:
             f"this is process {index} of {count}, and they have no coordinator. Call "
             "`jax.distributed.initialize()` first, or pass `agree=` to `lanes`."
         )
-    made = Agreement(board, index, count, f"bushel/{next(_numbers)}")
+    made = Agreement(board, index, count, f"bushel/{next(_numbers)}", timeout_s)
     _before_jax_ends(_leave_all)
     _open.add(made)
     return made

@@ -10,6 +10,7 @@ from bushel.core.stream import Cursor, Stream
 from bushel.deliver.agree import Agreement
 from bushel.deliver.device import agreement, process_index_and_count
 from bushel.deliver.iterator import StreamIterator
+from bushel.deliver.torch_workers import refuse_copies
 from bushel.run.plan import Lowered, Plan, plan_of
 
 if TYPE_CHECKING:
@@ -24,10 +25,11 @@ def iterate(node: Node) -> StreamIterator[Any]:
 
 def open_stream(node: Node) -> Stream:
     """Makes the stream of a node, with worker processes where it asks for them."""
+    refuse_copies(node)
     agreements: list[Agreement] = []
 
-    def agree() -> Agreement:
-        agreements.append(agreement())
+    def agree(timeout_s: float) -> Agreement:
+        agreements.append(agreement(timeout_s))
         return agreements[-1]
 
     stream = open_plan(plan_of(node, process_index_and_count, agree, _first_of)).stream

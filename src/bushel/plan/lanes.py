@@ -15,6 +15,7 @@ place what this host has to do.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from bushel.batch.batch import BatchNode
@@ -55,6 +56,8 @@ class DealNode(Place):
     # What becomes of the last elements, where lanes do not end together: "drop" or "pad".
     remainder: str
     agree: Agree | None
+    # Seconds that another process of a JAX job may be late.
+    agree_timeout_s: float
 
     def describe(self) -> str:
         pad = ", remainder='pad'" if self.remainder == "pad" else ""
@@ -152,7 +155,7 @@ FirstOf: TypeAlias = Callable[[Node], list[Any]]
 def own_lanes(
     node: Node,
     process: Callable[[], tuple[int, int]],
-    agree_by_jax: Callable[[], Agree],
+    agree_by_jax: Callable[[float], Agree],
     first_of: FirstOf,
 ) -> Node:
     """Puts the lanes of this host in the place of all of them.
@@ -169,7 +172,7 @@ class _Owner:
     def __init__(
         self,
         process: Callable[[], tuple[int, int]],
-        agree_by_jax: Callable[[], Agree],
+        agree_by_jax: Callable[[float], Agree],
         first_of: FirstOf,
     ) -> None:
         self._process, self._agree_by_jax, self._first_of = process, agree_by_jax, first_of
@@ -245,7 +248,7 @@ class _Owner:
         if agree is not None:
             return lambda: agree
         if deal.shard is None:
-            return self._agree_by_jax
+            return partial(self._agree_by_jax, deal.agree_timeout_s)
         raise PlanError(
             f"`{deal.describe()}` is followed by steps that leave elements out or make several of "
             f"one, and the data is finite: how many steps host {deal.shard.shard_index} of "

@@ -170,7 +170,10 @@ class LanesStream(Merged):
     def settle(self, steps: int) -> int:
         """Waits until all hosts have so many steps; returns how many of them there are."""
         assert self._agree is not None
+        at_step = getattr(self._agree, "at_step", None)
         while self._end is None and self._agreed < steps:
+            if at_step is not None:
+                at_step(self._agreed)
             least = self._agree(self._steps_to_offer())
             if least == (_AS_MANY_AS_YOU_LIKE if self._node.pads else 0):
                 self._end = self._agreed

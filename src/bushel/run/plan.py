@@ -61,7 +61,7 @@ class Lowered:
 def plan_of(
     node: Node,
     process: Callable[[], tuple[int, int]],
-    agree_by_jax: Callable[[], Agree],
+    agree_by_jax: Callable[[float], Agree],
     first_of: FirstOf,
 ) -> Plan:
     """Decides all about a stream that is decided before it runs (see `own_lanes`)."""
