@@ -96,10 +96,10 @@ def test_who_stops_before_the_others_is_missed(jobs: Jobs) -> None:
 
 
 def test_a_process_that_stops_is_named(jobs: Jobs) -> None:
-    codes = jobs.run_and_fail("stop", 3, "stopped")
+    codes = jobs.run_and_fail("stop", 4, "stopped")
     assert all(codes)
-    first, second, third = jobs.told("stopped", 3)
-    assert not third
-    for index, (told,) in enumerate([first, second]):
-        assert told["error"].startswith(f"process {index} of 3 has waited at step ")
-        assert "for process 2, since" in told["error"]
+    *others, stopped = jobs.told("stopped", 4)
+    assert not stopped
+    for index, (told,) in enumerate(others):
+        assert told["error"].startswith(f"process {index} of 4 has waited at step ")
+        assert "for process 3, since" in told["error"]
