@@ -164,7 +164,7 @@ class TestWhatIsKept:
             columns = index_of(file, "lines", NAMES, scan)
             assert [columns[name].tolist() for name in NAMES] == EXPECTED
         assert scan.scans == 1
-        assert len(os.listdir(tmp_path / "cache" / "index")) == 1
+        assert len(os.listdir(tmp_path / "cache" / f"index-{os.geteuid()}")) == 1
         server.files["a.txt"] = b"two\none\nthree\n"
         index_of(open_file(server.url("a.txt")), "lines", NAMES, scan)
         assert scan.scans == 2

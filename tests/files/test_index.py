@@ -1,10 +1,10 @@
 """Indexes: kept, made again when they are not of the file, and never believed blindly."""
 
-import json
 import os
 import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bushel.errors import FileError
+from bushel.files.container import PieceWriter
 from bushel.files.index import Columns, index_of
 from bushel.files.local import ByteFile, LocalFile
 from bushel.files.progress import Progress
@@ -84,45 +85,61 @@ def test_another_kind_has_another_index(path: Path) -> None:
     assert scan.scans == 2
 
 
-def header(path: Path, **changes: object) -> bytes:
+def stored(path: Path, numbers: object = None, **changes: object) -> bytes:
+    """An index as it is kept, with whatever is to be wrong in it, and right checksums."""
     status = path.stat()
     values: dict[str, object] = {
-        "version": 1,
+        "version": 2,
         "kind": "lines",
         "of": f"{status.st_size}-{status.st_mtime_ns}",
         "columns": {"starts": 3, "stops": 3},
     }
-    text = json.dumps({**values, **changes}).encode()
-    return b"BUSHELIX" + struct.pack("<Q", len(text)) + text
+    data = bytearray()
+    writer = PieceWriter(data.extend)
+    for column in EXPECTED if numbers is None else numbers:  # type: ignore[attr-defined]
+        writer.add(len(column), np.array(column, dtype="<i8").tobytes())
+    writer.finish({**values, **changes})
+    return bytes(data)
 
 
-GOOD = np.array(EXPECTED, dtype="<i8").tobytes()
+def footer(text: bytes, length: int | None = None, check: int | None = None) -> bytes:
+    check = zlib.crc32(text) if check is None else check
+    tail = struct.pack("<QL8s", len(text) if length is None else length, check, b"BUSHELCE")
+    return b"BUSHELC1" + text + tail
+
+
 DAMAGED: dict[str, Callable[[Path], bytes]] = {
     "empty": lambda path: b"",
-    "magic": lambda path: b"SOMETHING else",
-    "no length": lambda path: b"BUSHELIX\1\0",
-    "header cut": lambda path: header(path)[:40],
-    "header huge": lambda path: b"BUSHELIX" + struct.pack("<Q", 2**63) + b"{}",
-    "no json": lambda path: b"BUSHELIX" + struct.pack("<Q", 4) + b"\xff\xfe{{",
-    "deep json": lambda path: b"BUSHELIX" + struct.pack("<Q", 200_000) + b"[" * 200_000,
-    "a list": lambda path: b"BUSHELIX" + struct.pack("<Q", 2) + b"[]",
-    "columns cut": lambda path: header(path) + GOOD[:-1],
-    "columns long": lambda path: header(path) + GOOD + b"x",
-    "version": lambda path: header(path, version=2) + GOOD,
-    "of another": lambda path: header(path, of="1-1") + GOOD,
-    "count negative": lambda path: header(path, columns={"starts": -3, "stops": 9}) + GOOD,
-    "count huge": lambda path: header(path, columns={"starts": 2**62, "stops": 3}) + GOOD,
-    "count a text": lambda path: header(path, columns={"starts": "3", "stops": 3}) + GOOD,
-    "counts a list": lambda path: header(path, columns=["starts", "stops"]) + GOOD,
-    "other columns": lambda path: header(path, columns={"a": 3, "b": 3}) + GOOD,
-    "before the file": lambda path: header(path) + struct.pack("<6q", -1, 4, 8, 4, 8, 14),
-    "after the file": lambda path: header(path) + struct.pack("<6q", 0, 4, 8, 4, 8, 15),
+    "magic": lambda path: b"SOMETHING else and longer than that",
+    "an older one": lambda path: b"BUSHELIX" + struct.pack("<Q", 2) + b"{}" + bytes(48),
+    "cut": lambda path: stored(path)[:-1],
+    "longer": lambda path: stored(path) + b"x",
+    "footer huge": lambda path: footer(b"{}", length=2**63),
+    "footer wrong": lambda path: footer(b"{}", check=5),
+    "no json": lambda path: footer(b"\xff\xfe{{"),
+    "deep json": lambda path: footer(b"[" * 200_000),
+    "a list": lambda path: footer(b"[]"),
+    "no pieces": lambda path: footer(b'{"blocks": 3}'),
+    "a piece at a text": lambda path: footer(b'{"blocks": [["8", 1, 2]]}'),
+    "a piece far away": lambda path: footer(b'{"blocks": [[%d, 1, 2]]}' % 2**60),
+    "a piece before": lambda path: footer(b'{"blocks": [[-8, 1, 2]]}'),
+    "version": lambda path: stored(path, version=3),
+    "of another": lambda path: stored(path, of="1-1"),
+    "count negative": lambda path: stored(path, columns={"starts": -3, "stops": 9}),
+    "count huge": lambda path: stored(path, columns={"starts": 2**62, "stops": 3}),
+    "count another": lambda path: stored(path, columns={"starts": 2, "stops": 4}),
+    "count a text": lambda path: stored(path, columns={"starts": "3", "stops": 3}),
+    "counts a list": lambda path: stored(path, columns=["starts", "stops"]),
+    "other columns": lambda path: stored(path, columns={"a": 3, "b": 3}),
+    "before the file": lambda path: stored(path, [[-1, 4, 8], [4, 8, 14]]),
+    "after the file": lambda path: stored(path, [[0, 4, 8], [4, 8, 15]]),
+    "a bit": lambda path: stored(path).replace(b"\x0e", b"\x0c", 1),
 }
 
 
 def test_a_good_one_is_believed(path: Path) -> None:
     scan = Lines()
-    beside(path).write_bytes(header(path) + GOOD)
+    beside(path).write_bytes(stored(path))
     assert index(path, scan) == EXPECTED
     assert scan.scans == 0
 
@@ -147,18 +164,36 @@ def test_a_long_one_is_mapped(path: Path) -> None:
         assert columns["starts"].tolist() == list(range(0, 100_000, 5))
         assert columns["stops"].tolist() == list(range(5, 100_001, 5))
         for column in columns.values():
-            assert column.flags.aligned
-            assert not column.flags.writeable  # It is everybody's.
-    # Without the spaces that make its numbers lie well, as others may write it.
-    counts = {"starts": 20_000, "stops": 20_000}
-    numbers = np.concatenate([kept["starts"], kept["stops"]]).astype("<i8").tobytes()
-    for spaces in range(8):
-        beside(path).unlink()  # Its memory is still that of the map.
-        beside(path).write_bytes(header(path, columns=counts, spaces=" " * spaces) + numbers)
-        again = index_of(LocalFile(str(path)), "lines", NAMES, scan)
-        assert again["stops"].tolist() == kept["stops"].tolist()
-        assert again["stops"].flags.aligned
-    assert scan.scans == 1
+            assert column[:].flags.aligned
+            assert not column[:].flags.writeable  # It is everybody's.
+
+
+@pytest.mark.parametrize("place", [8, 9, 1_048_584, 4_000_000])
+def test_a_long_one_that_is_damaged_is_made_again_when_that_is_seen(
+    path: Path, place: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text("line\n" * 300_000)
+    scan = Lines()
+    index_of(LocalFile(str(path)), "lines", NAMES, scan)
+    with beside(path).open("r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 4]))
+    kept = index_of(LocalFile(str(path)), "lines", NAMES, scan)
+    assert scan.scans == 1  # Nobody has looked.
+    everywhere = np.array([0, 1, 299_999, -1, 131_072])
+    assert kept["stops"][everywhere].tolist() == [5, 10, 1_500_000, 1_500_000, 655_365]
+    assert (kept["starts"][3], kept["starts"][-1], len(kept["starts"])) == (15, 1_499_995, 300_000)
+    assert kept["starts"][5:9].tolist() == [25, 30, 35, 40]
+    assert kept["starts"].tolist() == list(range(0, 1_500_000, 5))
+    assert kept["stops"].tolist() == list(range(5, 1_500_001, 5))
+    assert scan.scans == 2
+    assert caplog.text.count("is damaged") == 1
+    assert index(path, scan)[0][-1] == 1_499_995
+    assert scan.scans == 2
+    with pytest.raises(IndexError):
+        kept["starts"][np.array([300_000])]
 
 
 def test_where_it_cannot_lie_beside_the_file_it_lies_in_the_cache(
@@ -169,7 +204,7 @@ def test_where_it_cannot_lie_beside_the_file_it_lies_in_the_cache(
     beside(path).mkdir()
     assert index(path, scan) == index(path, scan) == EXPECTED
     assert scan.scans == 1
-    (name,) = os.listdir(tmp_path / "cache" / "index")
+    (name,) = os.listdir(tmp_path / "cache" / f"index-{os.geteuid()}")
     assert name.endswith(".bushel-index")
     assert sorted(os.listdir(path.parent)) == [beside(path).name, path.name]
 

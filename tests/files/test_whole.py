@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bushel.files.whole import alone, lock_now, replacing, unlock, written_whole
+from bushel.files.whole import (
+    alone,
+    lock_now,
+    remove_leftovers,
+    replacing,
+    unlock,
+    written_whole,
+)
 
 
 def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
@@ -44,6 +51,71 @@ with written_whole({str(path)!r}) as out:
 """
     assert subprocess.run([sys.executable, "-c", program]).returncode == -9
     assert path.read_bytes() == b"before"
+    remove_leftovers(str(path))
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.fixture
+def named_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system on which no file is without a name."""
+    monkeypatch.delattr(os, "O_TMPFILE")
+
+
+@pytest.mark.usefixtures("named_only")
+def test_what_dead_processes_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    left = [f".a.{number:016x}" for number in range(3)]
+    others = [".a.not-hex-not-hex", ".b.0000000000000001", "a.0000000000000001", ".a.12"]
+    for name in [*left, *others]:
+        (tmp_path / name).write_bytes(b"half")
+    target = tmp_path / "elsewhere"
+    target.write_bytes(b"whole")
+    (tmp_path / f".a.{9:016x}").symlink_to(target)
+    (tmp_path / f".a.{8:016x}").mkdir()
+    os.mkfifo(tmp_path / f".a.{7:016x}")
+    with written_whole(str(path)) as out:
+        (alive,) = (
+            set(os.listdir(tmp_path))
+            - {*left, *others, "elsewhere"}
+            - {f".a.{number:016x}" for number in (7, 8, 9)}
+        )
+        remove_leftovers(str(path))
+        out.write(b"new")
+    assert alive not in os.listdir(tmp_path)
+    assert path.read_bytes() == b"new"
+    assert target.read_bytes() == b"whole"
+    assert set(os.listdir(tmp_path)) == {"a", "elsewhere", *others} | {
+        f".a.{number:016x}" for number in (7, 8, 9)
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_somebody_else_left_stays(tmp_path: Path) -> None:
+    theirs = tmp_path / f".a.{1:016x}"
+    theirs.write_bytes(b"half")
+    os.chown(theirs, 54321, 54321)
+    remove_leftovers(str(tmp_path / "a"))
+    assert theirs.exists()
+
+
+@pytest.mark.usefixtures("named_only")
+def test_without_nameless_files_it_is_the_same(tmp_path: Path) -> None:
+    test_nothing_is_seen_before_the_end(tmp_path)
+    for error in (ValueError, KeyboardInterrupt):
+        test_a_failure_leaves_what_was_there(tmp_path, error)
+
+
+def test_a_link_at_a_lock_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"mine")
+    (tmp_path / "lock").symlink_to(target)
+    with alone(str(tmp_path / "lock")):
+        pass
+    assert target.read_bytes() == b"mine"
+    (tmp_path / "new").symlink_to(tmp_path / "nowhere")
+    with alone(str(tmp_path / "new")):
+        pass
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_who_may_read_it(tmp_path: Path) -> None:

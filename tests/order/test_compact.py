@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -208,12 +210,13 @@ def test_a_cache_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
     assert _reads(path, 20, is_odd) == (expected, 20)
     whole = path.read_bytes()
     damages = [whole[:-8], whole[:-3], whole[:12], whole + bytes(8), whole[:8] + b"\xff" * 8]
-    damages += [whole[:16] + b"?" + whole[17:], whole[:-8] + whole[-16:-8]]
-    damages += [whole[:-8] + np.int64(20).tobytes()]
-    # Another position where there might be an element, and a header that is none.
-    damages += [whole[:-8] + np.int64(18).tobytes()]
+    damages += [whole[:-8] + np.int64(18).tobytes(), whole[:-20] + b"\xff" * 8 + whole[-12:]]
+    # Another position where there might be an element, and a footer that is none.
+    damages += [whole[: 8 + 72] + np.int64(18).tobytes() + whole[8 + 80 :]]
+    damages += [whole[:100] + b"?" + whole[101:], b"BUSHELKP" + whole[8:]]
     deep = b"[" * 200_000
-    damages += [whole[:8] + len(deep).to_bytes(8, "little") + deep]
+    tail = struct.pack("<QL8s", len(deep), zlib.crc32(deep), b"BUSHELCE")
+    damages += [whole[:8] + deep + tail]
     for damaged in damages:
         path.write_bytes(damaged)
         assert _reads(path, 20, is_odd) == (expected, 20)

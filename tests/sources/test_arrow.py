@@ -268,7 +268,7 @@ def test_what_is_decoded_again_is_kept_on_disk(tmp_path: Path, cache_folder: Pat
     for _ in range(2):
         assert [source[key]["blob"] for key in range(12)] == blobs
     # The last one never had to make room.
-    assert len(list((cache_folder / "unpacked").glob("*.unpacked"))) == 3
+    assert len(list((cache_folder / f"parts-{os.geteuid()}").glob("*.unpacked"))) == 3
 
 
 def test_pyarrow_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def unpacked_files(cache_folder: Path) -> list[Path]:
-    return sorted((cache_folder / "unpacked").glob("*.unpacked"))
+    return sorted((cache_folder / f"parts-{os.geteuid()}").glob("*.unpacked"))
 
 
 def write(path: Path, columns: Any, rows: int = 4, **options: Any) -> str:

@@ -1,10 +1,8 @@
 """A stream in a file: written by one, complete or not there at all, read by any number.
 
-    BUSHELC1  block  block  ...  footer (JSON)  length and checksum of the footer  BUSHELCE
-
-A block is three lengths, then a description of elements, their bytes, and the states after
-them, compressed. The footer says whose elements they are, where blocks begin, how many elements
-and which checksum they have, and the state at the beginning.
+A file of pieces (`files/container.py`), of which each is a block of elements: three lengths, then
+a description of elements, their bytes, and the states after them, compressed. The footer says
+whose elements they are, and the state at the beginning.
 
 It is written under another name, which is locked: whoever finds the lock taken does without
 writing. A writer that is killed leaves that other file behind, and the next one begins it anew.
@@ -17,19 +15,20 @@ import weakref
 import zlib
 from bisect import bisect_right
 from contextlib import suppress
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
 from bushel.checkpoint.differences import differing_steps
 from bushel.core.frozen import plain
 from bushel.errors import BatchError, FileError, PlanError
+from bushel.files.container import DamagedError, ForeignError, Pieces, PieceWriter
 from bushel.files.elements import HOLDS, Encoder, UnheldError, decode
+from bushel.files.keep import open_ours
 from bushel.files.local import LocalFile
 from bushel.files.whole import lock_now, sync_folder
 
-_MAGIC, _END = b"BUSHELC1", b"BUSHELCE"
 _LENGTHS = struct.Struct("<QQQ")
-_TAIL = struct.Struct("<QL8s")
 # Elements are gathered to blocks of about so much: reading one is worth a call then.
 _BLOCK_BYTES = 1 << 20
 _BLOCK_ROWS = 1024
@@ -53,31 +52,19 @@ class CacheReader:
 
     def __init__(self, path: str, identity: Identity) -> None:
         self._file = file = LocalFile(path)
-        if file.size < len(_MAGIC) + _TAIL.size or file.read(0, len(_MAGIC)) != _MAGIC:
+        try:
+            self._pieces = pieces = Pieces(file.read, file.size)
+            self._begin = pieces.footer["begin"]
+            steps, functions = list(pieces.footer["steps"]), list(pieces.footer["functions"])
+        except ForeignError:
             raise FileError(
                 f"{path!r} is no cache of bushel, and `cache(path)` would write over it. Give "
                 "another path."
-            )
-        length, check, end = _TAIL.unpack(file.read(file.size - _TAIL.size, file.size))
-        start = file.size - _TAIL.size - length
-        if end != _END or start < len(_MAGIC):
-            raise self._damaged()
-        written = file.read(start, start + length)
-        if zlib.crc32(written) != check:
-            raise self._damaged()
-        try:
-            footer = json.loads(written)
-            self._begin = footer["begin"]
-            steps, functions = list(footer["steps"]), list(footer["functions"])
-            blocks = [_checked_block(*block) for block in footer["blocks"]]
+            ) from None
         except _NOT_OURS as error:
-            raise self._damaged() from error
-        self._offsets = [offset for offset, _, _ in blocks] + [start]
-        self._checks = [check for _, _, check in blocks]
+            raise self._damaged(error) from error
         # How many elements there are before each block, and in all.
-        self._starts = list(accumulate((count for _, count, _ in blocks), initial=0))
-        if any(stop < begin for begin, stop in pairwise([len(_MAGIC), *self._offsets])):
-            raise self._damaged()
+        self._starts = list(accumulate(pieces.counts, initial=0))
         _check_same(path, identity, steps, functions)
         self._rows: tuple[int, list[Any]] | None = None
         self._states: tuple[int, list[Any]] | None = None
@@ -90,11 +77,11 @@ class CacheReader:
         """Elements from `start` on, about so many; none are handed out twice."""
         number = bisect_right(self._starts, start) - 1
         if self._rows is None or self._rows[0] != number:
-            description, data, _ = self._parts(number)
             try:
+                description, data, _ = self._parts(number)
                 self._rows = number, self._all_of(number, decode(description, data))
             except _NOT_OURS as error:
-                raise self._damaged() from error
+                raise self._damaged(error, number) from error
         first = start - self._starts[number]
         rows = self._rows[1][first : first + want]
         # Whoever gets an element may change it.
@@ -117,15 +104,14 @@ class CacheReader:
                 states = json.loads(zlib.decompress(self._parts(number)[2]))
                 self._states = number, self._all_of(number, states)
             except _NOT_OURS as error:
-                raise self._damaged() from error
+                raise self._damaged(error, number) from error
         return self._states[1][position - 1 - self._starts[number]]
 
     def _parts(self, number: int) -> list[bytes]:
-        start, stop = self._offsets[number], self._offsets[number + 1]
-        block = self._file.read(start, stop)
+        block = bytes(self._pieces.read(number))
         lengths = _LENGTHS.unpack_from(block) if len(block) >= _LENGTHS.size else (0, 0, 0)
-        if sum(lengths) + _LENGTHS.size != len(block) or zlib.crc32(block) != self._checks[number]:
-            raise self._damaged()
+        if sum(lengths) + _LENGTHS.size != len(block):
+            raise ValueError(f"block {number} has parts of {lengths} bytes")
         ends = list(accumulate(lengths, initial=_LENGTHS.size))
         return [block[begin:end] for begin, end in pairwise(ends)]
 
@@ -134,16 +120,12 @@ class CacheReader:
             raise ValueError(f"block {number} has {len(found)} elements")
         return found
 
-    def _damaged(self) -> FileError:
+    def _damaged(self, error: Exception, number: int = 0) -> FileError:
+        start = self._pieces.offsets[number] if hasattr(self, "_pieces") else 0
+        where = str(error) if isinstance(error, DamagedError) else f"from byte {start:,} on"
         return FileError(
-            f"the cache {self._file.path!r} is damaged: remove it, and it is made again."
+            f"the cache {self._file.path!r} is damaged {where}: remove it, and it is made again."
         )
-
-
-def _checked_block(offset: Any, count: Any, check: Any) -> tuple[int, int, int]:
-    if type(offset) is not int or type(count) is not int or count <= 0:
-        raise ValueError(f"no block begins at {offset!r} that has {count!r} elements")
-    return offset, count, check
 
 
 def _check_same(path: str, identity: Identity, steps: list[str], functions: list[str]) -> None:
@@ -166,21 +148,20 @@ class CacheWriter:
     def __init__(self, descriptor: int, path: str, max_bytes: int | None) -> None:
         self._descriptor, self._path = descriptor, path
         self._max_bytes = max_bytes
-        self._written = 0
-        self._blocks: list[tuple[int, int, int]] = []
         self._rows = Encoder()
         self._states: list[Any] = []
         self._discard = weakref.finalize(self, _discard, descriptor, path, os.getpid())
-        self._write(_MAGIC)
+        self._pieces = PieceWriter(partial(_write_all, descriptor))
 
     @classmethod
     def begin(cls, path: str, max_bytes: int | None) -> "CacheWriter | None":
         """Begins a file; None where somebody else is writing it."""
         private = _private(path)
-        descriptor = os.open(private, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT
+        descriptor = open_ours(private, flags, 0o644, "Remove it, or give another path.")
         try:
             # It may have been finished, and so renamed, since it was opened.
-            if lock_now(descriptor) and os.path.samestat(os.stat(private), os.fstat(descriptor)):
+            if lock_now(descriptor) and os.path.samestat(os.lstat(private), os.fstat(descriptor)):
                 os.ftruncate(descriptor, 0)
                 return cls(descriptor, path, max_bytes)
         except FileNotFoundError:
@@ -203,22 +184,16 @@ class CacheWriter:
         self._states.append(state)
         if self._rows.size >= _BLOCK_BYTES or len(self._rows) >= _BLOCK_ROWS:
             self._end_block()
-        return self._max_bytes is None or self._written + self._rows.size <= self._max_bytes
+        return self._max_bytes is None or self._pieces.written + self._rows.size <= self._max_bytes
 
     def finish(self, begin: Any, identity: Identity) -> bool:
         """Makes the file appear, with the state at the beginning; False where it is too large."""
         if len(self._rows):
             self._end_block()
-        footer = json.dumps(
-            {
-                "steps": identity.steps,
-                "functions": identity.functions,
-                "begin": begin,
-                "blocks": self._blocks,
-            }
-        ).encode()
-        self._write(footer + _TAIL.pack(len(footer), zlib.crc32(footer), _END))
-        if self._max_bytes is not None and self._written > self._max_bytes:
+        self._pieces.finish(
+            {"steps": identity.steps, "functions": identity.functions, "begin": begin}
+        )
+        if self._max_bytes is not None and self._pieces.written > self._max_bytes:
             self.abandon()
             return False
         os.fsync(self._descriptor)
@@ -236,16 +211,15 @@ class CacheWriter:
         description, data = self._rows.parts()
         states = zlib.compress(json.dumps(self._states).encode(), 1)
         lengths = _LENGTHS.pack(len(description), len(data), len(states))
-        block = b"".join((lengths, description, data, states))
-        self._blocks.append((self._written, len(self._rows), zlib.crc32(block)))
-        self._write(block)
+        self._pieces.add(len(self._rows), b"".join((lengths, description, data, states)))
         self._rows, self._states = Encoder(), []
 
-    def _write(self, data: bytes) -> None:
-        self._written += len(data)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+
+# Not a method: the writer would refer to itself, and go away late if nobody closes it.
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def _private(path: str) -> str:

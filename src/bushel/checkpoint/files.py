@@ -13,7 +13,7 @@ from bushel.checkpoint.merge import merge_states
 from bushel.checkpoint.state import check_depth
 from bushel.errors import StateError
 from bushel.files.limits import refusal
-from bushel.files.whole import written_whole
+from bushel.files.whole import remove_leftovers, written_whole
 
 # States are a few hundred bytes. What is larger than this is no state, and reading it could
 # take the memory that training needs.
@@ -199,6 +199,7 @@ def _read(folder: Folder, name: str) -> dict[str, Any]:
 
 def _write_whole(path: Path, text: bytes) -> None:
     """Writes another file and renames it: whoever looks finds all of it, or what was there."""
+    remove_leftovers(os.fspath(path))
     try:
         with written_whole(os.fspath(path)) as file:
             file.write(text)

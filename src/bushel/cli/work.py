@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from bushel.errors import FileError
+from bushel.files.keep import make_private
 from bushel.files.whole import lock_now, written_whole
 
 
@@ -23,7 +24,10 @@ class Work:
 
     def __enter__(self) -> "Work":
         try:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            # What is in it will be removed, so it must be no link to anywhere else.
+            make_private(self.folder, "Remove it, or convert to another path.")
+        except FileError:
+            raise
         except OSError as error:
             raise FileError(f"{self.folder!r} cannot be made: {error.strerror}.") from None
         self._lock = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)

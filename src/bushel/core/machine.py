@@ -45,3 +45,11 @@ def memory_limit() -> int:
         with suppress(OSError, ValueError), open(path) as file:
             total = min(total, int(file.read()))
     return total * 9 // 10
+
+
+@cache
+def boot_id() -> str:
+    """Something that is another after the machine was started again; empty where nobody says."""
+    with suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+    return ""

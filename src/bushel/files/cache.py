@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.positions import Keys
-from bushel.errors import PlanError
 from bushel.files.evict import Limit
-from bushel.files.index import cache_folder
+from bushel.files.keep import cache_bytes, kept_folder, open_ours
 
 # What is asked for at once: no slower to get than a few bytes, where an answer takes 20 ms.
 _PIECE_BITS = 18
@@ -31,7 +30,6 @@ PIECE = 1 << _PIECE_BITS
 _MAGIC = b"BUSHELPC"
 _ENTRY = struct.Struct("<II")
 _PAGE = 4096
-_DEFAULT_BYTES = 10_000_000_000
 # A segment is what is given up at once, and what a descriptor is open for. Its size is in its
 # name, so it should be the same whatever the limit is: from 1 GB to 16 GB, 64 MiB.
 _SEGMENT = 1 << 26
@@ -72,17 +70,8 @@ class Cache:
 
 def cache_here() -> Cache | None:
     """The cache that the environment asks for: BUSHEL_CACHE, and BUSHEL_CACHE_BYTES of it."""
-    text = os.environ.get("BUSHEL_CACHE_BYTES", "")
-    try:
-        most_bytes = int(float(text)) if text else _DEFAULT_BYTES
-    except (ValueError, OverflowError):
-        raise PlanError(
-            f"BUSHEL_CACHE_BYTES is a number of bytes, and 0 for no cache; it is {text!r}."
-        ) from None
-    if most_bytes < PIECE:
-        return None
-    # Everybody has a folder of their own: others may neither read nor write what is in it.
-    return _cache_of(os.path.join(cache_folder(), f"remote-{os.geteuid()}"), most_bytes)
+    most_bytes = cache_bytes()
+    return None if most_bytes < PIECE else _cache_of(kept_folder("remote"), most_bytes)
 
 
 @lru_cache
@@ -153,8 +142,7 @@ class Kept:
         with self._lock, self._cache.limit.room(PIECE + 2 * _PAGE) as room:
             if not room:
                 return False
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self._path(number), flags, 0o600)
+            descriptor = open_ours(self._path(number), os.O_RDWR | os.O_CREAT)
             try:
                 identity = self._write(descriptor, number, place, data)
             finally:
@@ -238,7 +226,7 @@ class _Segment:
         # The byte of the remote file that the first byte of this one would be.
         self.begin = begin
         self.descriptor = -1
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self.descriptor = open_ours(path, os.O_RDONLY)
         status = os.fstat(self.descriptor)
         self.identity = status.st_dev, status.st_ino
 

@@ -3,19 +3,29 @@
 They are for what cannot be read where it lies: files far away that have to be in memory as they
 are, and compressed ones. There is one for each file, named for the file and its stamp. It is
 there as a whole or not at all, and one process makes it while the others wait.
+
+Beside it are the checksums of its bytes, and its state when they were last compared. They are
+compared again when it has been written to since, and after each start of the machine: others
+read a copy as they like, so nobody would notice a piece that is damaged.
 """
 
 import logging
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from bushel.core.machine import boot_id
 from bushel.errors import FileError
-from bushel.files.index import cache_folder
+from bushel.files.evict import Limit
+from bushel.files.keep import cache_bytes, kept_folder, make_private, open_ours, warn_once
 from bushel.files.limits import refusal
 from bushel.files.local import ByteFile, stamp_of
+from bushel.files.numbers import read_numbers, write_numbers
 from bushel.files.paths import is_remote, without_query
 from bushel.files.progress import Progress
 from bushel.files.whole import alone, written_whole
@@ -26,7 +36,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("bushel")
 
 _CHUNK = 1 << 25
-_LOCK = ".lock"
+_LOCK, _CHECKS = ".lock", ".checks"
+# Bytes that have a checksum.
+_PIECE = 1 << 20
+# A program may open its files again as long as it runs, and then they must be there.
+_IN_USE_SECONDS = 7 * 24 * 3600.0
 
 
 def made_once(
@@ -46,24 +60,27 @@ def made_once(
 
     path = file.path if is_remote(file.path) else os.path.abspath(file.path)
     # Nobody but the user puts records there.
-    own = os.path.join(cache_folder(), f"{folder}-{os.geteuid()}")
+    own = kept_folder(folder)
     of_file = os.path.join(own, hashlib.sha256(os.fsencode(path)).hexdigest())
     stamp = hashlib.sha256(file.stamp.encode()).hexdigest()[:16]
     target = os.path.join(of_file, f"{stamp}-{name}")
-    if os.path.exists(target):
-        return target
     try:
-        os.makedirs(own, mode=0o700, exist_ok=True)
-        os.makedirs(of_file, exist_ok=True)
+        make_private(own)
+        make_private(of_file)
+        if _is_known(target):
+            return target
         with alone(os.path.join(of_file, _LOCK)):
-            if not os.path.exists(target):  # Somebody else may have made it meanwhile.
+            # Somebody else may have made it meanwhile.
+            if not _is_known(target) and not _is_right(target, file.path):
                 _log.warning(
-                    "%r %s to %r, which takes time and room on the disk; the copy stays until you "
-                    "remove it.",
+                    "%r %s to %r, which takes time and room on the disk; the copy stays until it "
+                    "was not used for a week and others need the room (BUSHEL_CACHE_BYTES).",
                     file.path,
                     why,
                     target,
                 )
+                Limit(own, cache_bytes(), in_use_seconds=_IN_USE_SECONDS).reserve(file.size)
+                make_private(of_file)
                 _make(target, pieces())
     except FileError:
         raise
@@ -83,9 +100,115 @@ def _make(target: str, pieces: Iterable[bytes]) -> None:
         if other != _LOCK:
             with suppress(OSError):
                 os.unlink(os.path.join(folder, other))
-    with written_whole(target) as out:
+    checks = _Checks()
+    with written_whole(target, 0o600) as out:
         for piece in pieces:
             out.write(piece)
+            checks.add(piece)
+    _note(target, checks.all())
+
+
+class _Checks:
+    """The checksums of bytes that come in parts of any size."""
+
+    def __init__(self) -> None:
+        self._found: list[int] = []
+        self._check = self._length = 0
+
+    def add(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            some = view[: _PIECE - self._length]
+            self._check = zlib.crc32(some, self._check)
+            self._length += len(some)
+            view = view[len(some) :]
+            if self._length == _PIECE:
+                self._end()
+
+    def _end(self) -> None:
+        self._found.append(self._check)
+        self._check = self._length = 0
+
+    def all(self) -> list[int]:
+        if self._length:
+            self._end()
+        return self._found
+
+
+def _note(target: str, checks: list[int]) -> None:
+    """Keeps the checksums of a copy, and that it has them now."""
+    descriptor = open_ours(target, os.O_RDONLY)
+    try:
+        footer = {"of": os.path.basename(target), "now": _now(descriptor)}
+    finally:
+        os.close(descriptor)
+    with written_whole(os.path.join(os.path.dirname(target), _CHECKS), 0o600, False) as out:
+        write_numbers(out.write, footer, {"checks": np.array(checks, dtype=np.int64)})
+
+
+def _now(descriptor: int) -> str:
+    """Something that is another when a file was written to, or the machine was started again."""
+    status = os.fstat(descriptor)
+    return f"{boot_id()} {status.st_ino} {stamp_of(status)} {status.st_ctime_ns}"
+
+
+def _noted(target: str) -> tuple[str, list[int]] | None:
+    """What was kept of a copy; None where there is nothing that can be believed."""
+    path = os.path.join(os.path.dirname(target), _CHECKS)
+    try:
+        descriptor = open_ours(path, os.O_RDWR)
+        try:
+            # For whoever looks for what nobody uses.
+            os.utime(descriptor)
+            footer, columns = read_numbers(descriptor, ("checks",), lambda name, error: None)
+        finally:
+            os.close(descriptor)
+        if set(footer) != {"of", "now"} or footer["of"] != os.path.basename(target):
+            return None
+        return footer["now"], columns["checks"].tolist()
+    except (OSError, ValueError):
+        return None
+
+
+def _is_known(target: str) -> bool:
+    """Whether a copy is there, and was not written to since its bytes were compared."""
+    try:
+        descriptor = open_ours(target, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        noted = _noted(target)
+        return noted is not None and noted[0] == _now(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_right(target: str, path: str) -> bool:
+    """Whether a copy is there that has the checksums that were kept of it."""
+    noted = _noted(target)
+    if noted is None:
+        return False
+    try:
+        descriptor = open_ours(target, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    checks = _Checks()
+    with open(descriptor, "rb") as copy:
+        size = os.fstat(descriptor).st_size
+        with Progress(f"checking {os.path.basename(target)}", size) as progress:
+            while data := copy.read(_PIECE):
+                checks.add(data)
+                progress.to(copy.tell())
+    found = checks.all()
+    if noted[1] != found:
+        wrong = [a != b for a, b in zip(found, noted[1], strict=False)]
+        place = (wrong.index(True) if True in wrong else len(wrong)) * _PIECE
+        warn_once(
+            f"The copy {target!r} of {path!r} is damaged from byte {place:,} on, and made again."
+        )
+        return False
+    _note(target, found)
+    return True
 
 
 def stamp_here(path: str, local: str, status: os.stat_result) -> str:

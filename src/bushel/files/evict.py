@@ -1,11 +1,14 @@
 """A folder that many processes fill, and that never takes more of the disk than it may."""
 
 import os
+import shutil
+import stat
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from bushel.files.keep import make_private, open_ours
 from bushel.files.whole import lock_now, unlock
 
 # Down to this share of the limit, so that the next one to write need not begin again.
@@ -23,8 +26,21 @@ class Limit:
     before it wrote: then, and when a process comes anew, it is counted.
     """
 
-    def __init__(self, folder: str, most_bytes: int) -> None:
+    def __init__(
+        self,
+        folder: str,
+        most_bytes: int,
+        *,
+        in_use_seconds: float | None = None,
+        leave_free: float = 0.0,
+    ) -> None:
+        """What was used in the last `in_use_seconds` is not given up, and nothing is emptied.
+
+        Without, everything may be given up at any time, and whoever has it open must notice.
+        `leave_free` is the share of the disk that others need.
+        """
         self._folder, self._most_bytes = folder, most_bytes
+        self._in_use_seconds, self._leave_free = in_use_seconds, leave_free
         self._lock = threading.Lock()
         self._counted = False
 
@@ -33,23 +49,27 @@ class Limit:
         """Keeps others out while something is written; False where there is no room for it.
 
         Gives up what was not used for the longest time. An OSError says that the folder cannot
-        be written.
+        be written, a FileError that it is somebody else's.
         """
         with self._lock:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            path = os.path.join(self._folder, _LOCK)
-            try:
-                descriptor = os.open(path, flags, 0o600)
-            except FileNotFoundError:
-                os.makedirs(self._folder, mode=0o700, exist_ok=True)
-                descriptor = os.open(path, flags, 0o600)
+            make_private(self._folder)
+            descriptor = open_ours(os.path.join(self._folder, _LOCK), os.O_RDWR | os.O_CREAT)
             try:
                 with _locked(descriptor) as alone:
                     yield alone and self._take(descriptor, need)
             finally:
                 os.close(descriptor)
 
+    def reserve(self, need: int) -> bool:
+        """Makes room for what takes long to write, and lets others in meanwhile."""
+        with self.room(need) as room:
+            return room
+
     def _take(self, descriptor: int, need: int) -> bool:
+        if self._leave_free:
+            disk = shutil.disk_usage(self._folder)
+            if disk.free - need < self._leave_free * disk.total:
+                return False
         said = os.pread(descriptor, 32, 0)
         total = int(said) if self._counted and said.isdigit() else self._most_bytes
         if total + need > self._most_bytes:
@@ -61,41 +81,63 @@ class Limit:
 
     def _make_room(self, need: int) -> int:
         """Counts what is there, and gives up the oldest if it is too much."""
-        os.chmod(self._folder, 0o700)  # An error, where it is not ours.
-        files = sorted(_files(self._folder))
-        total = sum(size for _, size, _ in files)
+        entries = sorted(_entries(self._folder))
+        total = sum(size for _, size, _ in entries)
+        latest = time.time() - (self._in_use_seconds or 0.0)
         if total + need > self._most_bytes:
             target = int(self._most_bytes * _ENOUGH) - need
-            for _, size, path in files:
-                if total > target and _give_up(path):
+            for used, size, path in entries:
+                if self._in_use_seconds is not None and used > latest:
+                    break
+                if total > target and self._give_up(path):
                     total -= size
         self._counted = True
         return total
 
+    def _give_up(self, path: str) -> bool:
+        if self._in_use_seconds is None:
+            return _empty(path)
+        try:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+        except OSError:
+            return False
+        return True
 
-def _files(folder: str) -> Iterator[tuple[float, int, str]]:
-    """When each file was last used, and the bytes it takes; holes in it take none."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name == _LOCK:
-                continue
-            with suppress(OSError):
-                status = entry.stat(follow_symlinks=False)
-                yield status.st_mtime, status.st_blocks * 512, entry.path
+
+def _entries(folder: str) -> Iterator[tuple[float, int, str]]:
+    """When each file was last used, and the bytes it takes; holes in it take none.
+
+    Files in a folder belong together.
+    """
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name == _LOCK:
+            continue
+        with suppress(OSError):
+            status = os.lstat(path)
+            used, size = status.st_mtime, status.st_blocks * 512
+            if stat.S_ISDIR(status.st_mode):
+                within = [(when, taken) for when, taken, _ in _entries(path)]
+                used = max([when for when, _ in within], default=used)
+                size = sum(taken for _, taken in within)
+            yield used, size, path
 
 
-def _give_up(path: str) -> bool:
+def _empty(path: str) -> bool:
     """Removes a file. It is emptied too: others have it open, and would hold the room it takes.
 
     What they read then comes short, which tells them.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         descriptor = -1
     try:
         os.unlink(path)
-        if descriptor >= 0:
+        if descriptor >= 0 and not os.fstat(descriptor).st_nlink:
             os.ftruncate(descriptor, 0)
         return True
     except OSError:

@@ -1,84 +1,65 @@
 """Where the records of a file begin: looked up once, and kept.
 
 An index lies beside its file, or in a cache folder where that cannot be written. It says of
-which file it is (size and time of change), and is made again when the file is another.
+which file it is (size and time of change), and is made again when the file is another, or when
+the index is damaged. It is a file of numbers (`files/numbers.py`), mapped and not read; whoever
+uses them checks that they are within the file.
 
-    BUSHELIX  length of the header  header (JSON)  columns of 64-bit integers
-
-A kept index is mapped, not read: to open it takes no time however long it is, and processes
-share its memory. So nobody has looked at all its numbers, and whoever uses them checks those
-that they use.
+One beside the file is believed if nobody can have written it who could not write the file.
 """
 
-import json
-import logging
-import mmap
 import os
-import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from bushel.errors import FileError
+from bushel.files.container import DamagedError, ForeignError
+from bushel.files.keep import (
+    is_no_easier_to_write,
+    kept_folder,
+    make_private,
+    open_ours,
+    warn_once,
+)
 from bushel.files.limits import refusal
 from bushel.files.local import ByteFile
+from bushel.files.numbers import Column, read_numbers, write_numbers
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
 from bushel.files.whole import alone, written_whole
 
 Columns: TypeAlias = dict[str, npt.NDArray[np.int64]]
+# Columns that are kept: arrays, or numbers in a mapped file.
+Index: TypeAlias = Mapping[str, npt.NDArray[np.int64] | Column]
 # Goes through a file and returns the columns of its index; tells the progress where it is.
 Scan: TypeAlias = Callable[[ByteFile, Progress], Columns]
 
-_log = logging.getLogger("bushel")
-
-_MAGIC = b"BUSHELIX"
-_VERSION = 1
+_VERSION = 2
 _ENDING = ".bushel-index"
-_MOST_HEADER = 1 << 20
-# A process has only so many maps, and sources have files by the thousand.
-_WORTH_A_MAP = 1 << 16
 
 
-def index_of(file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> Columns:
+def index_of(file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> Index:
     """The index of a file: the one that is kept, if it is of this file, or a new one.
 
     `kind` says what was looked for, with everything that the answer depends on.
     """
-    places = places_of_index(file.path, kind)
-    for place in places:
-        kept = _read(place, file, kind, names)
-        if kept is not None:
-            return kept
-    with _alone(places[-1]):
-        # Somebody else may have made it while we waited.
-        for place in places:
-            kept = _read(place, file, kind, names)
-            if kept is not None:
-                return kept
-        with Progress(f"indexing {os.path.basename(file.path)}", file.size) as progress:
-            columns = scan(file, progress)
-        for place in places:
-            refused = _write(place, file, kind, columns)
-            if refused is None:
+    wanted = _Wanted(file, kind, names, scan)
+    kept = wanted.find()
+    if kept is None:
+        with _alone(wanted.places[-1]):
+            # Somebody else may have made it while we waited.
+            kept = wanted.find()
+            if kept is None:
+                columns = wanted.make()
                 # The memory of the map is everybody's.
-                return _read(place, file, kind, names) or columns
-    _log.warning(
-        "the index of %r is not kept, and made again each time: %s. BUSHEL_CACHE names another "
-        "folder for it.", file.path, refused,
-    )  # fmt: skip
-    return columns
-
-
-def cache_folder() -> str:
-    """Where bushel keeps what it can make again."""
-    chosen = os.environ.get("BUSHEL_CACHE")
-    if chosen:
-        return chosen
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "bushel")
+                return wanted.find() or columns
+    return kept
 
 
 def places_of_index(path: str, kind: str) -> list[str]:
@@ -91,7 +72,7 @@ def places_of_index(path: str, kind: str) -> list[str]:
             "utf-8", "surrogateescape"
         )
     )
-    cached = os.path.join(cache_folder(), "index", name.hexdigest() + _ENDING)
+    cached = os.path.join(kept_folder("index"), name.hexdigest() + _ENDING)
     if is_remote(path):
         return [cached]
     folder, base = os.path.split(path)
@@ -99,72 +80,119 @@ def places_of_index(path: str, kind: str) -> list[str]:
     return [os.path.join(folder, f".{base}.{short}{_ENDING}"), cached]
 
 
-def _header(file: ByteFile, kind: str, columns: Columns) -> dict[str, Any]:
-    counts = {name: len(column) for name, column in columns.items()}
-    return {"version": _VERSION, "kind": kind, "of": file.stamp, "columns": counts}
+class _Wanted:
+    """An index that is wanted: where it may be, how to read it, and how to make it."""
 
+    def __init__(self, file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> None:
+        self._file, self._names, self._scan = file, names, scan
+        self.places = places_of_index(file.path, kind)
+        self._footer = {"version": _VERSION, "kind": kind, "of": file.stamp}
+        self._lock = threading.Lock()
+        self._renewed: Columns | None = None
 
-def _read(place: str, file: ByteFile, kind: str, names: Sequence[str]) -> Columns | None:
-    """Reads an index; None where there is none that can be trusted."""
-    try:
-        with open(place, "rb") as stored:
-            data: bytes | mmap.mmap
-            if os.fstat(stored.fileno()).st_size < _WORTH_A_MAP:
-                data = stored.read()
+    def find(self) -> Index | None:
+        """The index that is kept; None where there is none that can be trusted."""
+        for place in self.places:
+            kept = self._read(place)
+            if kept is not None:
+                return kept
+        return None
+
+    def _read(self, place: str) -> Index | None:
+        try:
+            descriptor = self._opened(place)
+            try:
+                footer, columns = read_numbers(descriptor, self._names, self._renew)
+            finally:
+                os.close(descriptor)
+        except DamagedError as error:
+            self._warn(error)
+            return None
+        except FileError as error:
+            warn_once(f"An index is made again: {error}")
+            return None
+        except (OSError, ForeignError, ValueError):
+            return None
+        if footer != self._footer:
+            return None
+        # Columns rise, so these are the least and the greatest. Where the file is mapped, to look
+        # at them would take longer than to open it; whoever reads the file looks again.
+        short = [column for column in columns.values() if isinstance(column, np.ndarray)]
+        if any(len(some) and not 0 <= some[0] <= some[-1] <= self._file.size for some in short):
+            return None
+        return columns
+
+    def _opened(self, place: str) -> int:
+        if place == self.places[-1]:
+            return open_ours(place, os.O_RDONLY)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(place, flags)
+        status = os.fstat(descriptor)
+        data = os.stat(self._file.path)
+        if stat.S_ISREG(status.st_mode) and is_no_easier_to_write(status, data):
+            return descriptor
+        os.close(descriptor)
+        raise ForeignError("an index that others may have written")
+
+    def make(self) -> Columns:
+        """Goes through the file, and keeps what was found where that can be."""
+        with Progress(f"indexing {os.path.basename(self._file.path)}", self._file.size) as progress:
+            columns = self._scan(self._file, progress)
+        for place in self.places:
+            refused = self._write(place, columns)
+            if refused is None:
+                return columns
+        warn_once(
+            f"the index of {self._file.path!r} is not kept, and made again each time: {refused}. "
+            "BUSHEL_CACHE names another folder for it."
+        )
+        return columns
+
+    def _write(self, place: str, columns: Columns) -> str | None:
+        """Keeps an index; it is there as a whole or not at all, and then it says why not."""
+        try:
+            if place == self.places[-1]:
+                make_private(os.path.dirname(place))
+                mode = 0o600
+            elif _is_somebodys(place):
+                return "there is one of somebody else's"
             else:
-                data = mmap.mmap(stored.fileno(), 0, access=mmap.ACCESS_READ)
-        if data[: len(_MAGIC)] != _MAGIC:
-            return None
-        (length,) = struct.unpack_from("<Q", data, len(_MAGIC))
-        if length > min(_MOST_HEADER, len(data)):
-            return None
-        offset = len(_MAGIC) + 8 + length
-        header = json.loads(data[len(_MAGIC) + 8 : offset])
-        counts = header["columns"]
-        expected = {"version": _VERSION, "kind": kind, "of": file.stamp}
-        if {name: header[name] for name in expected} != expected or list(counts) != list(names):
-            return None
-        if not all(type(counts[name]) is int and counts[name] >= 0 for name in names):
-            return None
-        if offset + 8 * sum(counts.values()) != len(data):
-            return None
-        columns: Columns = {}
-        for name in names:
-            column = np.frombuffer(data, dtype="<i8", count=counts[name], offset=offset)
-            columns[name] = np.require(column, np.int64, "A")
-            offset += 8 * counts[name]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError, struct.error):
+                # Those who read the file may read its index.
+                mode = 0o600 | os.stat(self._file.path).st_mode & 0o044
+            # One that a crash left without its contents is no index, and made again.
+            with written_whole(place, mode, lasting=False) as out:
+                write_numbers(out.write, self._footer, columns)
+        except OSError as error:
+            return refusal(error, place)
         return None
-    # Columns rise, so these are the least and the greatest, unless it is damaged in between.
-    if any(
-        len(column) and not 0 <= column[0] <= column[-1] <= file.size for column in columns.values()
-    ):
-        return None
-    return columns
+
+    def _renew(self, name: str, error: DamagedError) -> Any:
+        """A column of a new index, for one that was found to be damaged while it was used."""
+        with self._lock:
+            if self._renewed is None:
+                self._warn(error)
+                self._renewed = self.make()
+            return self._renewed[name]
+
+    def _warn(self, error: DamagedError) -> None:
+        warn_once(f"The index of {self._file.path!r} is damaged {error}, and made again.")
 
 
-def _write(place: str, file: ByteFile, kind: str, columns: Columns) -> str | None:
-    """Keeps an index; it is there as a whole or not at all, and then it says why not."""
-
-    folder = os.path.dirname(place)
-    header = json.dumps(_header(file, kind, columns)).encode()
-    header += b" " * (-len(header) % 8)  # Numbers lie at multiples of eight, or are slow.
+def _is_somebodys(place: str) -> bool:
+    """Whether there is something that another user put there. It may be of use to them."""
     try:
-        os.makedirs(folder or ".", exist_ok=True)
-        # One that a crash left without its contents is no index, and made again.
-        with written_whole(place, lasting=False) as out:
-            out.write(_MAGIC + struct.pack("<Q", len(header)) + header)
-            for column in columns.values():
-                out.write(np.ascontiguousarray(column, dtype="<i8").data)
-    except OSError as error:
-        return refusal(error, place)
-    return None
+        return os.lstat(place).st_uid != os.geteuid()
+    except OSError:
+        return False
 
 
 @contextmanager
 def _alone(place: str) -> Iterator[None]:
     """Lets one process at a time make an index; the others wait and then find it."""
-    with suppress(OSError):
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+    try:
+        make_private(os.path.dirname(place))
+    except OSError:
+        yield  # Several may make it. Why it cannot be kept is said where it would be.
+        return
     with alone(place + ".lock"):
         yield

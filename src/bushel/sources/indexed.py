@@ -18,7 +18,7 @@ import numpy as np
 from bushel.core.per_process import ProcessLock
 from bushel.core.positions import Keys, grouped
 from bushel.errors import FileError, RecordError, replaced_file
-from bushel.files.index import Columns, index_of, places_of_index
+from bushel.files.index import Columns, Index, index_of, places_of_index
 from bushel.files.local import ByteFile, OpenFiles
 from bushel.files.paths import expand, is_remote
 from bushel.files.progress import Progress
@@ -41,7 +41,7 @@ class _Opened(NamedTuple):
 
     path: str
     stamp: str
-    columns: Columns
+    columns: Index
 
 
 class IndexedSource(ABC):

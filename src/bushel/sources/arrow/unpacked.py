@@ -1,27 +1,39 @@
 """Parts on disk, as they are in memory: read through a map of the file, decoded by nobody.
 
-They lie in bushel's cache folder, where all processes find them. What is there may be removed
-at any time: a file that is in use stays until it is not.
+They lie in bushel's cache folder, where all processes of a user find them, as files of pieces
+(`files/container.py`). A process checks all of a part when it first opens it: ten times as fast
+as to decode it. What is there may be removed at any time: a file that is in use stays until it
+is not.
 """
 
 import hashlib
+import mmap
 import os
-import shutil
-import time
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
-from bushel.files.index import cache_folder
+from bushel.core.machine import boot_id
+from bushel.errors import FileError
+from bushel.files.container import MAGIC, DamagedError, Pieces, PieceWriter
+from bushel.files.evict import Limit
+from bushel.files.keep import kept_folder, open_ours, warn_once
 from bushel.files.whole import written_whole
 from bushel.sources.arrow.package import arrow
 
 _ENDING = ".unpacked"
+_FOLDER = "parts"
 # Files that nobody has opened for so long make room for others.
 _STALE_SECONDS = 3600.0
 # Others need the disk too.
 _LEAVE_FREE = 0.1
+# Columns begin where vector instructions like it.
+_ALIGNMENT = 64
+_PIECE = 1 << 20
+
+# Files whose bytes this process has checked: device, number, size. They are written once.
+_checked: set[tuple[int, int, int]] = set()
+_MOST_CHECKED = 1 << 16
 
 
 class Unpacked:
@@ -33,7 +45,9 @@ class Unpacked:
     """
 
     def __init__(self, of: str, most_bytes: int) -> None:
-        self._name = hashlib.sha256(f"{of}\n{_boot()}".encode()).hexdigest()[:32]
+        # What was written shortly before a power cut may be there in part; nobody looks at it
+        # after the machine was started again.
+        self._name = hashlib.sha256(f"2\n{of}\n{boot_id()}".encode()).hexdigest()[:32]
         self._most_bytes = most_bytes
 
     def open(self, number: int) -> list[Any] | None:
@@ -42,67 +56,95 @@ class Unpacked:
             return None
         path = self._path(number)
         try:
-            # The map stays when the file is closed, as long as anybody has a part of it.
-            with arrow().memory_map(path) as mapped:
-                reader = arrow().ipc.open_file(mapped)
-                batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-            os.utime(path)
+            descriptor = open_ours(path, os.O_RDONLY)
+            try:
+                os.utime(descriptor)
+                whole = _arrow_bytes(descriptor)
+            finally:
+                os.close(descriptor)
+            reader = arrow().ipc.open_file(arrow().py_buffer(whole))
+            return [reader.get_batch(index) for index in range(reader.num_record_batches)]
+        except DamagedError as error:
+            warn_once(f"The unpacked part {path!r} is damaged {error}, and made again.")
+            with suppress(OSError):
+                os.unlink(path)
+        except FileError as error:
+            warn_once(f"Parts of tables are decoded again: {error}")
         except (OSError, ValueError):
-            return None
-        return batches
+            pass
+        return None
 
     def keep(self, number: int, schema: Any, tables: Iterable[Any], size: int) -> list[Any] | None:
         """Writes a part of about so many bytes if there is room, and gives its batches."""
-        folder = _folder()
+        limit = Limit(
+            kept_folder(_FOLDER),
+            self._most_bytes,
+            in_use_seconds=_STALE_SECONDS,
+            leave_free=_LEAVE_FREE,
+        )
         try:
-            os.makedirs(folder, exist_ok=True)
-            if not self._has_room(folder, size):
+            if not limit.reserve(size):
                 return None
             # Parts of an earlier start of the machine are never looked at, so none need last.
-            with (
-                written_whole(self._path(number), mode=0o600, lasting=False) as out,
-                arrow().ipc.new_file(out, schema) as writer,
-            ):
-                for table in tables:
-                    writer.write(table)
+            with written_whole(self._path(number), mode=0o600, lasting=False) as out:
+                pieces = PieceWriter(out.write)
+                pieces.add(1, bytes(_ALIGNMENT - len(MAGIC)))
+                cut = _Cut(pieces)
+                with arrow().ipc.new_file(arrow().PythonFile(cut, "w"), schema) as writer:
+                    for table in tables:
+                        writer.write(table)
+                cut.end()
+                pieces.finish({})
+        except FileError as error:
+            warn_once(f"Parts of tables are not kept: {error}")
+            return None
         except (OSError, arrow().ArrowException):
             return None  # A disk that is full, or a type that cannot be written.
         return self.open(number)
 
     def _path(self, number: int) -> str:
-        return os.path.join(_folder(), f"{self._name}-{number}{_ENDING}")
-
-    def _has_room(self, folder: str, size: int) -> bool:
-        """Makes room for so many bytes, as far as that takes nothing from others."""
-        disk = shutil.disk_usage(folder)
-        if size > self._most_bytes or disk.free - size < _LEAVE_FREE * disk.total:
-            return False
-        files = [(entry.stat(), entry.path) for entry in os.scandir(folder)]
-        total = sum(status.st_size for status, _ in files)
-        now = time.time()
-        for status, path in sorted(files, key=lambda file: file[0].st_mtime):
-            if total + size <= self._most_bytes:
-                break
-            if now - status.st_mtime < _STALE_SECONDS:
-                return False
-            with suppress(OSError):
-                os.unlink(path)
-            total -= status.st_size
-        return total + size <= self._most_bytes
+        return os.path.join(kept_folder(_FOLDER), f"{self._name}-{number}{_ENDING}")
 
 
-def _folder() -> str:
-    return os.path.join(cache_folder(), "unpacked")
+class _Cut:
+    """A file to write to, which cuts what it gets into pieces."""
+
+    closed = False
+
+    def __init__(self, pieces: PieceWriter) -> None:
+        self._pieces = pieces
+        self._waiting = bytearray()
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        if not self._waiting and size >= _PIECE:
+            self._pieces.add(1, data)
+            return size
+        self._waiting += data
+        if len(self._waiting) >= _PIECE:
+            self.end()
+        return size
+
+    def end(self) -> None:
+        if self._waiting:
+            self._pieces.add(1, self._waiting)
+            self._waiting = bytearray()
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
-@cache
-def _boot() -> str:
-    """Something that is another after the machine was started again.
-
-    What was written shortly before a power cut may be there in part; nobody looks at it then.
-    """
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+def _arrow_bytes(descriptor: int) -> memoryview:
+    """The bytes of an Arrow file in a mapped file of pieces, which are as they were written."""
+    status = os.fstat(descriptor)
+    mapped = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    pieces = Pieces(lambda start, stop: mapped[start:stop], len(mapped))
+    identity = status.st_dev, status.st_ino, status.st_size
+    if identity not in _checked:
+        for number in range(len(pieces)):
+            pieces.read(number)
+        if len(_checked) >= _MOST_CHECKED:
+            _checked.clear()
+        _checked.add(identity)
+    return mapped[_ALIGNMENT : pieces.offsets[-1]]

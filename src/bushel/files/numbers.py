@@ -1,0 +1,150 @@
+"""Columns of 64-bit integers in a file of pieces: mapped, and checked where they are looked at.
+
+To open a file takes no time however long it is, and processes share its memory. A piece is
+checked when this process first looks at a number in it.
+"""
+
+import mmap
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.files.container import MAGIC, DamagedError, ForeignError, Pieces, PieceWriter
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+# Numbers of a piece: a megabyte, which is checked in half a millisecond.
+_BITS = 17
+# A process has only so many maps, and sources have files by the thousand.
+_WORTH_A_MAP = 1 << 16
+assert not len(MAGIC) % 8, "numbers lie at multiples of eight, or are slow"
+
+
+def write_numbers(
+    write: Callable[[Any], object], footer: dict[str, Any], columns: Mapping[str, Numbers]
+) -> None:
+    """Writes columns, and what is to be known of them."""
+    writer = PieceWriter(write)
+    for column in columns.values():
+        for start in range(0, len(column), 1 << _BITS):
+            some = column[start : start + (1 << _BITS)]
+            writer.add(len(some), np.ascontiguousarray(some, dtype="<i8").view(np.uint8).data)
+    counts = {name: len(column) for name, column in columns.items()}
+    writer.finish({**footer, "columns": counts})
+
+
+def _pieces_of(count: int) -> int:
+    return (count + (1 << _BITS) - 1) >> _BITS
+
+
+class Column:
+    """Numbers in a mapped file, read by position like those of an array.
+
+    Where a piece is damaged, `renew` is asked for the numbers once more.
+    """
+
+    def __init__(
+        self, values: Numbers, pieces: Pieces, first: int, renew: Callable[[DamagedError], Any]
+    ) -> None:
+        """`first` is the number of the column's first piece."""
+        self._values: Any = values
+        self._pieces, self._first, self._renew = pieces, first, renew
+        self._ready: npt.NDArray[np.bool_] = np.zeros(_pieces_of(len(values)), dtype=np.bool_)
+        self._all_ready = False
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, key: Any) -> Any:
+        if not self._all_ready:
+            self._check(key)
+        return self._values[key]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self[:], dtype=dtype, copy=bool(copy) or None)
+
+    def tolist(self) -> list[int]:
+        return list(self[:].tolist())
+
+    def searchsorted(self, value: Any, side: Any = "left") -> Any:
+        """Where values belong in a column that rises."""
+        return self[:].searchsorted(value, side)
+
+    def _check(self, key: Any) -> None:
+        """Checks the pieces in which numbers at these positions are."""
+        ready, length = self._ready, len(self)
+        if isinstance(key, np.ndarray) and key.dtype.kind in "iu":
+            wanted = np.where(key < 0, key + length, key) >> _BITS
+            # Positions that are none are left to the one who looks there.
+            missing = np.unique(wanted[~ready.take(wanted, mode="clip")]).tolist()
+        elif isinstance(key, slice):
+            places = range(length)[key]
+            ends = (places[0], places[-1]) if places else (0, -1)
+            missing = range(min(ends) >> _BITS, (max(ends) >> _BITS) + 1)
+        else:
+            missing = [(key + length if key < 0 else key) >> _BITS]
+        for piece in missing:
+            if piece < len(ready) and not ready[piece]:
+                self._look_at(piece)
+
+    def _look_at(self, piece: int) -> None:
+        with self._lock:
+            if self._all_ready:
+                return
+            numbers = self._values[piece << _BITS : (piece + 1) << _BITS]
+            try:
+                self._pieces.check(self._first + piece, numbers.view(np.uint8).data)
+            except DamagedError as error:
+                self._values = self._renew(error)
+                self._ready[:] = True
+            self._ready[piece] = True
+            self._all_ready = bool(self._ready.all())
+
+
+def read_numbers(
+    descriptor: int, names: Sequence[str], renew: Callable[[str, DamagedError], Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is to be known of columns, and these; a ForeignError or DamagedError where none are.
+
+    Short ones are read and checked at once, long ones are mapped.
+    """
+    size = os.fstat(descriptor).st_size
+    data: bytes | mmap.mmap
+    if size < _WORTH_A_MAP:
+        data = os.pread(descriptor, size, 0)
+    else:
+        data = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    pieces = Pieces(lambda start, stop: data[start:stop], len(data))
+    counts = pieces.footer.pop("columns", None)
+    whole = isinstance(counts, dict) and all(
+        type(count) is int and 0 <= count < 1 << 60 for count in counts.values()
+    )
+    if not whole or list(counts) != list(names):
+        raise ForeignError("other columns")
+    firsts = list(accumulate((_pieces_of(count) for count in counts.values()), initial=0))
+    starts = list(accumulate((8 * count for count in counts.values()), initial=len(MAGIC)))
+    if len(pieces) != firsts[-1] or pieces.offsets[-1] != starts[-1]:
+        raise DamagedError(len(MAGIC))
+    columns: dict[str, Any] = {}
+    for name, first, last, start in zip(names, firsts, firsts[1:], starts, strict=False):
+        expected = range(start, start + 8 * counts[name], 8 << _BITS)
+        if pieces.offsets[first:last] != list(expected):
+            raise DamagedError(start)
+        read = np.frombuffer(data, dtype="<i8", count=counts[name], offset=start)
+        values = np.require(read, np.int64, "A")
+        if isinstance(data, bytes):
+            for number in range(first, last):
+                pieces.read(number)
+        columns[name] = (
+            values
+            if isinstance(data, bytes) or first == last
+            else Column(values, pieces, first, partial(renew, name))
+        )
+    return pieces.footer, columns
