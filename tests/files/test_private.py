@@ -26,7 +26,7 @@ from bushel.files.remote import RemoteFile
 from bushel.sources.arrow import unpacked
 from tests.files.server import Server
 
-LINES = [f"line {number}" for number in range(20_000)]
+LINES = [f"line {number}" for number in range(9_000)]
 TEXT = "".join(f"{line}\n" for line in LINES).encode()
 VICTIM = b"somebody's file"
 SOMEBODY = 54321

@@ -9,6 +9,7 @@ from bushel.core.block import Block
 from bushel.core.fields import Declares, Fields, Flag, Inner, Whole
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Node
+from bushel.core.sizes import bytes_of
 from bushel.core.state import State, indices_in
 from bushel.core.step import How, OverOne
 from bushel.core.stream import (
@@ -22,7 +23,6 @@ from bushel.core.stream import (
     beginning_of,
     counted,
 )
-from bushel.files.elements import size_of
 
 
 @frozen
@@ -117,7 +117,7 @@ class CacheStream(OneInput):
             return None
         block = chunk.block
         if self._remembers and self._room is not None:
-            self._room -= sum(map(size_of, block.rows()))
+            self._room -= sum(bytes_of(row, objects=True) for row in block.rows())
             self._remembers = self._room >= 0
         if self._remembers:
             self._rows += block.rows()

@@ -178,16 +178,3 @@ def _made_array(letter: str, text: Any, place: Any, memory: Any) -> Any:
     else:
         array = np.ndarray(lengths, dtype, memory, start)
     return array if letter == "a" else array[()]
-
-
-def size_of(value: Any) -> int:
-    """About how much memory an element takes."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes + 112
-    if isinstance(value, dict):
-        return 64 + sum(64 + size_of(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return 56 + sum(8 + size_of(item) for item in value)
-    if isinstance(value, (str, bytes)):
-        return 49 + len(value)
-    return 32

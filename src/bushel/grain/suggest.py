@@ -1,7 +1,6 @@
 """How many workers, and how much kept ready, fit into the memory that there is."""
 
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -9,7 +8,7 @@ from typing import Any
 
 from bushel.core.machine import available_cores
 from bushel.core.options import MultiprocessingOptions, ReadOptions
-from bushel.core.tree import leaves_with_paths
+from bushel.core.sizes import bytes_of
 from bushel.errors import PlanError
 
 _MEGABYTE = 1 << 20
@@ -93,7 +92,7 @@ def _reads(ds: Any) -> Iterator[Any]:
 
 def _mean_bytes(ds: Any, samples: int) -> float:
     """Measures the first elements of a dataset; one that has none takes no memory."""
-    sizes = [_bytes_of(element) for element in _first(ds, samples)]
+    sizes = [bytes_of(element) for element in _first(ds, samples)]
     return sum(sizes) / len(sizes) if sizes else 0.0
 
 
@@ -108,17 +107,6 @@ def _first(ds: Any, count: int) -> list[Any]:
     finally:
         if hasattr(iterator, "close"):
             iterator.close()
-
-
-def _bytes_of(element: Any) -> int:
-    """Returns the bytes of an element's leaves.
-
-    >>> import numpy as np
-    >>> _bytes_of({"x": np.zeros(10), "y": (np.float32(1), None)})
-    84
-    """
-    leaves = [leaf for _, leaf in leaves_with_paths(element)]
-    return sum(leaf.nbytes if hasattr(leaf, "nbytes") else sys.getsizeof(leaf) for leaf in leaves)
 
 
 def _check_limits(

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bushel.core.sizes import bytes_of
 from bushel.core.stream import Cursor
 from bushel.run.together import Together
-from bushel.run.tune import approximate_bytes
 
 # With so many at a time, what a read costs no longer matters.
 _MOST = 64
@@ -66,5 +66,5 @@ class Foresight:
         """Takes note now and then of how large elements are, by one of them."""
         self._looks += 1
         if self._looks <= 4 or not self._looks % _LOOK_AT_BYTES_EVERY:
-            each = max(1, approximate_bytes(element)) * len(self._read)
+            each = max(1, bytes_of(element)) * len(self._read)
             self._by_bytes = min(_MOST, _BYTES // each)

@@ -13,12 +13,13 @@ from bushel.core.fields import Fields, Kind, Path, Whole, check_state, check_who
 from bushel.core.frozen import plain
 from bushel.core.node import failed
 from bushel.core.positions import Keys
+from bushel.core.sizes import bytes_of
 from bushel.core.state import State
 from bushel.core.stream import Chunk, ComputedMarks, Cursor, Marks, Stream
 from bushel.errors import StateError
 from bushel.plan.passes import InterleaveNode
 from bushel.run.interleave_side import SideTurns, interleave_state, side_by_side
-from bushel.run.tune import SOON_SECONDS, BlockSize, approximate_bytes
+from bushel.run.tune import SOON_SECONDS, BlockSize
 
 _Place = tuple[Marks, int]
 
@@ -277,7 +278,7 @@ class InterleaveStream(Stream):
         self._turn = (running[-1] + 1) % len(slots)
         self._at_once.learn(rounds, (self._clock() - began) * len(slots) / len(running))
         if self._at_once.wants_sample():
-            self._at_once.limit_to(len(slots) * approximate_bytes(elements[0]))
+            self._at_once.limit_to(len(slots) * bytes_of(elements[0]))
         return Chunk(Block(elements, positions), marks)
 
     def _marks(

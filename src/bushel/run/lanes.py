@@ -12,6 +12,7 @@ from bushel.core.block import Block, Columns, Failure, merge_columns
 from bushel.core.fields import Declares, Fields, Kind, Path, Whole, all_before
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys
+from bushel.core.sizes import bytes_of
 from bushel.core.state import State
 from bushel.core.stream import Chunk, Marks, Stream, Taken
 from bushel.core.tree import map_leaves
@@ -20,7 +21,7 @@ from bushel.order.front import with_front
 from bushel.plan.lanes import OwnLanesNode
 from bushel.run.merge import Merged
 from bushel.run.together import FEWEST, Together
-from bushel.run.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize, approximate_bytes
+from bushel.run.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
 
 # What a host says that has no more elements of its own, but can pad as long as others have.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize
@@ -237,7 +238,7 @@ class LanesStream(Merged):
         self._at_once.learn(made, self._clock() - began)
         if chunk is not None and made and self._at_once.wants_sample():
             row = chunk.block.part(0, 1).rows()[0]
-            self._at_once.limit_to(self.width * approximate_bytes(row))
+            self._at_once.limit_to(self.width * bytes_of(row))
         return chunk
 
     def _gather(self, steps: int) -> Chunk | None:

@@ -5,7 +5,7 @@ It is learned from measured times that the caller hands in, so a test can hand i
 
 from typing import Any
 
-from bushel.core.tree import open_node
+from bushel.core.sizes import bytes_of
 
 # A block should be worth its overhead, and still arrive soon. To find the places of a few shuffled
 # and mixed records, read them and hand them on takes some 400 microseconds, however few they are.
@@ -86,7 +86,7 @@ class BlockSize:
 
     def limit_bytes(self, element: Any) -> None:
         """Takes note of how large elements are, by one of them."""
-        self.limit_to(approximate_bytes(element))
+        self.limit_to(bytes_of(element))
 
     def limit_to(self, bytes_each: int) -> None:
         """Takes note of how large elements are."""
@@ -101,29 +101,3 @@ class BlockSize:
         costly = max(1.0, self._seconds_each / (each * _SECONDS_A_BYTE))
         most = min(self._most_bytes * costly, max(self._most_bytes, _LARGEST_BYTES)) // each
         return max(most, min(self._least, _LEAST_BYTES // each))
-
-
-# Of a long list, so many at most are looked at.
-_LOOKED_AT = 16
-
-
-def approximate_bytes(element: Any) -> int:
-    """How much memory an element holds, roughly.
-
-    >>> import numpy as np
-    >>> approximate_bytes({"image": np.zeros((2, 3), np.float32), "label": 1})
-    56
-    """
-    if isinstance(element, (bytes, bytearray, str)):
-        return len(element)
-    opened = open_node(element)
-    if opened is None:
-        size = getattr(element, "nbytes", 32)
-        # Elements may be anything, and some call a method so.
-        return size if isinstance(size, int) else 32
-    within = opened[1]
-    count = len(within)
-    if count > _LOOKED_AT and isinstance(element, (list, tuple)):
-        # To look at every token of a batch may take longer than to make it.
-        within = within[:: -(-count // _LOOKED_AT)]
-    return sum(map(approximate_bytes, within)) * count // max(1, len(within))
