@@ -18,11 +18,15 @@ PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -lt 4 ] && echo $$
 PYTHONS ?= 3.11 3.12 3.13
 EXAMPLES ?= 100
 
+# How long `fuzz` goes on, and what repeats a run of it.
+MINUTES ?= 5
+SEED ?=
+
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench check format docs clean
+.PHONY: help demo test test-all fuzz bench check format docs clean
 .NOTPARALLEL:  # two targets must not install into .venv at the same time
 .SECONDARY:  # keep the stamps of what is installed
 
@@ -50,6 +54,11 @@ test-all:  ## run it with many more examples, on each Python that bushel support
 	    PYTHON=$$python VENV=.venv-$$version || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$failed" ] || { echo "test-all: failed on$$failed" >&2; exit 1; }
+
+# Whatever is called test_fuzz_*, with many more examples, until the minutes are over. The seed
+# that is told repeats a run: make fuzz SEED=...
+fuzz: $(VENV)/installed-test  ## try damaged states, files and values, for MINUTES (5 unless told)
+	@$(RUN) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: $(VENV)/installed-bench  ## measure against code written by hand, Grain and torch
 	@$(RUN) -m compileall -q src/bushel  # a worker that has to compile starts late

@@ -118,7 +118,7 @@ class _Padding(Kind):
     """What batches had so far."""
 
     def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
-        if not isinstance(value, dict) or value.keys() < set(COUNTED):
+        if not isinstance(value, dict) or not value.keys() >= set(COUNTED):
             raise StateError(f"this state has a damaged {name!r} at {path}: {value!r:.200}.")
         for count in COUNTED:
             check_whole(value[count], count, path.of(count))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from bushel.core.fields import Kind, Path
+from bushel.core.fields import Kind, Limit, Path, Relation
 from bushel.core.frozen import plain
 from bushel.core.node import Choice, Guard, Node, walk
 from bushel.core.places import ToStreamNode
@@ -179,8 +179,8 @@ class Ledger:
 class BadCounts(Kind):
     """How many bad records each guard has passed over, in a state."""
 
-    def __init__(self, guards: int, optional: bool = False) -> None:
-        self._guards, self.optional = guards, optional
+    def __init__(self, guards: int, within: Limit | None = None, *, optional: bool = False) -> None:
+        self._guards, self._within, self.optional = guards, within, optional
 
     def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
         if not isinstance(value, list) or not all(type(count) is int for count in value):
@@ -193,6 +193,19 @@ class BadCounts(Kind):
                 f"{self._guards} `on_error` there: so many whole numbers, 0 or more, are needed."
             )
         return ()
+
+    def relation(self, name: str) -> Relation | None:
+        within = self._within
+        if within is None:
+            return None
+
+        def too_many(state: State) -> str | None:
+            counts, most = state.get(name, [0]), within.most(state)
+            if most is None or max(counts) <= most:
+                return None
+            return f"{name!r} counts {max(counts)} bad records, and there are {most} {within.what}"
+
+        return too_many
 
 
 def bad_records_in(state: Any) -> list[int]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.fields import Fields, Inner
+from bushel.core.fields import Fields, Inner, given_by
 from bushel.core.node import Guard, failed
 from bushel.core.record import RecordMetadata
 from bushel.core.state import State, innermost_index
@@ -66,7 +66,7 @@ class GuardStream(OneInput):
         self._input.restore(state["parent"])
 
     def fields(self) -> Fields:
-        return Fields(parent=Inner(self._input), bad=BadCounts(1))
+        return Fields(parent=Inner(self._input), bad=BadCounts(1, given_by(self._input)))
 
     def most_before(self, state: State | None) -> int | None:
         return self._input.most_before(state and state["parent"])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.fields import Fields, Flag, Inners, Whole, Wholes
+from bushel.core.fields import Fields, Flag, Inners, Whole, Wholes, all_before
 from bushel.core.frozen import plain
 from bushel.core.node import failed
 from bushel.core.positions import Keys
@@ -17,6 +17,9 @@ from bushel.order.turns import Choices
 from bushel.plan.mixing import StreamMixNode
 from bushel.run.mix_parts import Counts, MixParts, PartMarks, Portion
 from bushel.run.mix_weights import Course, Weights, going_on, own_piece
+
+# Far beyond what any mixture gives, and some more is still a position.
+_FURTHEST = 1 << 61
 
 
 @plain
@@ -210,7 +213,7 @@ class MixStream(Stream):
         return Fields(
             self._misfit,
             parents=Inners(self._best_parts.declared(), names),
-            index=Whole(),
+            index=Whole(_FURTHEST),
             stop=Flag(),
             taken=Wholes(count, names, optional=True),
             ahead=Wholes(count, names, most=ONE_ELEMENT, optional=True),
@@ -228,11 +231,22 @@ class MixStream(Stream):
                 return f"{field!r} is {state[field]}, before 'index', which is {index}"
         if "taken" not in state:
             return None  # Grain's.
+        for field in ("taken", "ahead", "left"):
+            # Parts come and go; but what one state says, it says of the same ones.
+            if self._names is not None and field in state:
+                apart = state[field].keys() ^ state["parents"].keys()
+                if apart:
+                    return f"of 'parents' and {field!r} only one has part {min(map(str, apart))!r}"
         parts, none = self._best_parts.declared(), [0] * self._count
         taken = self._parts_of(state, "taken", none)
         if sum(taken) > index:
             return f"'index' is {index}, and 'taken' says that {sum(taken)} elements came"
         inners = self._parts_of(state, "parents", self._starts)
+        # An element is of a part, unless a function of the user's has failed. Of named parts some
+        # may be gone, with what they had given.
+        given = None if "function" in self._own.told else all_before(parts, inners)
+        if given is not None and self._names is None and index > given:
+            return f"'index' is {index}, and its parts have given {given} elements"
         for number, (part, inner) in enumerate(zip(parts, inners, strict=True)):
             most = part.most_before(inner)
             if most is not None and taken[number] > most:
