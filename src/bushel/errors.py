@@ -13,6 +13,7 @@
     ├── FilterError        (ValueError)         a filter dropped more than was allowed
     ├── BadRecordsError    (ValueError)         more records are bad than was allowed
     ├── WorkerError        (RuntimeError)       a worker process cannot do its work
+    │   └── FatalElementError                   an element ends every worker that has it
     ├── AgreementError     (RuntimeError)       the processes of a job do different things
     ├── FileError          (RuntimeError,       a file of records cannot be read
     │   │                   OSError)
@@ -75,6 +76,10 @@ class BadRecordsError(BushelError, ValueError):
 
 class WorkerError(BushelError, RuntimeError):
     """A worker process cannot do its work: it does not start, hangs, or dies of a record."""
+
+
+class FatalElementError(WorkerError):
+    """An element ended, or hung, one worker process after the other."""
 
 
 class AgreementError(BushelError, RuntimeError):

@@ -15,7 +15,8 @@ import pytest
 
 import bushel
 from bushel import MapDataset
-from bushel.errors import WorkerError
+from bushel.errors import FatalElementError, WorkerError
+from bushel.experimental import FlatMapIterDataset
 from tests.workers import parts
 from tests.workers.processes import (
     assert_gone,
@@ -294,3 +295,46 @@ def test_records_that_kill_once_each_are_none_that_kill_every_worker(tmp_path: P
 
     assert list(with_workers(MapDataset.range(80).map(fatal_once), 2)) == list(range(80))
     assert len(list(tmp_path.iterdir())) == 5
+
+
+class FatalExpand(bushel.transforms.FlatMap):
+    max_fan_out = 1
+
+    def flat_map(self, element: Any) -> Any:
+        return [_fatal(element)]
+
+
+class FatalSource:
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> int:
+        return _fatal(index)
+
+
+FATAL_STEPS: dict[str, Any] = {
+    "map": MapDataset.range(1000).map(_fatal).to_iter_dataset(INLINE),
+    "filter": MapDataset.range(1, 1000).to_iter_dataset(INLINE).filter(_fatal).batch(8),
+    "flat_map": FlatMapIterDataset(MapDataset.range(1000).to_iter_dataset(INLINE), FatalExpand()),
+    "source": MapDataset.source(FatalSource()).to_iter_dataset(INLINE),
+}
+
+
+@pytest.mark.parametrize("where", FATAL_STEPS)
+def test_what_comes_before_it_is_handed_out_first(where: str) -> None:
+    """Though it was made by the same worker, in one go with the element that ended it."""
+    before = 97 if where == "filter" else FATAL_KEY
+    with iter(with_workers(FATAL_STEPS[where], 1)) as iterator:
+        assert len([next(iterator) for _ in range(before)]) == before
+        state = iterator.get_state()
+        for _ in range(2 if where == "map" else 1):  # It is tried again.
+            with pytest.raises(FatalElementError, match="Look at this element"):
+                next(iterator)
+            assert iterator.get_state() == state
+
+
+def test_what_ended_workers_is_no_bad_record() -> None:
+    """It may have been a want of memory: nothing that one would pass over without a word."""
+    ds = MapDataset.range(800).map(_fatal).to_iter_dataset(INLINE).on_error("skip")
+    with iter(with_workers(ds, 1)) as iterator, pytest.raises(FatalElementError):
+        list(iterator)

@@ -17,7 +17,7 @@ from bushel.core.frozen import plain
 from bushel.core.state import State, copy_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, Stream, Trickle, beginning_of
 from bushel.deliver.device import process_index_and_count, wait_for_all_processes
-from bushel.errors import ClosedError, ForkedError, StateError
+from bushel.errors import ClosedError, FatalElementError, ForkedError, StateError
 from bushel.run.ending import park_at_the_end
 from bushel.run.tune import BlockSize
 
@@ -172,6 +172,8 @@ class StreamIterator(DatasetIterator[T]):
         self._trickle: Trickle | None = None
         # While the stream is asked. If it still is at the next time, it was interrupted.
         self._asking = False
+        # What stands after the elements that wait, and is tried again.
+        self._fatal: Failure | None = None
         # Until something was pulled, the state is the stream's own.
         self._fresh = True
         # Closed: told to end. Over: it has ended.
@@ -243,6 +245,7 @@ class StreamIterator(DatasetIterator[T]):
             with suppress(StateError):
                 self._stream.restore(self._state_now())
         self._asking = True
+        self._raise_fatal()
         more = self._trickled() or self._pulled()
         self._asking = False
         return more
@@ -266,13 +269,27 @@ class StreamIterator(DatasetIterator[T]):
             if not len(block) and block.failure is None:
                 continue  # All dropped: the state stays that of the last element.
             made = block.rows()
+            failure = block.failure
+            if failure is not None and isinstance(failure.error, FatalElementError):
+                self._fatal, failure = failure, None
+                if not made:
+                    self._raise_fatal()
             if made and self._block_size.wants_sample():
                 self._block_size.limit_bytes(made[0])
-            ready = _Ready(made, chunk.marks, block.failure)
+            ready = _Ready(made, chunk.marks, failure)
             # In one go: an interrupt finds what was, or what is to come.
             self._ready, self._rows = ready, ready.rows
             return True
         return False
+
+    def _raise_fatal(self) -> None:
+        """Raises for an element that ended workers: as for an interrupt, it is asked for again.
+
+        It may have been something else that ended them.
+        """
+        fatal, self._fatal = self._fatal, None
+        if fatal is not None:
+            raise fatal.release()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -329,7 +346,7 @@ class StreamIterator(DatasetIterator[T]):
     def _forget(self) -> None:
         ready = _Ready([], FixedMarks({}))
         self._ready, self._rows = ready, ready.rows
-        self._trickle, self._asking, self._fresh = None, False, True
+        self._trickle, self._asking, self._fresh, self._fatal = None, False, True, None
 
     def start_prefetch(self) -> None:
         if self._closed or not self._fresh:

@@ -6,11 +6,12 @@ from typing import Any
 from bushel.core.frozen import frozen
 from bushel.core.node import Guard, Node
 from bushel.core.options import OnError
-from bushel.errors import BadRecordsError, FilterError
+from bushel.errors import BadRecordsError, FatalElementError, FilterError
 
 # What is told of the stream as a whole: that a budget before this one is used up, or that a
-# filter leaves nearly nothing. To pass over it would be to never hear of it.
-_NO_RECORDS = (BadRecordsError, FilterError)
+# filter leaves nearly nothing. To pass over it would be to never hear of it. And what ended
+# workers, of which nobody knows that it was the record and not a want of memory.
+_NO_RECORDS = (BadRecordsError, FilterError, FatalElementError)
 
 
 @frozen

@@ -6,7 +6,7 @@ from typing import Any
 
 from bushel.core.block import Failure
 from bushel.core.frozen import plain
-from bushel.errors import WorkerError
+from bushel.errors import FatalElementError, WorkerError
 from bushel.transport.own_classes import dump_own
 
 
@@ -105,5 +105,6 @@ def unpack_failure(packed: PackedFailure) -> Failure:
         )
         for note in packed.notes:
             error.add_note(note)
-    error.__cause__ = RemoteTraceback(packed.text)
+    if not isinstance(error, FatalElementError):  # Which is the trainer's own.
+        error.__cause__ = RemoteTraceback(packed.text)
     return Failure(error)

@@ -10,7 +10,7 @@ with the states between the elements.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import cloudpickle
 import numpy as np
@@ -24,7 +24,7 @@ from bushel.core.node import Guard, Node, Place, walk
 from bushel.core.options import ReadOptions
 from bushel.core.state import State
 from bushel.core.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
-from bushel.errors import WorkerError
+from bushel.errors import FatalElementError, WorkerError
 from bushel.on_error.records import BadRecord
 from bushel.run.positional import PositionalStream
 from bushel.run.shared_threads import ThreadsOfStreams
@@ -96,6 +96,14 @@ def detached(step: Node) -> Node:
     return replace(step, input=_NOTHING)  # type: ignore[type-var]
 
 
+class Fatal(NamedTuple):
+    """An element that is known to end workers: where it does, and what to say of it."""
+
+    operation: int
+    position: int
+    text: str
+
+
 @plain
 class Order:
     """One task, as it is sent to a worker."""
@@ -107,6 +115,8 @@ class Order:
     stop: int
     carefully: bool
     given: Any = None
+    # An element that ended workers, and is not to be touched again.
+    fatal: "Fatal | None" = None
 
 
 @plain
@@ -291,12 +301,14 @@ class Runner:
         self._made: dict[bool, tuple[Stream, Stream, list[Tally], list[BadNotes]]] = {}
         self._arena: list[Arena] = []
         self._clock = TaskClock(self._threads > 1)
+        self._fatal: Fatal | None = None
 
     def run(self, order: Order, arena: Arena | None) -> Outcome:
         """Evaluates one task."""
         if order.carefully not in self._made:
             self._made[order.carefully] = self._make(order.carefully)
         stream, root, tallies, bad = self._made[order.carefully]
+        self._fatal = order.fatal
         for notes in bad:
             notes.clear()
         began = self._clock.start()
@@ -328,9 +340,17 @@ class Runner:
             idle_seconds,
         )
 
+    def _note_or_stop(self, operation: int, position: int = -1, key: str = "") -> None:
+        """Notes what comes next, unless that is known to end this process."""
+        fatal = self._fatal
+        if fatal is not None and (operation, position) == fatal[:2]:
+            raise FatalElementError(fatal.text)
+        self._note(operation, position, key)
+
     def _make(self, carefully: bool) -> tuple[Stream, Stream, list[Tally], list[BadNotes]]:
         fragment = self._fragment
-        watch = Watch(self._note, carefully, _last_batch(fragment), self._arena)
+        note = self._note_or_stop if carefully else self._note
+        watch = Watch(note, carefully, _last_batch(fragment), self._arena)
         numbers = {id(node): number for number, node in enumerate(fragment.nodes())}
         tallies: list[Tally] = []
         bad: list[BadNotes] = [BadNotes()]

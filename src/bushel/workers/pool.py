@@ -24,7 +24,7 @@ from bushel.core.options import MultiprocessingOptions
 from bushel.errors import ClosedError, PlanError, WorkerError
 from bushel.order.keys import key_of
 from bushel.transport.channel import ChannelClosed
-from bushel.workers.fragment import Fragment, Outcome
+from bushel.workers.fragment import Fatal, Fragment, Outcome
 from bushel.workers.hangs import HangWatch
 from bushel.workers.payload import Payload
 from bushel.workers.process import WorkerProcess
@@ -310,7 +310,10 @@ class Pool:
         self._instruct([self._start(worker.index)])
 
     def _blame(self, worker: WorkerProcess) -> WorkerError | None:
-        """Finds out what the worker died of; returns an error if it certainly was an element."""
+        """Finds out what the worker died of; returns an error where that cannot be told.
+
+        If it certainly was an element, its task says so from here on.
+        """
         task = worker.tasks[0] if worker.tasks else None
         count, number, operation, position, key = worker.status.read()
         if task is not None:
@@ -343,11 +346,14 @@ class Pool:
             key = repr(found)
         label = self._label(task, operation)
         of_key = f" (key {key})" if key else ""
-        return WorkerError(
+        text = (
             f"the element at position {position}{of_key} ended {task.deaths} worker processes in a "
             f"row, in `{label}`: the last one {worker.exit()}. Look at this element; "
             "`worker_count=0` runs it in your own process."
         )
+        # Done once more, for the elements before this one; the error then stands in its place.
+        task.order.fatal = Fatal(operation, position, text)
+        return None
 
     def _label(self, task: Task, operation: int) -> str:
         nodes = self._fragments[task.order.fragment].nodes()

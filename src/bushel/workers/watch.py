@@ -8,11 +8,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from bushel.core.block import Block, Columns, Failure, join
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Drop, Each, Expand, Fold, Node, Source
 from bushel.core.positions import Keys, Positions
 from bushel.core.room import made_in
+from bushel.errors import FatalElementError
 
 # Called with the node's number, and in careful mode with position and key; and with `BETWEEN`
 # when the step is done.
@@ -178,7 +181,10 @@ def _one_by_one(make: Callable[[int], Block], count: int, note: Note) -> Block:
     """Joins blocks of one element each, up to the first that fails."""
     blocks: list[Block] = []
     for index in range(count):
-        one = make(index)
+        try:
+            one = make(index)
+        except FatalElementError as error:
+            one = Block([], np.empty(0, dtype=np.int64), _untouched(error))
         note(BETWEEN)
         if isinstance(one.values, Columns):
             one.values = one.rows()
@@ -186,6 +192,11 @@ def _one_by_one(make: Callable[[int], Block], count: int, note: Note) -> Block:
         if one.failure is not None:
             break
     return join(blocks)
+
+
+def _untouched(error: FatalElementError) -> Failure:
+    """In the place of an element; nobody's frames tell anything about it."""
+    return Failure(error.with_traceback(None))
 
 
 def _in_parts(
@@ -200,7 +211,10 @@ def _in_parts(
     results: list[T] = []
     for start in range(0, max(1, len(rows)), size):
         places = positions[start : start + size]
-        step.note(step.number, int(places[0]) if alone else -1)
+        try:
+            step.note(step.number, int(places[0]) if alone else -1)
+        except FatalElementError as error:
+            return results, _untouched(error)
         some, failure = function(rows[start : start + size], places)
         step.note(BETWEEN)
         results.extend(some)
