@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 
 from bushel.core.memory_file import aligned
@@ -222,13 +221,12 @@ def _dump(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
     """Pickles a value, its large buffers apart."""
     buffers: list[memoryview] = []
     keep_in = set_apart(buffers, _IN_PICKLE)
-    if by_value:
-        return cloudpickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
-    try:
-        return pickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
-    except Exception:
-        # A class of the user's main module, which a worker has by value only.
-        buffers.clear()
+    if not by_value:
+        try:
+            return pickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
+        except Exception:
+            # A class of the user's main module, which a worker has by value only.
+            buffers.clear()
     file = io.BytesIO()
     OwnClasses(file, protocol=5, buffer_callback=keep_in).dump(value)
     return file.getvalue(), buffers

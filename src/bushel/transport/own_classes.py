@@ -13,6 +13,8 @@ from typing import Any
 import cloudpickle
 from cloudpickle import cloudpickle as internals
 
+from bushel.transport.unsendable import refuse_file
+
 
 class OwnClasses(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, unused-ignore]
     """Pickles as cloudpickle does, but classes that came from elsewhere by their marks."""
@@ -22,7 +24,7 @@ class OwnClasses(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, 
             mark = _came_with.get(obj)
             if mark is not None:
                 return _class_of, (mark,)
-        return super().reducer_override(obj)
+        return refuse_file(obj) or super().reducer_override(obj)
 
 
 def dump_own(value: Any) -> bytes:

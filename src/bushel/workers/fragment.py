@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
-import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
@@ -32,6 +31,7 @@ from bushel.run.spent import Stopwatch
 from bushel.run.steps import single_step
 from bushel.transport.arena import Arena
 from bushel.transport.failures import PackedFailure, pack_failure, unpack_failure
+from bushel.transport.own_classes import dump_own
 from bushel.transport.rows import pack_values
 from bushel.workers.watch import Note, Watch
 
@@ -429,7 +429,7 @@ def up_to_unpicklable(outcome: Outcome, error: Exception) -> Outcome:
     values = outcome.values
     for row in values if isinstance(values, list) else values.rows():
         try:
-            cloudpickle.dumps(row, protocol=5)
+            dump_own(row)
         except Exception as own_error:
             error = own_error
             break

@@ -5,7 +5,6 @@ next to nothing.
 """
 
 import weakref
-from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from bushel.workers import early
 
 if TYPE_CHECKING:
     from bushel.workers.fragment import Fragment
-    from bushel.workers.payload import Payload
+    from bushel.workers.payload import Part, Payload
     from bushel.workers.pool import Pool
     from bushel.workers.start import Starter
 
@@ -93,19 +92,19 @@ def _payload_of(fragments: "list[Fragment]", worker_init: Any, made: "list[Paylo
     from bushel.workers.payload import Payload
 
     if not made:
-        parts = [(node.label, node) for fragment in fragments for node in fragment.nodes()]
-        made.append(Payload(fragments, worker_init, _alone(parts)))
+        parts = [_part(node) for fragment in fragments for node in fragment.nodes()]
+        made.append(Payload(fragments, worker_init, parts))
     return made[0]
 
 
-def _alone(parts: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
-    """Each step's own values, without what is upstream of it."""
-    for label, node in parts:
-        names = list(getattr(type(node), "__dataclass_fields__", {}))
-        yield (
-            label,
-            [getattr(node, name) for name in names if name not in ("input", "parts", "parents")],
-        )
+def _part(node: Any) -> "Part":
+    """A step by itself, without what is upstream of it."""
+    from bushel.core.node import Source
+    from bushel.workers.payload import Part
+
+    names = list(getattr(type(node), "__dataclass_fields__", {}))
+    values = [getattr(node, name) for name in names if name not in ("input", "parts", "parents")]
+    return Part(node.label, values, isinstance(node, Source))
 
 
 def _end_all(kept: "list[Pool]", payload: "list[Payload]") -> None:

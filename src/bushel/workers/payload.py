@@ -11,9 +11,9 @@ import mmap
 import os
 import pickle
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
@@ -25,6 +25,8 @@ from bushel.sources.memory import SequenceNode
 from bushel.transport.link import Link, set_apart
 from bushel.transport.own_classes import marked_classes
 from bushel.transport.rows import pack_values, unpack_values
+from bushel.transport.unsendable import ITERATOR, UnsendableError, kind_of, output_of
+from bushel.workers.holders import holder_of
 
 _TAIL = struct.Struct("<qq")  # Where the pickle of the layout begins, and its size.
 _AT_A_TIME = 1 << 26
@@ -35,15 +37,23 @@ _IN_PICKLE = 1 << 12
 _Cached = type(lru_cache(int))
 
 
+class Part(NamedTuple):
+    """A step of a pipeline: what to call it, and what it holds beside what is upstream of it."""
+
+    label: str
+    values: Sequence[Any]
+    is_source: bool = False
+
+
 class Payload:
     """A file in memory with everything in it."""
 
-    def __init__(self, value: Any, prepare: Any, parts: Iterable[tuple[str, Any]] = ()) -> None:
+    def __init__(self, value: Any, prepare: Any, parts: Sequence[Part] = ()) -> None:
         """Pickles a value; `parts` names what it is made of, to say what cannot be.
 
         `prepare` is for a worker to have before the value, which may import a good deal.
         """
-        self._prepare, _ = _dump(prepare, [("worker_init_fn", prepare)], [])
+        self._prepare, _ = _dump(prepare, [Part("worker_init_fn", [prepare])], [])
         # Other files that workers need.
         self.files: list[int] = []
         pickled, buffers = _dump(value, parts, self.files)
@@ -107,39 +117,75 @@ def _write(descriptor: int, buffer: memoryview, offset: int) -> None:
         done += os.pwrite(descriptor, buffer[done : done + _AT_A_TIME], offset + done)
 
 
-def _dump(
-    value: Any, parts: Iterable[tuple[str, Any]], files: list[int]
-) -> tuple[bytes, list[memoryview]]:
-    buffers: list[memoryview] = []
-    try:
-        return _pickle(value, buffers, files), buffers
-    except Exception as error:
-        for label, part in parts:
-            try:
-                _pickle(part, [], [])
-            except Exception as inner:
-                raise PlanError(
-                    f"`{label}` cannot be sent to worker processes: {inner}. Make what it holds "
-                    "(a lock, an open file, a connection) within the function, on first use, or "
-                    "use worker_count=0."
-                ) from error
-        raise PlanError(f"this pipeline cannot be sent to worker processes: {error}.") from error
+def _dump(value: Any, parts: Sequence[Part], files: list[int]) -> tuple[bytes, list[memoryview]]:
+    allowed: set[int] = set()
+    while True:
+        buffers: list[memoryview] = []
+        file = io.BytesIO()
+        pickler = _Pickler(file, protocol=5, buffer_callback=set_apart(buffers, _IN_PICKLE))
+        pickler.files, pickler.allowed = files, allowed
+        try:
+            pickler.dump(value)
+        except Exception as error:
+            # What it was at when it could not go on.
+            culprit = pickler.last
+            part, holder = _holder_among(parts, culprit)
+            if part is not None and part.is_source and kind_of(type(culprit)) is ITERATOR:
+                # It may have nothing to do with what is given for a key, and is its own matter.
+                allowed.add(id(culprit))
+                continue
+            label = "this pipeline" if part is None else f"`{part.label}`"
+            raise PlanError(
+                f"{label} cannot be sent to worker processes: {_reason(culprit, holder, error)}, "
+                "or use worker_count=0."
+            ) from error
+        return file.getvalue(), buffers
 
 
-def _pickle(value: Any, buffers: list[memoryview], files: list[int]) -> bytes:
-    file = io.BytesIO()
-    pickler = _Pickler(file, protocol=5, buffer_callback=set_apart(buffers, _IN_PICKLE))
-    pickler.files = files
-    pickler.dump(value)
-    return file.getvalue()
+def _holder_among(
+    parts: Sequence[Part], wanted: Any
+) -> tuple[Part | None, tuple[str, bool] | None]:
+    """The part of a pipeline that holds an object, and what it is called there."""
+    for part in parts:
+        if any(value is wanted for value in part.values):
+            return part, None
+        holder = holder_of(part.values, wanted)
+        if holder is not None:
+            return part, holder
+    return None, None
+
+
+def _reason(culprit: Any, holder: tuple[str, bool] | None, error: Exception) -> str:
+    """What cannot be sent, why, and what to write instead."""
+    kind = kind_of(type(culprit))
+    name, is_it = holder or ("what it is given", True)
+    if kind is None:
+        has = "is" if is_it else "holds"
+        return (
+            f"{name} {has} a `{type(culprit).__name__}` that cannot be pickled ({error}). Make it "
+            "in the function, on first use"
+        )
+    has = f"is {kind.name}" if is_it else f"has {kind.name} in it"
+    return f"{name} {has}, and {kind.why}. {kind.instead}"
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, unused-ignore]
     """Pickles by value what has no name elsewhere, and arrays on a file by the file."""
 
     files: list[int]
+    # The `id` of what is sent though it would be refused elsewhere.
+    allowed: set[int]
+    # What was last looked at.
+    last: Any = None
 
     def reducer_override(self, obj: Any) -> Any:
+        self.last = obj
+        kind = kind_of(type(obj))
+        if kind is not None and id(obj) not in self.allowed:
+            output = output_of(obj)
+            if output is None:
+                raise UnsendableError(kind)
+            return output
         if isinstance(obj, np.ndarray):
             return self._of_array(obj)
         if isinstance(obj, _Cached) and obj.__module__ == "__main__":

@@ -1,0 +1,103 @@
+"""What means something in one process only: open files, sockets, generators, iterators, locks.
+
+Some of them can be pickled all the same: an open text file as a copy of the rest of it, an
+iterator as another one at the same place. Each process would then have its own, and what one
+takes from it the others take again.
+"""
+
+import io
+import mmap
+import socket
+import sys
+import weakref
+from collections.abc import Generator, Iterator
+from threading import Lock, RLock
+from typing import Any, NamedTuple
+
+
+class Kind(NamedTuple):
+    """What a thing is, why it is not sent, and what to write instead."""
+
+    name: str
+    why: str
+    instead: str
+
+
+_TWICE = "each worker would go through one of its own, and take what others take as well"
+_OURS = "it belongs to this process"
+_FILE = Kind(
+    "an open file",
+    _TWICE,
+    "Pass its path, and open it in the function, on first use, or in `worker_init_fn`",
+)
+_SOCKET = Kind(
+    "an open socket", _OURS, "Connect in the function, on first use, or in `worker_init_fn`"
+)
+_MAP = Kind(
+    "a memory map",
+    _OURS,
+    "Pass the path, and map the file in the function, on first use; or use `np.memmap`",
+)
+_LOCK = Kind("a lock", _OURS, "Make it in the function, on first use, or in `worker_init_fn`")
+_GENERATOR = Kind(
+    "a generator", _TWICE, "Make a list of what it gives, or make it in the function, on first use"
+)
+ITERATOR = Kind(
+    "an iterator",
+    _TWICE,
+    "Pass what it goes through (a list, a range), and take what belongs to the position of the "
+    "element, which `map_with_index` tells",
+)
+_KINDS: tuple[tuple[tuple[type, ...], Kind], ...] = (
+    # Not `StringIO` and `BytesIO`, which are their contents.
+    ((io.TextIOWrapper, io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom), _FILE),
+    ((socket.socket,), _SOCKET),
+    ((mmap.mmap,), _MAP),
+    ((type(Lock()), type(RLock())), _LOCK),
+    ((Generator,), _GENERATOR),
+)
+# A class of the user's own, or of a library, says itself what becomes of it.
+_BUILT_IN = frozenset(["builtins", "itertools"])
+
+
+def kind_of(cls: type) -> Kind | None:
+    """What the objects of a class are, where they should not be sent to another process."""
+    # Asked for each of a hundred thousand objects, of a few classes.
+    if cls not in _known:
+        _known[cls] = _find_kind(cls)
+    return _known[cls]
+
+
+_known: "weakref.WeakKeyDictionary[type, Kind | None]" = weakref.WeakKeyDictionary()
+
+
+def _find_kind(cls: type) -> Kind | None:
+    for classes, kind in _KINDS:
+        if issubclass(cls, classes):
+            return kind
+    return ITERATOR if cls.__module__ in _BUILT_IN and issubclass(cls, Iterator) else None
+
+
+def output_of(value: Any) -> tuple[Any, ...] | None:
+    """How an output of this program becomes that of the other process; None if it is none."""
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
+        if value is not None and value is getattr(sys, name, None):
+            return getattr, (sys, name)
+    return None
+
+
+class UnsendableError(TypeError):
+    """Something was to be sent that means something in one process only."""
+
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(f"{kind.name} cannot be sent to another process")
+
+
+def refuse_file(value: Any) -> tuple[Any, ...] | None:
+    """Raises for an open file in an element, of which pickle might make something else."""
+    if kind_of(type(value)) is not _FILE:
+        return None
+    output = output_of(value)
+    if output is None:
+        raise UnsendableError(_FILE)
+    return output
