@@ -27,6 +27,7 @@ import numpy as np
 from bushel.core.memory_file import aligned
 from bushel.transport.arena import Arena
 from bushel.transport.channel import Channel
+from bushel.transport.exact import ValuePickler
 from bushel.transport.own_classes import OwnClasses
 from bushel.transport.slots import Bytes, Ring, Slot, SlotReader
 
@@ -222,8 +223,10 @@ def _dump(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
     buffers: list[memoryview] = []
     keep_in = set_apart(buffers, _IN_PICKLE)
     if not by_value:
+        file = io.BytesIO()
         try:
-            return pickle.dumps(value, protocol=5, buffer_callback=keep_in), buffers
+            ValuePickler(file, protocol=5, buffer_callback=keep_in).dump(value)
+            return file.getvalue(), buffers
         except Exception:
             # A class of the user's main module, which a worker has by value only.
             buffers.clear()

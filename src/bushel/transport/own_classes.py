@@ -8,16 +8,31 @@ a class that came from the trainer goes back as its mark alone.
 """
 
 import io
+import types
 from typing import Any
 
 import cloudpickle
 from cloudpickle import cloudpickle as internals
 
+from bushel.transport.exact import exactly
 from bushel.transport.unsendable import refuse_file
 
 
-class OwnClasses(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, unused-ignore]
-    """Pickles as cloudpickle does, but classes that came from elsewhere by their marks."""
+class ByValue(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, unused-ignore]
+    """Pickles as cloudpickle does, but so that values and classes stay what they are."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = exactly(obj)
+        if reduced is not NotImplemented:
+            return reduced
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, type) and reduced is not NotImplemented and "__slots__" in vars(obj):
+            return _with_slots(obj, reduced)
+        return reduced
+
+
+class OwnClasses(ByValue):
+    """The same, but classes that came from elsewhere go by their marks."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type):
@@ -25,6 +40,26 @@ class OwnClasses(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, 
             if mark is not None:
                 return _class_of, (mark,)
         return refuse_file(obj) or super().reducer_override(obj)
+
+
+def _with_slots(cls: type, reduced: Any) -> Any:
+    """Has a class made with its slots.
+
+    cloudpickle makes one whose objects have a `__dict__`, and names slots that are none: what
+    such an object has would be pickled twice, and not fit an object of the class that it is of.
+    """
+    make, arguments, state, *rest = reduced
+    if make is not internals._make_skeleton_class:
+        return reduced  # An enumeration.
+    kind, name, bases, contents, *mark = arguments
+    contents = {**contents, "__slots__": vars(cls)["__slots__"]}
+    attributes, slots = state
+    kept = {
+        key: value
+        for key, value in attributes.items()
+        if key != "__slots__" and not isinstance(value, types.MemberDescriptorType)
+    }
+    return make, (kind, name, bases, contents, *mark), (kept, slots), *rest
 
 
 def dump_own(value: Any) -> bytes:

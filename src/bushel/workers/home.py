@@ -13,7 +13,7 @@ from bushel.workers import early
 
 if TYPE_CHECKING:
     from bushel.workers.fragment import Fragment
-    from bushel.workers.payload import Part, Payload
+    from bushel.workers.payload import Payload
     from bushel.workers.pool import Pool
     from bushel.workers.start import Starter
 
@@ -89,22 +89,12 @@ def expect_workers(key: WorkersKey) -> None:
 
 def _payload_of(fragments: "list[Fragment]", worker_init: Any, made: "list[Payload]") -> "Payload":
     """What workers are told; made once, and kept in the list."""
-    from bushel.workers.payload import Payload
+    from bushel.workers.payload import Payload, part_of
 
     if not made:
-        parts = [_part(node) for fragment in fragments for node in fragment.nodes()]
+        parts = [part_of(node) for fragment in fragments for node in fragment.nodes()]
         made.append(Payload(fragments, worker_init, parts))
     return made[0]
-
-
-def _part(node: Any) -> "Part":
-    """A step by itself, without what is upstream of it."""
-    from bushel.core.node import Source
-    from bushel.workers.payload import Part
-
-    names = list(getattr(type(node), "__dataclass_fields__", {}))
-    values = [getattr(node, name) for name in names if name not in ("input", "parts", "parents")]
-    return Part(node.label, values, isinstance(node, Source))
 
 
 def _end_all(kept: "list[Pool]", payload: "list[Payload]") -> None:

@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
 from bushel.core.memory_file import aligned, create_unnamed, file_of, map_file
+from bushel.core.node import Source
 from bushel.errors import PlanError
 from bushel.sources.memory import SequenceNode
 from bushel.transport.link import Link, set_apart
-from bushel.transport.own_classes import marked_classes
+from bushel.transport.own_classes import ByValue, marked_classes
 from bushel.transport.rows import pack_values, unpack_values
 from bushel.transport.unsendable import ITERATOR, UnsendableError, kind_of, output_of
 from bushel.workers.holders import holder_of
@@ -43,6 +43,13 @@ class Part(NamedTuple):
     label: str
     values: Sequence[Any]
     is_source: bool = False
+
+
+def part_of(node: Any) -> Part:
+    """A step by itself."""
+    names = list(getattr(type(node), "__dataclass_fields__", {}))
+    values = [getattr(node, name) for name in names if name not in ("input", "parts", "parents")]
+    return Part(node.label, values, isinstance(node, Source))
 
 
 class Payload:
@@ -169,7 +176,7 @@ def _reason(culprit: Any, holder: tuple[str, bool] | None, error: Exception) -> 
     return f"{name} {has}, and {kind.why}. {kind.instead}"
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, unused-ignore]
+class _Pickler(ByValue):
     """Pickles by value what has no name elsewhere, and arrays on a file by the file."""
 
     files: list[int]
@@ -187,7 +194,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, un
                 raise UnsendableError(kind)
             return output
         if isinstance(obj, np.ndarray):
-            return self._of_array(obj)
+            found = self._of_array(obj)
+            if found is not None:
+                return found
         if isinstance(obj, _Cached) and obj.__module__ == "__main__":
             # Pickled by name as it is, and there is no such name in a worker.
             return _cached, (obj.__wrapped__, obj.cache_parameters())
@@ -205,7 +214,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, un
             shared = _shared_file_of(array)
             if shared is not None:
                 return _map_array, self._kept(*shared)
-        return _small(array) or NotImplemented
+        return _small(array)
 
     def _kept(self, descriptor: int, *where: Any) -> tuple[Any, ...]:
         """Keeps a file open for the workers; each once, whatever lies on it."""
