@@ -15,7 +15,7 @@ from bushel.sources.endings import TAR
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.tar.damaged import scan_damaged
 from bushel.sources.tar.decode import DECODERS, Decoder
-from bushel.sources.tar.members import Lend, Window, members, stretches
+from bushel.sources.tar.members import Lend, Window, members_of_sample, stretches
 from bushel.sources.tar.names import split_name
 from bushel.sources.tar.plain import PlainMembers
 from bushel.sources.tar.samples import Samples
@@ -112,8 +112,7 @@ class TarDataSource(IndexedSource):
 
     def _sample(self, data: bytes, number: int, record: int) -> dict[str, Any]:
         sample: dict[str, Any] = {}
-        window = Window(lambda start, stop: data[start:stop], len(data), len(data), len(data))
-        for _, start, stop, name in members(window, self._paths[number], checked=False):
+        for start, stop, name in members_of_sample(data, self._paths[number]):
             parts = split_name(name)
             if parts is not None:
                 sample["__key__"], ending = parts
