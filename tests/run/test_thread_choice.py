@@ -272,6 +272,23 @@ def test_what_was_clear_is_not_asked_again_when_others_come_and_go() -> None:
     assert len(run.changes) == 2
 
 
+def test_threads_that_clearly_pay_stay_when_others_come_and_go() -> None:
+    run = _run(Machine(0.01, gil=0.05))
+    run.go_on(2.0)
+    for number in range(20):
+        run.change(load=4 * (number % 2))
+        run.go_on(1.0)
+    assert _is(run) == 2
+    assert len(run.changes) == 1
+
+
+def test_cores_that_slow_each_other_down_are_used_all_the_same() -> None:
+    run = _run(Machine(4e-4, strife=0.4))
+    run.go_on(5.0)
+    assert _is(run) == 2
+    assert len(run.changes) == 1
+
+
 def test_a_lock_that_is_held_nearly_always_is_looked_at_more_closely() -> None:
     choice = ThreadChoice(MOST, 2)
     while not choice.looking:

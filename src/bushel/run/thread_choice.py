@@ -35,7 +35,7 @@ from bushel.run.spent import Spent
 _WORTH_IT = 1.1
 _STILL_WORTH_IT = 1.03
 # More time on the cores than that must be earned, too.
-_LET_PASS = 1.05
+_LET_PASS = 1.1
 # To look at the lock, or to try threads, costs a few of the interpreter's switches, 5 ms each.
 # Before work that keeps a core busy is disturbed like that, it should have run a while; work that
 # waits need not.
@@ -57,8 +57,10 @@ _SURE = 0.1
 # than so many turns.
 _TURN_WINDOWS = 3
 _MOST_TURNS = 5
-# Others on the cores have no use for time that is burnt: it counts so much more.
-_BURDEN_IN_A_CROWD = 10.0
+# Others on the cores have no use for time that is burnt: it counts so much more, by the square of
+# the share of the time in the queue for a core. (With no others, cores that share a cache or more
+# are slower when all of them work, and our own threads stand in the queue now and then.)
+_BURDEN_IN_A_CROWD = 30.0
 # So many looks at the interpreter's lock tell how much of its time the work holds it; where that
 # is not clear, so many. And it is let be after so long, if there was any look or none.
 _LOOKS, _MOST_LOOKS = 16, 64
@@ -289,8 +291,8 @@ class ThreadChoice:
         if self.threads > 1 and self._one_is_enough():
             self._try(1)
         else:
-            lost = max(0.0, -worth - _CLEARLY * unsure)
-            self._settle(threaded=worth >= 0, clear=lost > 0.0, lost=lost)
+            clearly = max(0.0, abs(worth) - _CLEARLY * unsure)
+            self._settle(threaded=worth >= 0, clear=clearly > 0.0, lost=clearly)
 
     def _gain(self) -> tuple[float, float]:
         """How many times as long it would take without threads, and how unsure that is.
@@ -350,7 +352,7 @@ class ThreadChoice:
             return 0.0
         doubt = math.sqrt(inline.cpu_variance + ahead.cpu_variance)
         more = math.log(ahead.cpu / inline.cpu) - math.log(_LET_PASS) - doubt
-        return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * self._crowd)
+        return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * self._crowd**2)
 
     def _user_of_threads(self) -> float:
         """The user's time while threads work: longer, where both want the lock."""
@@ -376,7 +378,7 @@ class ThreadChoice:
     def _settle(self, threaded: bool, clear: bool = False, lost: float = 0.0) -> None:
         """Stays with one way; `clear` if others on the cores can hardly have deceived it.
 
-        `lost` is how much threads were slower, at the least: as a logarithm.
+        `lost` is how much the other way was slower, at the least: as a logarithm.
         """
         self._phase, self.threaded, self._clear = _Phase.SETTLED, threaded, clear
         self._since, self._then, self._turns = 0.0, None, 0
