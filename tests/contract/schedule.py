@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+from bushel.core.tune import BlockSize
 from bushel.run import background, inline, positional
 from bushel.run.thread_choice import ThreadChoice
-from bushel.run.tune import BlockSize
 
 _SIZES = (1, 1, 2, 3, 5, 7, 64, 8192)
 _TRICKLES = (1, 2, 2, 3, 5, 64)

@@ -52,8 +52,8 @@ def test_lanes_are_read_and_taken_from_together(
     monkeypatch.setattr(Cursor, "take", counted)
     source = CountingSource(4 * ELEMENTS)
     # Whatever each costs: how much is read at once is learned from it.
-    monkeypatch.setattr("bushel.run.lanes.SOON_SECONDS", 10.0)
-    monkeypatch.setattr("bushel.run.lanes._SECONDS_OF_A_LANE", 10.0)
+    monkeypatch.setattr("bushel.lanes.stream.SOON_SECONDS", 10.0)
+    monkeypatch.setattr("bushel.lanes.stream._SECONDS_OF_A_LANE", 10.0)
     elements = sum(len(batch) for batch in dealt(source, lanes, filtered=True))
     assert elements >= 40 * BATCH
     assert len(source.calls) <= 400

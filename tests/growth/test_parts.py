@@ -11,7 +11,7 @@ from bushel import IterDataset, MapDataset
 from bushel.experimental import InterleaveIterDataset, ZipIterDataset, ZipMapDataset
 from bushel.order import permutations
 from bushel.run.positional import PositionalStream
-from bushel.run.side_by_side import SideBySide
+from bushel.run.side_by_side import PartsSideBySide
 from bushel.sources.memory import RangeNode, SequenceNode
 
 SIZES = pytest.mark.parametrize("size", [16, 1000])
@@ -47,7 +47,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     count(RangeNode, "fetch")
     count(PositionalStream, "pull")
-    count(SideBySide, "read")
+    count(PartsSideBySide, "read")
     count(permutations, "permute_each", lambda positions, *_: len(positions))
     return counted
 

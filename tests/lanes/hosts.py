@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from bushel import IterDataset
-from bushel.checkpoint.merge import merge_states
+from bushel.lanes.merge import merge_states
 from bushel.sharding import ShardOptions
 from tests.patience import PATIENCE_SECONDS
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bushel import IterDataset, MapDataset
-from bushel.checkpoint.merge import merge_states
 from bushel.experimental import ThreadPrefetchIterDataset
+from bushel.lanes.merge import merge_states
 from bushel.multiprocessing import MultiprocessingOptions
 from bushel.sharding import ShardOptions
 from tests.contract.events import freeze

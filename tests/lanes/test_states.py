@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from bushel import IterDataset, MapDataset
-from bushel.checkpoint.merge import merge_states
 from bushel.errors import StateError
+from bushel.lanes.merge import merge_states
 from tests.lanes.hosts import on_hosts, state_after
 
 

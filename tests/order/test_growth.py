@@ -14,8 +14,8 @@ from bushel.core.stream import Cursor
 from bushel.experimental import InterleaveIterDataset
 from bushel.order import pattern, permutations, shares, shuffle
 from bushel.order.pattern import Pattern
+from bushel.order.stream_mix import MixStream
 from bushel.run.inline import compile_node
-from bushel.run.mixing import MixStream
 from bushel.run.positional import PositionalStream
 from bushel.sources.memory import RangeNode
 
@@ -144,7 +144,7 @@ def test_interleaved(
     parts: int, length: int, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whatever each costs: how much is read at once is learned from it.
-    monkeypatch.setattr("bushel.run.interleave.SOON_SECONDS", 1000.0)
+    monkeypatch.setattr("bushel.order.interleave.SOON_SECONDS", 1000.0)
     ranges = [MapDataset.range(length).to_iter_dataset(INLINE) for _ in range(50 * parts // 40)]
     elements = 40 * parts
     stream = InterleaveIterDataset(ranges, cycle_length=parts)

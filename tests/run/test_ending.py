@@ -101,7 +101,7 @@ def test_no_thread_is_left_when_the_interpreter_goes(name: str, end: str) -> Non
 def test_a_thread_that_waits_for_another_host_is_ended() -> None:
     # The others' notes never come, as if they were busy.
     waiting = """
-from bushel.deliver.agree import Agreement
+from bushel.lanes.agree import Agreement
 
 asked = threading.Event()
 

@@ -8,8 +8,8 @@ from bushel.core.fields import Fields, Whole
 from bushel.core.positions import run_of
 from bushel.core.state import State
 from bushel.core.stream import Chunk, FixedMarks, Stream
-from bushel.plan.lanes import OwnLanesNode
-from bushel.run.lanes import LanesStream
+from bushel.lanes.stream import LanesStream, OwnLanesNode
+from bushel.run.together import Together
 from bushel.workers.engine import Engine, Home
 from bushel.workers.remote import RemoteSteps
 
@@ -51,8 +51,8 @@ def test_of_lanes(seconds_each: float, most: int) -> None:
     clock, rows = Clock(), 2
     lanes = [Numbers(clock, seconds_each) for _ in range(4)]
     parts = (MapDataset.range(1)._own_node(),) * 4
-    node = OwnLanesNode(parts, 0, 4, rows, False, None, None, example=object)
-    stream = LanesStream(lanes, node, clock)
+    node = OwnLanesNode(parts, 0, 4, rows, False, None, None, lane_of=parts.__getitem__)
+    stream = LanesStream(lanes, node, lambda cursors: Together(cursors).evaluate, object, clock)
     for _ in range(200):
         assert stream.pull(rows * len(lanes)) is not None
     furthest = max(want for lane in lanes for want in lane.asked) - rows

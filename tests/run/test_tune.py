@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bushel.run.tune import MOST_BYTES, MOST_ELEMENTS, TARGET_SECONDS, BlockSize
+from bushel.core.tune import MOST_BYTES, MOST_ELEMENTS, TARGET_SECONDS, BlockSize
 
 
 def _settle(size: BlockSize, seconds_each: float, blocks: int = 40) -> list[int]:

@@ -8,9 +8,9 @@ import pytest
 
 from bushel import IterDataset, MapDataset, WeightSchedule
 from bushel.experimental import InterleaveIterDataset, ZipIterDataset
-from bushel.run import interleave_side, side_by_side
+from bushel.run import side_by_side
 from bushel.run.positional import PositionalStream
-from bushel.run.side_by_side import SideBySide, occurrences
+from bushel.run.side_by_side import PartsSideBySide, occurrences
 
 PARTS = 5
 LENGTHS = [7, 12, 9, 30, 11]
@@ -86,7 +86,6 @@ def test_the_same_as_each_by_itself(
     each_states: list[Any] = []
     with monkeypatch.context() as patch:
         patch.setattr(side_by_side, "FEWEST", PARTS + 1)
-        patch.setattr(interleave_side, "FEWEST", PARTS + 1)
         with iter(dataset) as stream:
             assert happened(stream, each_states) == elements
     assert states == each_states
@@ -121,7 +120,9 @@ def test_heavy_elements_are_read_by_each(joined: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(PositionalStream, "__init__", noted)
     # As if each element had taken a second.
     monkeypatch.setattr(
-        SideBySide, "_learn", lambda self, which, _: setattr(self, "_excess", float(len(which)))
+        PartsSideBySide,
+        "_learn",
+        lambda self, which, _: setattr(self, "_excess", float(len(which))),
     )
     stream = iter(JOINED[joined](streams(plain)))
     next(stream)

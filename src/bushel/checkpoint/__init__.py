@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from bushel.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from bushel.checkpoint.merge import merge_states
     from bushel.checkpoint.mixtures import PartCounts, mix_counts
     from bushel.checkpoint.orbax import CheckpointHandler, CheckpointRestore, CheckpointSave
+    from bushel.lanes.merge import merge_states
 
 __all__ = [
     "CheckpointHandler",
@@ -26,7 +26,7 @@ _HOMES = {
     "CheckpointRestore": "checkpoint.orbax:CheckpointRestore",
     "CheckpointSave": "checkpoint.orbax:CheckpointSave",
     "PartCounts": "checkpoint.mixtures:PartCounts",
-    "merge_states": "checkpoint.merge:merge_states",
+    "merge_states": "lanes.merge:merge_states",
     "mix_counts": "checkpoint.mixtures:mix_counts",
 }
 __getattr__ = lazily(globals(), _HOMES)

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bushel.checkpoint.merge import merge_states
 from bushel.checkpoint.state import check_depth
 from bushel.errors import StateError
 from bushel.files.limits import refusal
 from bushel.files.whole import remove_leftovers, written_whole
+from bushel.lanes.merge import merge_states
 
 # States are a few hundred bytes. What is larger than this is no state, and reading it could
 # take the memory that training needs.

@@ -19,6 +19,7 @@ operations.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, SupportsIndex, TypeAlias
 
 from bushel.core.block import Block, Columns, Failure, failure_of
@@ -329,6 +330,15 @@ def chain_of(node: Node) -> list[Node]:
 def leaves_out(step: Node) -> bool:
     """Whether a step may leave elements out, or make several of one."""
     return isinstance(step, (Drop, Expand)) or (isinstance(step, Guard) and step.drops)
+
+
+def with_inputs(node: Node, inputs: list[Node], **fields: Any) -> Node:
+    """The same step over other inputs."""
+    if not inputs:
+        return node
+    if isinstance(node, (Choice, Zip)):
+        return replace(node, parts=tuple(inputs), **fields)  # type: ignore[type-var]
+    return replace(node, input=inputs[0], **fields)  # type: ignore[type-var]
 
 
 def failed(error: Exception, node: Node, position: int) -> Failure:

@@ -12,7 +12,6 @@ from bushel.core.node import (
     Node,
     Place,
     Source,
-    Zip,
     failed,
     leaves_out,
     refuse_length,
@@ -94,24 +93,6 @@ class WorkersNode(Place):
     @property
     def label(self) -> str:
         return f"mp_prefetch(num_workers={self.options.num_workers})"
-
-
-@frozen
-class ZipNode(Zip):
-    """Makes tuples of one element from each input."""
-
-    parts: tuple[Node, ...]
-    strict: bool = True
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.parts
-
-    def length(self) -> int:
-        return self.parts[0].length()
-
-    def describe(self) -> str:
-        return f"zip({len(self.parts)} parts)"
 
 
 @frozen

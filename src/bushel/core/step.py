@@ -4,21 +4,84 @@ The other kinds of nodes are run by the engine, by position as well as in a stre
 an operation on streams alone: its node makes its stream, which stands beside it.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
+from bushel.core.block import Block
+from bushel.core.fields import Declares
 from bushel.core.frozen import plain
 from bushel.core.node import Node, refuse_length
-from bushel.core.stream import Stream
+from bushel.core.positions import Keys, Positions
+from bushel.core.state import State
+from bushel.core.stream import Cursor, Stream
+
+
+class SideBySide(ABC):
+    """Many datasets that are read by position in one go, and how far each was read."""
+
+    # Each of them, as far as its states are concerned; and how many elements were taken of it.
+    parts: Sequence[Declares]
+    taken: Positions
+
+    @property
+    @abstractmethod
+    def at_once(self) -> int:
+        """How many elements had better be read together."""
+
+    @property
+    @abstractmethod
+    def is_suited(self) -> bool:
+        """Whether elements are as they should be; else each stream is better read by itself."""
+
+    @abstractmethod
+    def is_at_end(self, number: int) -> bool:
+        """Whether one of them has no further element."""
+
+    @abstractmethod
+    def read(self, which: Keys, least: int = 1) -> Block:
+        """The next elements of these, in turn, up to one that cannot be had like this.
+
+        They may be fewer than could be, too, but not than `least`. They are not taken by that.
+        Each has the position that it has in its own dataset.
+        """
+
+    @abstractmethod
+    def take(self, counts: Positions) -> None:
+        """Takes so many elements of each."""
+
+    @abstractmethod
+    def states(self, taken: Positions) -> list[State]:
+        """The states of the streams after so many elements of each."""
+
+    @abstractmethod
+    def restore(self, states: Sequence[State]) -> bool:
+        """Goes to states of the streams, where these say no more than how much was taken."""
+
+
+# Evaluates so many of the next elements of each of these streams, by their numbers, where that is
+# better done together. The streams have them when they are asked.
+EvaluateTogether: TypeAlias = Callable[[Sequence[tuple[int, int]]], None]
+# So many streams are worth being evaluated together.
+FEWEST_TOGETHER = 4
+
+
+def _each_by_itself(_nodes: Iterable[Node | None]) -> SideBySide | None:
+    return None
 
 
 @plain
 class How:
-    """What a step may need to know of the pipeline in which it is opened."""
+    """What a step may need of the engine and the pipeline in which it is opened."""
 
     # Makes the watch over a step that drops elements, of which the label is given.
     quota: Callable[[str], Any]
+    # Makes what evaluates the next elements of these streams together.
+    together: Callable[[Sequence[Cursor]], EvaluateTogether]
+    # The first element of another stream, if it has one.
+    first_of: Callable[[Node], list[Any]]
+    # Reads the streams of these nodes side by side, where they can be.
+    side_by_side: Callable[[Iterable[Node | None]], SideBySide | None] = _each_by_itself
 
 
 class Step(Node):
@@ -40,6 +103,19 @@ class Step(Node):
     def length_after(self, lengths: Sequence[int | None]) -> int | None:
         """How many elements it makes of so many of each input, where that is arithmetic."""
         return None
+
+
+class Join(Step):
+    """A step over several streams, which it opens when it needs each of them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def join(self, inputs: Callable[[], Sequence[Stream]], how: How) -> Stream:
+        """Makes the stream; `inputs` opens those that it reads from."""
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return self.join(lambda: inputs, how)
 
 
 class OverOne(Step):

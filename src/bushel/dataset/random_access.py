@@ -34,12 +34,12 @@ from bushel.dataset.steps import (
 )
 from bushel.dataset.stream import IterDataset, StreamNodeDataset
 from bushel.errors import EmptyDatasetError, PlanError
+from bushel.lanes.deal import DealNode
 from bushel.order.concatenate import ConcatenateNode
 from bushel.order.mix import MixNode, SelectNode, to_proportions
 from bushel.order.repeat import INFINITE, RepeatNode
 from bushel.order.shuffle import ShuffleNode
 from bushel.order.slice import SliceNode
-from bushel.plan.lanes import DealNode
 from bushel.sharding import ShardOptions
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms

@@ -35,19 +35,19 @@ from bushel.dataset.steps import (
     random_map_step,
 )
 from bushel.errors import PlanError
+from bushel.lanes.deal import gathered
 from bushel.order.concatenate import ConcatenateNode
+from bushel.order.interleave import InterleaveNode
 from bushel.order.repeat import StreamRepeatNode
 from bushel.order.stream_shuffle import StreamShuffleNode
 from bushel.order.take import LimitNode, SkipNode
 from bushel.order.windows import StreamWindowsNode
-from bushel.plan.lanes import gathered
-from bushel.plan.passes import InterleaveNode
 from bushel.transforms import base as transforms
 from bushel.transforms.enumerate import EnumerateNode
 
 if TYPE_CHECKING:
     from bushel.deliver.iterator import DatasetIterator
-    from bushel.plan.mixing import MixWeights
+    from bushel.order.stream_mix import MixWeights
 
 
 class _IterDatasetMeta(ABCMeta):
@@ -101,7 +101,7 @@ class _IterDatasetMeta(ABCMeta):
             names = tuple(sorted(datasets))
             datasets = [datasets[name] for name in names]
         parts = [stream_node(dataset) for dataset in datasets]
-        from bushel.plan.mixing import mix_step  # Tables of turns, and schedules.
+        from bushel.order.stream_mix import mix_step  # Tables of turns, and schedules.
 
         return StreamNodeDataset(mix_step(parts, weights, names, on_end), list(datasets))
 

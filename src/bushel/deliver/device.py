@@ -15,8 +15,8 @@ from bushel.core.node import Node, OneByOne
 from bushel.core.positions import Positions
 from bushel.core.room import align_batches
 from bushel.core.tree import leaves_with_paths, show_path
-from bushel.deliver.agree import Agreement
 from bushel.errors import ClosedError, MissingPackageError, PlanError
+from bushel.lanes.agree import Agreement
 from bushel.transforms.function import apply_to_rows
 
 # Processes of a job make their iterators in the same order, so they number them alike.

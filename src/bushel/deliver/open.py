@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from bushel.checkpoint.state import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.places import WorkersNode
-from bushel.core.stream import Cursor, Stream
-from bushel.deliver.agree import Agreement
+from bushel.core.stream import Stream
 from bushel.deliver.device import agreement, process_index_and_count
 from bushel.deliver.iterator import StreamIterator
 from bushel.deliver.torch_workers import refuse_copies
+from bushel.lanes.agree import Agreement
 from bushel.run.plan import Lowered, Plan, plan_of
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ def open_stream(node: Node) -> Stream:
         agreements.append(agreement(timeout_s))
         return agreements[-1]
 
-    stream = open_plan(plan_of(node, process_index_and_count, agree, _first_of)).stream
+    stream = open_plan(plan_of(node, process_index_and_count, agree)).stream
     stream.wakers = [*stream.wakers, *(made.close for made in agreements)]
     return stream
 
 
 def plan(node: Node) -> Plan:
     """Decides all about a stream that is decided before it runs."""
-    return plan_of(node, process_index_and_count, agreement, _first_of)
+    return plan_of(node, process_index_and_count, agreement)
 
 
 def open_plan(plan: Plan) -> Lowered:
@@ -78,17 +78,3 @@ def _lowered(plan: Plan, spread: "Spread | None" = None) -> Lowered:
     from bushel.run.build import lowered
 
     return lowered(plan.dealt, plan.cut, spread)
-
-
-def _first_of(node: Node) -> list[Any]:
-    """The first element of a node, if it has one."""
-    from bushel.run.build import build_stream
-
-    stream = build_stream(node)
-    try:
-        taken = Cursor(stream).take(1)
-        if taken.failure is not None:
-            raise taken.failure.release()
-        return taken.block.rows()
-    finally:
-        stream.close()

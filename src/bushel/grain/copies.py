@@ -1,10 +1,9 @@
 """A stream as several, each over a part of its source."""
 
-from bushel.core.node import Node
+from bushel.core.node import Node, with_inputs
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.errors import PlanError
 from bushel.order.slice import SliceNode
-from bushel.plan.lanes import with_inputs
 from bushel.transforms.map import RandomMapNode
 
 

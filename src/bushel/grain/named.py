@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from bushel.core.options import DatasetOptions
-from bushel.core.places import OptionsNode, PrefetchNode, ZipNode
+from bushel.core.places import OptionsNode, PrefetchNode
 from bushel.dataset import (
     IterDataset,
     MapDataset,
@@ -20,6 +20,7 @@ from bushel.deliver.device import Placement, ToDeviceNode
 from bushel.errors import PlanError
 from bushel.order.shuffle import WindowShuffleNode
 from bushel.order.window import StreamWindowShuffleNode
+from bushel.order.zip import ZipNode
 from bushel.transforms import base as transforms
 
 T = TypeVar("T")

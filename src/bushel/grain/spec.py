@@ -14,7 +14,7 @@ from bushel.core.step import Step
 from bushel.core.tree import map_leaves
 from bushel.dataset import IterDataset, MapDataset, map_node, stream_node
 from bushel.errors import PlanError
-from bushel.plan.passes import InterleaveNode
+from bushel.order.interleave import InterleaveNode
 from bushel.sources.memory import ColumnsNode, RangeNode
 
 

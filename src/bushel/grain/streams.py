@@ -13,9 +13,9 @@ from bushel.deliver.iterator import DatasetIterator
 from bushel.deliver.open import open_stream
 from bushel.errors import ClosedError, PlanError
 from bushel.grain.copies import copies_of
+from bushel.order.interleave import InterleaveNode
 from bushel.order.repeat import StreamRepeatNode
 from bushel.order.take import LimitNode
-from bushel.plan.passes import InterleaveNode
 from bushel.run.background import BackgroundStream
 from bushel.run.custom import CustomStream
 

@@ -8,12 +8,12 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from bushel.core.ending import OwnThread, end_with_program, go_first
 from bushel.core.fields import Fields
 from bushel.core.state import State
 from bushel.core.stream import Chunk, FixedMarks, Marks, Stream, beginning_of
+from bushel.core.tune import BlockSize
 from bushel.errors import ClosedError, StateError
-from bushel.run.ending import OwnThread, end_with_program, go_first
-from bushel.run.tune import BlockSize
 
 Item: TypeAlias = Chunk | BaseException | None
 

@@ -1,31 +1,24 @@
 """From a cut pipeline to running streams: each node by its kind."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Zip, walk
+from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, walk
 from bushel.core.options import DatasetOptions
-from bushel.core.places import CustomStreamNode, OptionsNode, PrefetchNode, ToStreamNode, ZipNode
-from bushel.core.step import How, Step
-from bushel.core.stream import Stream
+from bushel.core.places import CustomStreamNode, OptionsNode, PrefetchNode, ToStreamNode
+from bushel.core.step import EvaluateTogether, How, Join, Step
+from bushel.core.stream import Cursor, Stream
 from bushel.errors import PlanError
-from bushel.plan.lanes import OwnLanesNode
-from bushel.plan.mixing import StreamMixNode
-from bushel.plan.passes import InterleaveNode
 from bushel.run.background import BackgroundStream
 from bushel.run.custom import CustomStream
 from bushel.run.cut import Stretch, cut
-from bushel.run.interleave import InterleaveStream
-from bushel.run.lanes import LanesStream
-from bushel.run.merge import ZipStream
-from bushel.run.mix_parts import MixParts, PositionParts, StreamParts
-from bushel.run.mixing import MixStream
 from bushel.run.plan import Lowered, Opened
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import PartsInTurn, ThreadsOfStreams
-from bushel.run.side_by_side import SideBySide, parts_of
+from bushel.run.side_by_side import side_by_side
 from bushel.run.steps import single_step
-from bushel.run.zip_side import SideZipStream
+from bushel.run.together import Together
 
 # Makes the stream of a stretch that has to do with worker processes.
 Spread = Callable[[Stretch, "Lowering"], Stream]
@@ -67,76 +60,76 @@ class Lowering:
         """Takes note of a stream that was opened."""
         self.opened.append(Opened(step, where, type(stream).__name__))
 
-    def stream(self, stretch: Stretch, side_by_side: PartsInTurn | None = None) -> Stream:
+    def stream(self, stretch: Stretch, parts: PartsInTurn | None = None) -> Stream:
         """Opens the stream of a stretch, and those that it reads from.
 
-        `side_by_side` are the streams that it is one of, where they are read in turn.
+        `parts` are the streams that it is one of, where they are read in turn.
         """
         if stretch.workers is not None:
             assert self._spread is not None, "worker processes take somebody who has them"
             return self._spread(stretch, self)
         steps = stretch.steps
         if len(stretch.inputs) == 1:
-            stream = self.stream(stretch.inputs[0], side_by_side)
+            stream = self.stream(stretch.inputs[0], parts)
         else:
-            stream, steps = self._first(stretch, side_by_side), steps[1:]
+            stream, steps = self._first(stretch, parts), steps[1:]
             self.note(stretch.steps[0], stretch.where, stream)
         for step in steps:
-            stream = step_of(step, [stream], How(self.quota))
+            stream = step_of(step, [stream], how_to_open(self.quota))
             self.note(step, stretch.where, stream)
         return stream
 
-    def _first(self, stretch: Stretch, side_by_side: PartsInTurn | None) -> Stream:
+    def _first(self, stretch: Stretch, parts: PartsInTurn | None) -> Stream:
         """The stream that the other steps of a stretch follow."""
         node = stretch.steps[0]
         if isinstance(node, ToStreamNode):
-            return self._positional(node, side_by_side)
+            return self._positional(node, parts)
         if isinstance(node, CustomStreamNode):
             return CustomStream(iter(node.dataset))
-        if side_by_side is None and isinstance(node, (StreamMixNode, Zip)):
-            side_by_side = PartsInTurn(len(node.inputs))
+        if parts is None and isinstance(node, Join):
+            parts = PartsInTurn(len(node.inputs))
 
         def inputs() -> list[Stream]:
-            return [self.stream(part, side_by_side) for part in stretch.inputs]
+            return [self.stream(part, parts) for part in stretch.inputs]
 
-        if isinstance(node, StreamMixNode):
-            return MixStream(_mix_parts(node, inputs), node)
-        if isinstance(node, Zip) and (parts := parts_of(node.inputs)) is not None:
-            return SideZipStream(SideBySide(parts), lambda: _zipped(node, inputs()))
-        return step_of(node, inputs(), How(self.quota))
+        how = how_to_open(self.quota)
+        how.side_by_side = side_by_side
+        return node.join(inputs, how) if isinstance(node, Join) else step_of(node, inputs(), how)
 
-    def _positional(self, node: ToStreamNode, side_by_side: PartsInTurn | None) -> PositionalStream:
+    def _positional(self, node: ToStreamNode, parts: PartsInTurn | None) -> PositionalStream:
         """The stream of a random-access dataset."""
         watch = self.quota(dropping_step(node.input).label)
-        options = node.read_options
-        if side_by_side is not None:
-            options = side_by_side.of(options)
+        options = node.read_options if parts is None else parts.of(node.read_options)
         return PositionalStream(node.input, options, node.allow_nones, watch, threads=self._threads)
 
 
-def _mix_parts(node: StreamMixNode, streams: Callable[[], list[Stream]]) -> MixParts:
-    parts = parts_of(node.inputs)
-    return StreamParts(streams()) if parts is None else PositionParts(SideBySide(parts), streams)
+def how_to_open(quota: Callable[[str], DropQuota]) -> How:
+    """What the engine does for a step, where each of its streams is read by itself."""
+    return How(quota, _together, _first_of)
 
 
-def _zipped(node: Zip, inputs: Sequence[Stream]) -> ZipStream:
-    return ZipStream(inputs, node, node.strict if isinstance(node, ZipNode) else True)
-
-
-def step_of(node: Node, inputs: list[Stream], how: How) -> Stream:
+def step_of(node: Node, inputs: Sequence[Stream], how: How) -> Stream:
     """The stream of one step over the streams that it reads from."""
     if isinstance(node, Step):
         return node.open(inputs, how)
     if isinstance(node, (Each, Drop, Expand, Fold, Guard)):
         return single_step(node, inputs[0], how.quota)
-    if isinstance(node, InterleaveNode):
-        return InterleaveStream(node)
-    if isinstance(node, StreamMixNode):
-        return MixStream(StreamParts(inputs), node)
-    if isinstance(node, Zip):
-        return _zipped(node, inputs)
-    if isinstance(node, OwnLanesNode):
-        return LanesStream(inputs, node)
     if isinstance(node, PrefetchNode):
         return BackgroundStream(inputs[0], node.buffer_size)
     raise PlanError(f"`{node.label}` is no step of a stream.")
+
+
+def _together(cursors: Sequence[Cursor]) -> EvaluateTogether:
+    return Together(cursors).evaluate
+
+
+def _first_of(node: Node) -> list[Any]:
+    """The first element of a node, if it has one."""
+    stream = build_stream(node)
+    try:
+        taken = Cursor(stream).take(1)
+        if taken.failure is not None:
+            raise taken.failure.release()
+        return taken.block.rows()
+    finally:
+        stream.close()

@@ -18,7 +18,6 @@ from bushel.core.frozen import frozen
 from bushel.core.node import Choice, Drop, Each, Expand, Fold, Guard, Node, Order, Place, walk
 from bushel.core.options import DatasetOptions, ReadOptions
 from bushel.core.per_process import ProcessLock
-from bushel.core.places import ZipNode
 from bushel.core.positions import Positions, join_epochs, run_of, split_epochs
 from bushel.errors import BadRecordsError, FileError, PlanError
 from bushel.files.paths import is_remote
@@ -27,6 +26,7 @@ from bushel.order.concatenate import ConcatenateNode
 from bushel.order.present import PresentNode, Wary
 from bushel.order.repeat import RepeatNode
 from bushel.order.slice import SliceNode
+from bushel.order.zip import ZipNode
 from bushel.run.kept_file import read_kept, write_kept
 from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota

@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 
-from bushel.run.ending import OwnThread, end_with_program
+from bushel.core.ending import OwnThread, end_with_program
 
 # Not every system counts for single threads.
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)

@@ -14,7 +14,8 @@ from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.core.stream import Stream
-from bushel.plan.lanes import Agree, DealNode, FirstOf, own_lanes
+from bushel.lanes.deal import Agree, DealNode
+from bushel.lanes.own import own_lanes
 from bushel.run.cut import Stretch, cut, lines_of_parts
 
 
@@ -62,12 +63,11 @@ def plan_of(
     node: Node,
     process: Callable[[], tuple[int, int]],
     agree_by_jax: Callable[[float], Agree],
-    first_of: FirstOf,
 ) -> Plan:
     """Decides all about a stream that is decided before it runs (see `own_lanes`)."""
     dealt = node
     if any(isinstance(step, DealNode) for step in steps_of(node)):
-        dealt = own_lanes(node, process, agree_by_jax, first_of)
+        dealt = own_lanes(node, process, agree_by_jax)
     return Plan(node, dealt, cut(dealt))
 
 

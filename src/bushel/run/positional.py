@@ -13,6 +13,7 @@ from bushel.core.node import Fold, Guard, Node, Source, leaves_out, walk
 from bushel.core.options import ReadOptions
 from bushel.core.state import State
 from bushel.core.stream import Chunk, Marks, Stream, Trickle
+from bushel.core.tune import TARGET_SECONDS, BlockSize
 from bushel.errors import StateRangeError
 from bushel.on_error.elements import by_element, each_once, paths_to_guards
 from bushel.on_error.records import BadCounts, BadRecord, Ledger, taking_notes
@@ -23,7 +24,6 @@ from bushel.run.shared_threads import Seat, ThreadsOfStreams
 from bushel.run.spent import Spent, Stopwatch
 from bushel.run.steps import STEPS_FOR_ANOTHER, KeptMarks
 from bushel.run.threads import ReadAhead
-from bushel.run.tune import TARGET_SECONDS, BlockSize
 from bushel.transforms.function import any_none
 
 

@@ -19,18 +19,18 @@ import numpy as np
 from bushel.core.block import Block
 from bushel.core.fields import Fields
 from bushel.core.frozen import plain
-from bushel.core.node import Each, Guard, Node, leaves_out, walk
+from bushel.core.node import Each, Guard, Node, leaves_out, walk, with_inputs
 from bushel.core.places import OptionsNode, SeedNode, ToStreamNode
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
+from bushel.core.step import SideBySide
+from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.order.repeat import EpochsNode, epoch_fields
-from bushel.plan.lanes import with_inputs
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
 from bushel.run.positional import least_block, position_fields
 from bushel.run.spent import Stopwatch
-from bushel.run.tune import SOON_SECONDS, BlockSize
 from bushel.transforms.function import any_none
 
 # With fewer streams, each is read in blocks that are worth what a block costs.
@@ -124,7 +124,7 @@ def part_of(node: Node) -> Part | None:
     return Part(base, length, restarts, node.allow_nones)
 
 
-def parts_of(nodes: Iterable[Node | None]) -> list[Part] | None:
+def _parts_of(nodes: Iterable[Node | None]) -> list[Part] | None:
     """The same for several, where it holds for all of them and there are enough."""
     parts: list[Part] = []
     for node in nodes:
@@ -135,12 +135,12 @@ def parts_of(nodes: Iterable[Node | None]) -> list[Part] | None:
     return parts if len(parts) >= FEWEST else None
 
 
-class SideBySide:
+class PartsSideBySide(SideBySide):
     """The next elements of many datasets, and how far each was read."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         keep_freed_memory()
-        self.parts = parts
+        self.parts: Sequence[Part] = parts
         self.taken: Positions = np.zeros(len(parts), dtype=np.int64)
         self._lengths = np.array([part.length for part in parts], dtype=np.int64)
         self._restarts = parts[0].restarts
@@ -231,6 +231,12 @@ class SideBySide:
             return False
         self.taken = places
         return True
+
+
+def side_by_side(nodes: Iterable[Node | None]) -> SideBySide | None:
+    """Reads the streams of these nodes side by side, where they can be."""
+    parts = _parts_of(nodes)
+    return None if parts is None else PartsSideBySide(parts)
 
 
 def occurrences(which: Keys) -> Positions:

@@ -6,14 +6,12 @@ import numpy as np
 
 from bushel.core.block import Block
 from bushel.core.positions import Keys, Positions, run_of
+from bushel.core.step import FEWEST_TOGETHER
 from bushel.core.stream import Cursor, Stream
 from bushel.run.inline import compile_node
 from bushel.run.many import Many, compile_many
 from bushel.run.positional import PositionalStream
 from bushel.run.spent import Stopwatch
-
-# So many streams are worth being read together.
-FEWEST = 4
 
 
 class Together:
@@ -25,7 +23,7 @@ class Together:
 
     def evaluate(self, wanted: Sequence[tuple[int, int]]) -> None:
         """Evaluates so many of the next positions of each of these streams, by their numbers."""
-        if len(wanted) < FEWEST:
+        if len(wanted) < FEWEST_TOGETHER:
             return
         which: list[int] = []
         spans: list[tuple[int, int]] = []
@@ -36,7 +34,7 @@ class Together:
                 which.append(number)
                 spans.append(span)
                 bases.append(base)
-        if len(bases) < FEWEST:
+        if len(bases) < FEWEST_TOGETHER:
             return
         sizes = [stop - start for start, stop in spans]
         positions = np.concatenate([run_of(*span) for span in spans])

@@ -8,24 +8,22 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.node import Guard
 from bushel.core.state import State, innermost_index, replaced
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
+from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.errors import StateError
+from bushel.lanes.ahead import Reached
 from bushel.on_error.records import Ledger, bad_records_in, with_bad_records
 from bushel.order.front import with_front
 from bushel.run.quota import DropQuota
-from bushel.run.tune import SOON_SECONDS, BlockSize
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import TASK_SECONDS, Outcome, pack_block
 from bushel.workers.task import Task
-
-# How many steps were handed out of each of the lanes (`LanesStream`) that lie below.
-Reached: TypeAlias = tuple[int, ...]
 
 _MOST_BYTES = 1 << 20
 # A trainer that comes for a lot at a time, and does something else in between, needs more tasks

@@ -9,19 +9,18 @@ from functools import partial
 from bushel.core.node import Each, Expand, Fold, Guard, Node
 from bushel.core.options import ReadOptions, SharedReadOptions
 from bushel.core.places import CustomStreamNode, ToStreamNode
-from bushel.core.step import How
 from bushel.core.stream import Stream
-from bushel.run.build import Lowering, step_of
+from bushel.lanes.ahead import AheadOfHosts, Reached
+from bushel.lanes.stream import LanesStream
+from bushel.run.build import Lowering, how_to_open, step_of
 from bushel.run.custom import CustomStream
 from bushel.run.cut import WORKERS, Stretch
-from bushel.run.lanes import LanesStream
 from bushel.run.positional import PositionalStream, dropping_step, least_block
 from bushel.run.quota import DropQuota
-from bushel.workers.ahead import AheadOfHosts
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Fragment, detached
 from bushel.workers.home import home_of
-from bushel.workers.remote import Reached, RemoteSteps, RemoteStream
+from bushel.workers.remote import RemoteSteps, RemoteStream
 from bushel.workers.start import Starter
 
 
@@ -88,7 +87,7 @@ class _Spreader:
         (step,) = stretch.steps
         if isinstance(step, CustomStreamNode):
             return CustomStream(iter(step.dataset))
-        stream = step_of(step, inputs, How(self._lowering.quota))
+        stream = step_of(step, inputs, how_to_open(self._lowering.quota))
         if isinstance(stream, LanesStream):
             stream.starts_together = True
             if stream.shared:
@@ -164,7 +163,7 @@ class _Spreader:
             return quotas[-1]
 
         for step in steps:
-            stream = step_of(step, [stream], How(quota))
+            stream = step_of(step, [stream], how_to_open(quota))
         return stream, quotas
 
     def _element_wise(

@@ -3,25 +3,25 @@
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bushel.core.block import Block, Columns, Failure, merge_columns
-from bushel.core.fields import Declares, Fields, Kind, Path, Whole, all_before
-from bushel.core.frozen import plain
+from bushel.core.fields import Fields, Whole, all_before
+from bushel.core.frozen import frozen
+from bushel.core.merged import Merged
+from bushel.core.node import Node
 from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
-from bushel.core.stream import Chunk, Marks, Stream, Taken
-from bushel.core.tree import map_leaves
-from bushel.errors import StateError
-from bushel.order.front import with_front
-from bushel.plan.lanes import OwnLanesNode
-from bushel.run.merge import Merged
-from bushel.run.together import FEWEST, Together
-from bushel.run.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
+from bushel.core.step import FEWEST_TOGETHER, EvaluateTogether, How, Join
+from bushel.core.stream import Chunk, Cursor, Stream, Taken
+from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
+from bushel.lanes.deal import Agree
+from bushel.lanes.padding import zeros_like
+from bushel.lanes.saved import LaneMarks, LaneStates
 
 # What a host says that has no more elements of its own, but can pad as long as others have.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize
@@ -39,32 +39,37 @@ _BYTES_AHEAD = 1 << 25
 _LATELY = 0.98
 
 
-@plain
-class _LaneMarks(Marks):
-    stream: "LanesStream"
-    step: int
-    size: int
-    taken: Sequence[Taken]
-    # Where lanes are after a step that failed.
-    after: Sequence[tuple[Marks, int, int]] = ()
+@frozen
+class OwnLanesNode(Join):
+    """The lanes of one host, each a stream of its own."""
 
-    def at(self, used: int) -> State:
-        if used > self.size:
-            behind = [marks.at(taken) for marks, taken, _ in self.after]
-            return self.stream.state_of(behind, self.step + 1, 0)
-        steps, row = divmod(used, self.stream.width)
-        count = steps * self.stream.rows
-        # In the middle of a step: its start, and how far we are. So nothing in a state but
-        # that number depends on which host had the lanes.
-        states = [self._state_of(part, count, row > 0) for part in self.taken]
-        return self.stream.state_of(states, self.step + steps, row)
+    parts: tuple[Node, ...]
+    first: int
+    lanes: int
+    rows: int
+    pads: bool
+    # How many steps there are, where that is arithmetic.
+    steps: int | None
+    # What makes the way in which hosts find out how many steps there are, where that is no
+    # arithmetic, and there are others.
+    agreement: Callable[[], Agree] | None
+    # Any lane of the job, by its number: for an element to pad with, where these have none.
+    lane_of: Callable[[int], Node]
 
-    def _state_of(self, part: Taken, count: int, is_open: bool) -> State:
-        size = len(part.block)
-        state = part.at(min(count, size))
-        if not is_open:
-            return state
-        return with_front(state, lambda: part.at(min(count + self.stream.rows, size)))
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def join(self, inputs: Callable[[], Sequence[Stream]], how: How) -> Stream:
+        return LanesStream(inputs(), self, how.together, lambda: self._example(how))
+
+    def _example(self, how: How) -> Any:
+        found = (how.first_of(self.lane_of(lane)) for lane in range(self.lanes))
+        return next(first[0] for first in found if first)  # There is a step, so there is one.
+
+    def describe(self) -> str:
+        last = self.first + len(self.parts) - 1
+        return f"lanes {self.first} to {last} of {self.lanes}"
 
 
 class LanesStream(Merged):
@@ -83,6 +88,8 @@ class LanesStream(Merged):
         self,
         inputs: Sequence[Stream],
         node: OwnLanesNode,
+        together: Callable[[Sequence[Cursor]], EvaluateTogether],
+        example: Callable[[], Any],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         super().__init__(inputs)
@@ -114,7 +121,9 @@ class LanesStream(Merged):
             under_way=1,
         )
         self._clock = clock
-        self._together = Together(self._cursors)
+        self._evaluate = together(self._cursors)
+        # Makes an element to pad with, for a host whose lanes have none.
+        self._example = example
         self._step = 0
         self._skip = 0
         self._over = False
@@ -258,7 +267,7 @@ class LanesStream(Merged):
             taken = self._take(steps)
             whole = min(len(part.block) for part in taken) // self.rows
         if whole == steps:
-            marks = _LaneMarks(self, self._step, steps * self.width, taken)
+            marks = LaneMarks(self, self._step, steps * self.width, taken)
             return Chunk(self._in_turn(taken, steps), marks)
         if not self._node.pads and any(map(self._ended, taken)):
             # What fails in a step that is not handed out anyway, does not matter.
@@ -270,10 +279,10 @@ class LanesStream(Merged):
                 return None
             block = Block([], np.empty(0, dtype=np.int64), failure)
             after = [cursor.mark() for cursor in self._cursors]
-            return Chunk(block, _LaneMarks(self, self._step, 0, taken, after))
+            return Chunk(block, LaneMarks(self, self._step, 0, taken, after))
         if self._node.pads and (any(len(part.block) for part in taken) or self._node.steps):
             self._ending = True
-            return Chunk(self._padded(taken), _LaneMarks(self, self._step, self.width, taken))
+            return Chunk(self._padded(taken), LaneMarks(self, self._step, self.width, taken))
         self._put_back(taken)
         return None
 
@@ -319,9 +328,9 @@ class LanesStream(Merged):
     def _read(self, count: int, further: Sequence[int]) -> None:
         """Reads what is missing of many lanes, side by side, for as long as there are many."""
         lacking = [n for n, cursor in enumerate(self._cursors) if cursor.prepared < count]
-        while len(lacking) >= FEWEST:
+        while len(lacking) >= FEWEST_TOGETHER:
             wanted = [(n, count - self._cursors[n].prepared + further[n]) for n in lacking]
-            self._together.evaluate(wanted)
+            self._evaluate(wanted)
             # Filters may have left too few.
             lacking = [
                 n
@@ -397,11 +406,11 @@ class LanesStream(Merged):
         taken = [cursor.take(0) for cursor in self._cursors]
         positions = np.arange(self.width, dtype=np.int64) + self._step * self.width
         block = Block([(self._filler(), False)] * self.width, positions)
-        return Chunk(block, _LaneMarks(self, self._step, self.width, taken))
+        return Chunk(block, LaneMarks(self, self._step, self.width, taken))
 
     def _filler(self) -> Any:
         if not self._has_template:
-            self._remember([self._node.example()])
+            self._remember([self._example()])
         return self._template
 
     def _remember(self, rows: Sequence[Any]) -> None:
@@ -440,7 +449,7 @@ class LanesStream(Merged):
         beyond = "'step' in a state is {value}, which no job can reach."
         return Fields(
             self._misfit,
-            lanes=_Lanes(lanes),
+            lanes=LaneStates(lanes),
             step=Whole(sys.maxsize // self.width, beyond=beyond),
             row=Whole(optional=True),
         )
@@ -465,49 +474,6 @@ class LanesStream(Merged):
         super().close()
 
 
-class _Lanes(Kind):
-    """The states of lanes by their numbers: those of this host, and perhaps others."""
-
-    def __init__(self, own: Mapping[str, Declares]) -> None:
-        self._own = own
-
-    def below(
-        self, value: Any, name: str, path: Path, state: State
-    ) -> Iterable[tuple[Declares, Any, Path]]:
-        if not isinstance(value, dict):
-            raise StateError(f"{name!r} in a state must be a dict, and is {value!r:.200}.")
-        names = list(self._own)
-        missing = [lane for lane in names if lane not in value]
-        if missing:
-            raise StateError(
-                f"this host has lanes {names[0]} to {names[-1]}, and the state has none for "
-                f"lane {missing[0]}: it has {_show(value)}. A checkpoint of another number of "
-                "hosts is restored from the states of all of them together: through Orbax by "
-                "itself, or with `bushel.checkpoint.merge_states([...])`."
-            )
-        return [(stream, value[lane], path.of(lane)) for lane, stream in self._own.items()]
-
-
-def zeros_like(element: Any) -> Any:
-    """An element of the same structure, shapes and types, of which nothing is to be learnt.
-
-    >>> zeros_like({"x": np.array([1.5, 2.5]), "y": 7, "name": "n", "flag": True})
-    {'x': array([0., 0.]), 'y': 0, 'name': '', 'flag': False}
-    """
-
-    def zero(leaf: Any) -> Any:
-        if isinstance(leaf, np.ndarray):
-            return np.zeros_like(leaf)
-        if isinstance(leaf, np.generic):
-            return np.zeros((), leaf.dtype)[()]  # A date keeps its unit.
-        try:
-            return type(leaf)()
-        except Exception:  # Whatever its class may want.
-            return leaf
-
-    return map_leaves(zero, element)
-
-
 def _first_of(failures: Sequence[Failure]) -> Failure | None:
     """The first failure of a step; it tells of the others."""
     for other in failures[1:]:
@@ -519,10 +485,3 @@ def _first_of(failures: Sequence[Failure]) -> Failure | None:
 
 def _steps_in(chunk: Chunk, width: int) -> int:
     return len(chunk.block) // width + (chunk.block.failure is not None)
-
-
-def _show(lanes: dict[str, Any]) -> str:
-    if not lanes:
-        return "none"
-    names = list(lanes)
-    return f"lane {names[0]}" if len(names) == 1 else f"lanes {names[0]} to {names[-1]}"

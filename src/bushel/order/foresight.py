@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bushel.core.sizes import bytes_of
+from bushel.core.step import EvaluateTogether
 from bushel.core.stream import Cursor
-from bushel.run.together import Together
 
 # With so many at a time, what a read costs no longer matters.
 _MOST = 64
@@ -29,22 +29,23 @@ _LOOK_AT_BYTES_EVERY = 64
 class Foresight:
     """Reads from streams of which the next elements will be needed soon."""
 
-    def __init__(self, cursors: Sequence[Cursor], clock: Callable[[], float]) -> None:
-        self._cursors, self._clock = cursors, clock
+    def __init__(
+        self, cursors: Sequence[Cursor], evaluate: EvaluateTogether, clock: Callable[[], float]
+    ) -> None:
+        self._cursors, self._evaluate, self._clock = cursors, evaluate, clock
         # How many elements were read of each: so many more are read at a time, at the most. Who
         # takes a few elements does not wait for many.
         self._read = [0] * len(cursors)
         self._seconds = self._cpu_seconds = self._gotten = 0.0
         self._by_bytes = _MOST
         self._looks = 0
-        self._together = Together(cursors)
 
     def prepare(self, wanted: Sequence[tuple[int, int]]) -> None:
         """Sees to it that of each of these streams so many elements can be shown, if there are."""
         most = self._most()
         began, cpu_began = self._clock(), time.thread_time()
         asked = [(number, count, min(self._read[number], most)) for number, count in wanted]
-        self._together.evaluate([(number, max(count, ahead)) for number, count, ahead in asked])
+        self._evaluate([(number, max(count, ahead)) for number, count, ahead in asked])
         for number, count, ahead in asked:
             cursor = self._cursors[number]
             before = cursor.ready

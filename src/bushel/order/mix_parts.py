@@ -13,9 +13,9 @@ from bushel.core.fields import Declares
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys, sorted_runs
 from bushel.core.state import State
+from bushel.core.step import EvaluateTogether, SideBySide
 from bushel.core.stream import Cursor, Marks, Stream
-from bushel.run.foresight import Foresight
-from bushel.run.side_by_side import SideBySide
+from bushel.order.foresight import Foresight
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 
@@ -104,7 +104,7 @@ class _PositionMarks(PartMarks):
 class PositionParts(MixParts):
     """Parts that are datasets by position."""
 
-    def __init__(self, parts: SideBySide, make_streams: Callable[[], Sequence[Stream]]) -> None:
+    def __init__(self, parts: SideBySide, make_streams: "Callable[[], StreamParts]") -> None:
         self._parts, self._make_streams = parts, make_streams
         self._made: StreamParts | None = None
 
@@ -135,7 +135,7 @@ class PositionParts(MixParts):
 
     def _all_streams(self) -> "StreamParts":
         if self._made is None:
-            self._made = StreamParts(self._make_streams())
+            self._made = self._make_streams()
         return self._made
 
     def declared(self) -> Sequence[Declares]:
@@ -158,11 +158,15 @@ class PositionParts(MixParts):
 class StreamParts(MixParts):
     """Parts that are any streams, each with a place of its own."""
 
-    def __init__(self, inputs: Sequence[Stream]) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Stream],
+        together: Callable[[Sequence[Cursor]], EvaluateTogether],
+    ) -> None:
         self._cursors = [Cursor(stream) for stream in inputs]
         self.eager = all(stream.eager for stream in inputs)
         self._log = _Log(self._cursors)
-        self._foresight = Foresight(self._cursors, time.perf_counter)
+        self._foresight = Foresight(self._cursors, together(self._cursors), time.perf_counter)
 
     def read(self, which: Keys) -> Portion:
         rows, parts = self._prepared(which)

@@ -10,18 +10,20 @@ import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.fields import Fields, Kind, Path, Whole, check_state, check_whole, is_flag
-from bushel.core.frozen import plain
-from bushel.core.node import failed
+from bushel.core.frozen import frozen, plain
+from bushel.core.node import Node, failed
 from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
+from bushel.core.step import How, SideBySide, Step
 from bushel.core.stream import Chunk, ComputedMarks, Cursor, Marks, Stream
+from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.errors import StateError
-from bushel.plan.passes import InterleaveNode
-from bushel.run.interleave_side import SideTurns, interleave_state, side_by_side
-from bushel.run.tune import SOON_SECONDS, BlockSize
+from bushel.order.interleave_side import SideTurns, interleave_state
 
 _Place = tuple[Marks, int]
+# Reads the streams of nodes side by side, where they can be.
+ReadSideBySide = Callable[[Iterable[Node | None]], SideBySide | None]
 
 # With so many elements of a stream at once, what it costs to read them no longer matters; nor if
 # they take so long. It is longer than a read of one element takes beside its work: with less,
@@ -29,6 +31,28 @@ _Place = tuple[Marks, int]
 _MOST_ROUNDS = 64
 _SECONDS_OF_A_STREAM = 0.0005
 _BYTES_AT_ONCE = 1 << 22
+
+
+@frozen
+class InterleaveNode(Step):
+    """Takes elements of several streams in turn; opens the next when one ends."""
+
+    # What dataset number i is, and what opens it; None where there is none at this number.
+    part: Callable[[int], Node | None]
+    open_part: Callable[[int], Any]
+    count: Callable[[], int]
+    cycle_length: int
+    name: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def open(self, inputs: Sequence[Stream], how: How) -> Stream:
+        return InterleaveStream(self, how.side_by_side)
+
+    def describe(self) -> str:
+        return self.name
 
 
 class _Slot:
@@ -149,9 +173,12 @@ class InterleaveStream(Stream):
     """Takes one element of each open stream in turn; when one ends, the next takes its place."""
 
     def __init__(
-        self, node: InterleaveNode, clock: Callable[[], float] = time.perf_counter
+        self,
+        node: InterleaveNode,
+        side_by_side: ReadSideBySide,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._node, self._clock = node, clock
+        self._node, self._side_by_side, self._clock = node, side_by_side, clock
         # How many rounds are made at once: what it costs to read from a stream does not depend
         # on how many elements are read.
         self._at_once = BlockSize(
@@ -190,7 +217,7 @@ class InterleaveStream(Stream):
         """Opens the next dataset; None where there is none at its number."""
         number = self._following
         try:
-            stream = self._node.open(number)
+            stream = self._node.open_part(number)
         except Exception as error:
             return failed(error, self._node, number)
         self._following += 1
@@ -205,7 +232,7 @@ class InterleaveStream(Stream):
             self._begun = True
             numbers = range(min(self._node.cycle_length, self._node.count()))
             with suppress(Exception):  # It comes again when that one is opened.
-                self._side = side_by_side(self._node, numbers)
+                self._side = self._in_one_go(numbers)
         return self._side
 
     def pull(self, want: int) -> Chunk | None:
@@ -359,7 +386,7 @@ class InterleaveStream(Stream):
             return
         slots: list[_Slot] = []
         for number, inner, flag in zip(numbers, states, ended, strict=True):
-            stream = _EndedStream(inner) if flag else self._node.open(number)
+            stream = _EndedStream(inner) if flag else self._node.open_part(number)
             if stream is None:
                 raise StateError(f"this state has dataset {number} open, and there is none.")
             check_state(stream, inner, _PLACE.of(len(slots)))
@@ -379,7 +406,7 @@ class InterleaveStream(Stream):
             return None
         side: SideTurns | None = None
         with suppress(Exception):  # It comes again when that one is opened.
-            side = side_by_side(self._node, numbers)
+            side = self._in_one_go(numbers)
         if side is None:
             return None
         for place, (part, inner) in enumerate(zip(side.parts.parts, states, strict=True)):
@@ -405,6 +432,11 @@ class InterleaveStream(Stream):
         if turn > max(0, len(numbers) - 1):
             return f"it is the turn of place {turn} of {len(numbers)}"
         return None
+
+    def _in_one_go(self, numbers: Sequence[int]) -> SideTurns | None:
+        """Some of the datasets, where they can be read side by side."""
+        parts = self._side_by_side(map(self._node.part, numbers))
+        return None if parts is None else SideTurns(numbers, parts, len(numbers))
 
     def start(self) -> None:
         if self._beginning() is not None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-import bushel.deliver.agree
-from bushel.deliver.agree import Agreement
+import bushel.lanes.agree
 from bushel.errors import AgreementError
+from bushel.lanes.agree import Agreement
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -184,7 +184,7 @@ def test_all_may_begin_anew() -> None:
 def test_who_is_waited_for_is_said_and_patience_has_an_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(bushel.deliver.agree, "_SAY_AFTER_SECONDS", 0.1)
+    monkeypatch.setattr(bushel.lanes.agree, "_SAY_AFTER_SECONDS", 0.1)
     # Of four, the last two do not come.
     first, second, *_ = _agreements(4, timeout_s=0.5)
     for agreement in (first, second):

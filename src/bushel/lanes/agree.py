@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from bushel.core.ending import end_with_program
 from bushel.errors import AgreementError
-from bushel.run.ending import end_with_program
 
 _log = logging.getLogger("bushel")
 

@@ -7,9 +7,8 @@ import numpy as np
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
+from bushel.core.step import SideBySide
 from bushel.core.stream import Chunk, Marks
-from bushel.plan.passes import InterleaveNode
-from bushel.run.side_by_side import FEWEST, SideBySide, parts_of
 
 
 def interleave_state(
@@ -74,11 +73,3 @@ class SideTurns:
         """The state after so many elements of each stream."""
         ended = [False] * len(self._numbers)
         return interleave_state(turn, following, self._numbers, self.parts.states(taken), ended)
-
-
-def side_by_side(node: InterleaveNode, numbers: Sequence[int]) -> SideTurns | None:
-    """Some of the datasets, where they can be read side by side."""
-    if len(numbers) < FEWEST:
-        return None
-    parts = parts_of(map(node.part, numbers))
-    return None if parts is None else SideTurns(numbers, SideBySide(parts), len(numbers))

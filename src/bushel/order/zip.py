@@ -1,42 +1,50 @@
-"""Streams of several inputs; zipped ones."""
+"""One element from each of several streams, in a tuple."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.fields import Declares, Fields, Flag, Inners, all_before
-from bushel.core.frozen import plain
-from bushel.core.node import Zip
+from bushel.core.frozen import frozen, plain
+from bushel.core.merged import Merged
+from bushel.core.node import Node, Zip
+from bushel.core.positions import Positions
 from bushel.core.state import State
-from bushel.core.stream import Chunk, Cursor, Marks, Stream, Taken
+from bushel.core.step import How, Join, SideBySide
+from bushel.core.stream import Chunk, Marks, Stream, Taken
 from bushel.errors import PlanError
 
 
-class Merged(Stream):
-    """A stream that reads from several."""
+@frozen
+class ZipNode(Zip, Join):
+    """Makes tuples of one element from each input."""
 
-    def __init__(self, inputs: Sequence[Stream]) -> None:
-        self._cursors = [Cursor(stream) for stream in inputs]
-        self.eager = all(stream.eager for stream in inputs)
+    parts: tuple[Node, ...]
+    strict: bool = True
 
-    def _states(self) -> list[State]:
-        return [cursor.state() for cursor in self._cursors]
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
 
-    def _go_back(self, states: Sequence[State]) -> None:
-        for cursor, state in zip(self._cursors, states, strict=True):
-            cursor.restore(state)
+    def length(self) -> int:
+        return self.parts[0].length()
 
-    def start(self) -> None:
-        for cursor in self._cursors:
-            cursor.stream.start()
+    def length_after(self, lengths: Sequence[int | None]) -> int | None:
+        known = [length for length in lengths if length is not None]
+        return min(known) if len(known) == len(lengths) else None
 
-    def close(self) -> None:
-        for cursor in self._cursors:
-            cursor.stream.close()
+    def join(self, inputs: Callable[[], Sequence[Stream]], how: How) -> Stream:
+        parts = how.side_by_side(self.parts)
+        if parts is None:
+            return ZipStream(inputs(), self.strict)
+        return SideZipStream(parts, lambda: ZipStream(inputs(), self.strict))
+
+    def describe(self) -> str:
+        return f"zip({len(self.parts)} parts)"
 
 
-def marks_of(taken: Sequence[Taken]) -> list[Marks]:
+def _marks_of(taken: Sequence[Taken]) -> list[Marks]:
     """The states, without the elements."""
     return [part.marks for part in taken]
 
@@ -65,9 +73,8 @@ def _zip_state(states: Sequence[State], stopped: bool) -> State:
 class ZipStream(Merged):
     """Makes tuples of one element from each input."""
 
-    def __init__(self, inputs: Sequence[Stream], node: Zip, strict: bool) -> None:
+    def __init__(self, inputs: Sequence[Stream], strict: bool) -> None:
         super().__init__(inputs)
-        self._node = node
         self._strict = strict
         self._stopped = False
         self._mismatched = False
@@ -87,7 +94,7 @@ class ZipStream(Merged):
         # To the shortest: what is left of the others was put back.
         rows = list(zip(*(part.block.rows() for part in taken), strict=False))
         block = Block(rows, taken[0].block.positions[:end])
-        return Chunk(block, _ZipMarks(marks_of(taken), (), end))
+        return Chunk(block, _ZipMarks(_marks_of(taken), (), end))
 
     def _pull_one(self) -> Chunk | None:
         taken: list[Taken] = []
@@ -117,12 +124,12 @@ class ZipStream(Merged):
         block = Block([], np.empty(0, dtype=np.int64), failure)
         if failure is None:
             row = tuple(part.block.rows()[0] for part in taken)
-            return Chunk(Block([row], taken[0].block.positions), _ZipMarks(marks_of(taken), (), 1))
+            return Chunk(Block([row], taken[0].block.positions), _ZipMarks(_marks_of(taken), (), 1))
         while len(taken) < len(self._cursors):
             taken.append(self._cursors[len(taken)].take(0))
             counts.append(0)
         self._mismatched = ended is not None
-        return Chunk(block, _ZipMarks(marks_of(taken), counts, 0, self._mismatched))
+        return Chunk(block, _ZipMarks(_marks_of(taken), counts, 0, self._mismatched))
 
     def _unequal(self, number: int, how: str) -> Failure | None:
         if not self._strict:
@@ -153,3 +160,77 @@ class ZipStream(Merged):
 def zip_fields(inputs: Sequence[Declares]) -> Fields:
     """The state of a zip: those of its inputs, and whether they did not end together."""
     return Fields(parents=Inners(inputs, of="this zip has {} inputs"), stop=Flag(optional=True))
+
+
+@plain
+class _SideMarks(Marks):
+    parts: SideBySide
+    taken: Positions
+
+    def at(self, used: int) -> State:
+        return {"parents": self.parts.states(self.taken + used)}
+
+
+class SideZipStream(Stream):
+    """Makes tuples of one element from each of many datasets, as long as all have one."""
+
+    def __init__(self, parts: SideBySide, make_each: Callable[[], ZipStream]) -> None:
+        self._parts, self._make_each = parts, make_each
+        self._made: ZipStream | None = None
+        # The same with each stream read by itself, once they have to be.
+        self._each: ZipStream | None = None
+
+    def pull(self, want: int) -> Chunk | None:
+        if self._each is None:
+            chunk = self._together(want) if self._parts.is_suited else None
+            if chunk is not None:
+                return chunk
+            self._read_each(self.state())
+        assert self._each is not None
+        return self._each.pull(want)
+
+    def _together(self, want: int) -> Chunk | None:
+        """Some tuples; None where there is none that can be had like this."""
+        parts, count = self._parts, len(self._parts.taken)
+        size = min(want, max(1, parts.at_once // count))
+        block = parts.read(np.tile(np.arange(count), size), least=count)
+        size = len(block) // count
+        if not size:
+            return None
+        rows = block.rows()
+        made = [tuple(rows[first : first + count]) for first in range(0, size * count, count)]
+        marks = _SideMarks(parts, parts.taken)
+        parts.take(np.full(count, size, dtype=np.int64))
+        return Chunk(Block(made, block.positions[: size * count : count]), marks)
+
+    def _read_each(self, state: State) -> None:
+        if self._made is None:
+            self._made = self._make_each()
+        self._made.restore(state)
+        self._each = self._made
+
+    def state(self) -> State:
+        if self._each is not None:
+            return self._each.state()
+        return {"parents": self._parts.states(self._parts.taken)}
+
+    def restore(self, state: State) -> None:
+        if not state.get("stop") and self._parts.restore(state["parents"]):
+            self._each = None
+            return
+        self._read_each(state)
+
+    def fields(self) -> Fields:
+        return zip_fields(self._parts.parts)
+
+    def most_before(self, state: State | None) -> int | None:
+        inners = [None] * len(self._parts.parts) if state is None else state["parents"]
+        return all_before(self._parts.parts, inners)
+
+    def start(self) -> None:
+        if self._each is not None:
+            self._each.start()
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()

@@ -12,7 +12,7 @@ In a state that is taken meanwhile the weights are such pieces, each with its en
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,9 @@ from bushel.order.proportions import table_of
 from bushel.order.schedule import WeightSchedule, in_order
 from bushel.order.shares import Ahead
 from bushel.order.turns import Choices, FixedTurns, ScheduledTurns, Turns
-from bushel.plan.mixing import StreamMixNode
+
+if TYPE_CHECKING:
+    from bushel.order.stream_mix import StreamMixNode
 
 # Weights as plain values.
 Told = dict[str, Any]
@@ -48,7 +50,7 @@ class Piece:
         return (before or self.first) if self.first else ()
 
 
-def own_piece(node: StreamMixNode) -> Piece:
+def own_piece(node: "StreamMixNode") -> Piece:
     """All elements, with the weights that a mixture has."""
     turns = node.turns()
     return Piece(None, told_weights(node), turns, turns.beginning())
@@ -104,10 +106,11 @@ class Course:
         return [piece for piece in self.pieces if piece.until is None or piece.until > index]
 
 
-def told_weights(node: StreamMixNode) -> Told:
+def told_weights(node: "StreamMixNode") -> Told:
     """The weights of a mixture as plain values.
 
     >>> from bushel.sources.memory import RangeNode
+    >>> from bushel.order.stream_mix import StreamMixNode
     >>> told_weights(StreamMixNode((RangeNode(range(5)),) * 2, (100, 300), ("a", "b")))
     {'fixed': [100, 300], 'names': ['a', 'b']}
     """
@@ -124,7 +127,7 @@ def told_weights(node: StreamMixNode) -> Told:
     return told if names is None else {**told, "names": list(names)}
 
 
-def going_on(own: Piece, node: StreamMixNode, state: State) -> Course:
+def going_on(own: Piece, node: "StreamMixNode", state: State) -> Course:
     """What a mixture follows that goes on where a state is; `own` are its weights now."""
     if "weights" not in state:
         return Course([own])  # Grain's.
@@ -154,12 +157,12 @@ def going_on(own: Piece, node: StreamMixNode, state: State) -> Course:
     return Course([*pieces, own], front, shown, state.get("ends"), index)
 
 
-class Weights(Kind):
+class SavedWeights(Kind):
     """The weights in the state of a mixture; Grain's have none."""
 
     optional = True
 
-    def __init__(self, own: Piece, node: StreamMixNode) -> None:
+    def __init__(self, own: Piece, node: "StreamMixNode") -> None:
         self._own, self._node = own, node
 
     def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
@@ -223,7 +226,7 @@ def _show(told: Told) -> str:
     return ", ".join(f"{name} {value!r:.100}" for name, value in told.items())
 
 
-def _turns_of(told: Told, own: Piece, node: StreamMixNode) -> Turns:
+def _turns_of(told: Told, own: Piece, node: "StreamMixNode") -> Turns:
     """Whose turn it is by weights of a state."""
     if _are_same(told, own.told):
         return own.turns

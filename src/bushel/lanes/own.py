@@ -1,27 +1,12 @@
-"""Lanes: positions dealt to a fixed number of streams, which hosts own.
-
-    shuffle ─ lanes(4) ─┬ filter ─┬ batch(8)
-                        ├ filter ─┤
-                        ├ filter ─┤          host 0 of 2 owns the first two lanes,
-                        └ filter ─┘          and makes the first four rows of each batch
-
-A lane is a complete stream: what happens in it depends on no other lane and on no host. A
-step takes the same number of rows from each lane, so the records of step k are a function of
-the pipeline alone, whoever computes them.
-
-A dataset says `DealNode` and `GatherNode`. When it is iterated, `own_lanes` puts in their
-place what this host has to do.
-"""
+"""The lanes of this host, put in the place of all of them."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
 
 from bushel.batch.batch import BatchNode
-from bushel.core.frozen import frozen
-from bushel.core.node import Choice, Each, Node, Place, Zip, refuse_length, walk
-from bushel.core.options import ReadOptions, SharedReadOptions
+from bushel.core.node import Each, Node, walk, with_inputs
+from bushel.core.options import SharedReadOptions
 from bushel.core.places import (
     CustomStreamNode,
     OptionsNode,
@@ -32,131 +17,20 @@ from bushel.core.places import (
     droppers,
 )
 from bushel.errors import PlanError
+from bushel.lanes.deal import Agree, DealNode, GatherNode, lanes_of
+from bushel.lanes.steps import StepOrder
+from bushel.lanes.stream import OwnLanesNode
 from bushel.order.slice import SliceNode
-from bushel.order.steps import StepOrder
 from bushel.order.take import LimitNode
-from bushel.sharding import ShardOptions
 
 # A dataset that is repeated for ever, or a part of it, has more positions than any job reads.
 _ENDLESS = 1 << 53
-
-# Tells the least of the numbers that all hosts give.
-Agree: TypeAlias = Callable[[int], int]
-
-
-@frozen
-class DealNode(Place):
-    """Deals the positions of a random-access dataset to lanes."""
-
-    input: Node
-    lanes: int
-    # Whose lanes are meant; None: those of this process of a JAX job.
-    shard: ShardOptions | None
-    read_options: ReadOptions
-    # What becomes of the last elements, where lanes do not end together: "drop" or "pad".
-    remainder: str
-    agree: Agree | None
-    # Seconds that another process of a JAX job may be late.
-    agree_timeout_s: float
-
-    def describe(self) -> str:
-        pad = ", remainder='pad'" if self.remainder == "pad" else ""
-        return f"lanes({self.lanes}{pad})"
-
-
-@frozen
-class GatherNode(Place):
-    """Takes rows from lane after lane: so many from each for one step."""
-
-    input: Node
-    rows: int
-
-    def describe(self) -> str:
-        return ""
-
-    @property
-    def label(self) -> str:
-        return f"gather({self.rows} from each lane)"
-
-
-@frozen
-class OwnLanesNode(Node):
-    """The lanes of one host, each a stream of its own."""
-
-    parts: tuple[Node, ...]
-    first: int
-    lanes: int
-    rows: int
-    pads: bool
-    # How many steps there are, where that is arithmetic.
-    steps: int | None
-    # What makes the way in which hosts find out how many steps there are, where that is no
-    # arithmetic, and there are others.
-    agreement: Callable[[], Agree] | None
-    # Makes an element to pad with, for a host whose lanes have none.
-    example: Callable[[], Any]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.parts
-
-    def length(self) -> int:
-        return refuse_length(self)
-
-    def describe(self) -> str:
-        last = self.first + len(self.parts) - 1
-        return f"lanes {self.first} to {last} of {self.lanes}"
-
-
-def lanes_of(node: Node) -> DealNode | None:
-    """The dealing that a step is behind of, if its elements are still in lanes."""
-    ends = (DealNode, GatherNode, ToStreamNode, CustomStreamNode)
-    while len(node.inputs) == 1 and not isinstance(node, ends):
-        (node,) = node.inputs
-    if isinstance(node, DealNode):
-        return node
-    if isinstance(node, ends):
-        return None
-    dealt = [lanes_of(parent) for parent in node.inputs]
-    ways = [_way_of(deal) for deal in dealt]
-    if len(set(ways)) > 1:
-        raise PlanError(
-            f"the parts of `{node.label}` must all be dealt to the same lanes, and they have: "
-            f"{', '.join(ways)}. Write the same `lanes(...)` in each part, or one after them."
-        )
-    return dealt[0] if dealt else None
-
-
-def _way_of(deal: DealNode | None) -> str:
-    if deal is None:
-        return "no lanes"
-    if deal.shard is None:
-        return deal.describe()
-    return f"{deal.describe()} for host {deal.shard.shard_index} of {deal.shard.shard_count}"
-
-
-def gathered(node: Node, batch_size: int) -> Node:
-    """What a batch reads from: where there are lanes, rows from each of them."""
-    deal = lanes_of(node)
-    if deal is None:
-        return node
-    if batch_size <= 0 or batch_size % deal.lanes:
-        raise PlanError(
-            f"`batch({batch_size})` takes the same number of rows from each of {deal.lanes} lanes, "
-            f"so batch_size (of all hosts together) must be a multiple of {deal.lanes}."
-        )
-    return GatherNode(node, batch_size // deal.lanes)
-
-
-# Opens the stream of a node, for looking at its first element.
-FirstOf: TypeAlias = Callable[[Node], list[Any]]
 
 
 def own_lanes(
     node: Node,
     process: Callable[[], tuple[int, int]],
     agree_by_jax: Callable[[float], Agree],
-    first_of: FirstOf,
 ) -> Node:
     """Puts the lanes of this host in the place of all of them.
 
@@ -165,7 +39,7 @@ def own_lanes(
     """
     if lanes_of(node) is not None:
         node = GatherNode(node, 1)
-    return _Owner(process, agree_by_jax, first_of).owned(node)
+    return _Owner(process, agree_by_jax).owned(node)
 
 
 class _Owner:
@@ -173,9 +47,8 @@ class _Owner:
         self,
         process: Callable[[], tuple[int, int]],
         agree_by_jax: Callable[[float], Agree],
-        first_of: FirstOf,
     ) -> None:
-        self._process, self._agree_by_jax, self._first_of = process, agree_by_jax, first_of
+        self._process, self._agree_by_jax = process, agree_by_jax
 
     def owned(self, node: Node) -> Node:
         if isinstance(node, (ToStreamNode, CustomStreamNode)):
@@ -211,13 +84,6 @@ class _Owner:
         elif count > 1 and _may_end(node.input):
             agreement = self._agreement(deal)
 
-        def example() -> Any:
-            for lane in range(deal.lanes):
-                found = self._first_of(bound_to(lane))
-                if found:
-                    return found[0]
-            raise AssertionError("there is a step, so some lane has an element")
-
         own = OwnLanesNode(
             tuple(bound_to(lane) for lane in range(first, first + owned)),
             first,
@@ -226,7 +92,7 @@ class _Owner:
             deal.remainder == "pad",
             steps,
             agreement,
-            example,
+            bound_to,
         )
         return own if batch is None else replace(batch, input=own)
 
@@ -256,15 +122,6 @@ class _Owner:
             "that gets an integer and returns the least of all hosts' integers (an all-reduce "
             "with min); or leave `shard_options` out in a JAX job; or repeat the data for ever."
         )
-
-
-def with_inputs(node: Node, inputs: list[Node], **fields: Any) -> Node:
-    """The same step over other inputs."""
-    if not inputs:
-        return node
-    if isinstance(node, (Choice, Zip)):
-        return replace(node, parts=tuple(inputs), **fields)  # type: ignore[type-var]
-    return replace(node, input=inputs[0], **fields)  # type: ignore[type-var]
 
 
 class _Shared:

@@ -1,13 +1,16 @@
 """Workers that are ahead of what the hosts of a job have agreed to."""
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.state import State
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
-from bushel.run.lanes import LanesStream
-from bushel.workers.remote import Reached
+from bushel.lanes.stream import LanesStream
+
+# How many steps were handed out of each of the lanes that lie below a stream.
+Reached: TypeAlias = tuple[int, ...]
 
 
 @plain

@@ -1,0 +1,102 @@
+"""Positions dealt to lanes, and rows gathered from them, as a dataset says it.
+
+    shuffle ─ lanes(4) ─┬ filter ─┬ batch(8)
+                        ├ filter ─┤
+                        ├ filter ─┤          host 0 of 2 owns the first two lanes,
+                        └ filter ─┘          and makes the first four rows of each batch
+
+A lane is a complete stream: what happens in it depends on no other lane and on no host. A
+step takes the same number of rows from each lane, so the records of step k are a function of
+the pipeline alone, whoever computes them.
+
+A dataset says `DealNode` and `GatherNode`. When it is iterated, `lanes/own.py` puts in their
+place what this host has to do.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from bushel.core.frozen import frozen
+from bushel.core.node import Node, Place
+from bushel.core.options import ReadOptions
+from bushel.core.places import CustomStreamNode, ToStreamNode
+from bushel.errors import PlanError
+from bushel.sharding import ShardOptions
+
+# Tells the least of the numbers that all hosts give.
+Agree: TypeAlias = Callable[[int], int]
+
+
+@frozen
+class DealNode(Place):
+    """Deals the positions of a random-access dataset to lanes."""
+
+    input: Node
+    lanes: int
+    # Whose lanes are meant; None: those of this process of a JAX job.
+    shard: ShardOptions | None
+    read_options: ReadOptions
+    # What becomes of the last elements, where lanes do not end together: "drop" or "pad".
+    remainder: str
+    agree: Agree | None
+    # Seconds that another process of a JAX job may be late.
+    agree_timeout_s: float
+
+    def describe(self) -> str:
+        pad = ", remainder='pad'" if self.remainder == "pad" else ""
+        return f"lanes({self.lanes}{pad})"
+
+
+@frozen
+class GatherNode(Place):
+    """Takes rows from lane after lane: so many from each for one step."""
+
+    input: Node
+    rows: int
+
+    def describe(self) -> str:
+        return ""
+
+    @property
+    def label(self) -> str:
+        return f"gather({self.rows} from each lane)"
+
+
+def lanes_of(node: Node) -> DealNode | None:
+    """The dealing that a step is behind of, if its elements are still in lanes."""
+    ends = (DealNode, GatherNode, ToStreamNode, CustomStreamNode)
+    while len(node.inputs) == 1 and not isinstance(node, ends):
+        (node,) = node.inputs
+    if isinstance(node, DealNode):
+        return node
+    if isinstance(node, ends):
+        return None
+    dealt = [lanes_of(parent) for parent in node.inputs]
+    ways = [_way_of(deal) for deal in dealt]
+    if len(set(ways)) > 1:
+        raise PlanError(
+            f"the parts of `{node.label}` must all be dealt to the same lanes, and they have: "
+            f"{', '.join(ways)}. Write the same `lanes(...)` in each part, or one after them."
+        )
+    return dealt[0] if dealt else None
+
+
+def _way_of(deal: DealNode | None) -> str:
+    if deal is None:
+        return "no lanes"
+    if deal.shard is None:
+        return deal.describe()
+    return f"{deal.describe()} for host {deal.shard.shard_index} of {deal.shard.shard_count}"
+
+
+def gathered(node: Node, batch_size: int) -> Node:
+    """What a batch reads from: where there are lanes, rows from each of them."""
+    deal = lanes_of(node)
+    if deal is None:
+        return node
+    if batch_size <= 0 or batch_size % deal.lanes:
+        raise PlanError(
+            f"`batch({batch_size})` takes the same number of rows from each of {deal.lanes} lanes, "
+            f"so batch_size (of all hosts together) must be a multiple of {deal.lanes}."
+        )
+    return GatherNode(node, batch_size // deal.lanes)

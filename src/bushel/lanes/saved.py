@@ -1,0 +1,74 @@
+"""The lanes of a host in a state: the marks between their rows, and what a state must have."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bushel.core.fields import Declares, Kind, Path
+from bushel.core.frozen import plain
+from bushel.core.state import State
+from bushel.core.stream import Marks, Taken
+from bushel.errors import StateError
+from bushel.order.front import with_front
+
+if TYPE_CHECKING:
+    from bushel.lanes.stream import LanesStream
+
+
+@plain
+class LaneMarks(Marks):
+    """The states between the rows of some steps."""
+
+    stream: "LanesStream"
+    step: int
+    size: int
+    taken: Sequence[Taken]
+    # Where lanes are after a step that failed.
+    after: Sequence[tuple[Marks, int, int]] = ()
+
+    def at(self, used: int) -> State:
+        if used > self.size:
+            behind = [marks.at(taken) for marks, taken, _ in self.after]
+            return self.stream.state_of(behind, self.step + 1, 0)
+        steps, row = divmod(used, self.stream.width)
+        count = steps * self.stream.rows
+        # In the middle of a step: its start, and how far we are. So nothing in a state but
+        # that number depends on which host had the lanes.
+        states = [self._state_of(part, count, row > 0) for part in self.taken]
+        return self.stream.state_of(states, self.step + steps, row)
+
+    def _state_of(self, part: Taken, count: int, is_open: bool) -> State:
+        size = len(part.block)
+        state = part.at(min(count, size))
+        if not is_open:
+            return state
+        return with_front(state, lambda: part.at(min(count + self.stream.rows, size)))
+
+
+class LaneStates(Kind):
+    """The states of lanes by their numbers: those of this host, and perhaps others."""
+
+    def __init__(self, own: Mapping[str, Declares]) -> None:
+        self._own = own
+
+    def below(
+        self, value: Any, name: str, path: Path, state: State
+    ) -> Iterable[tuple[Declares, Any, Path]]:
+        if not isinstance(value, dict):
+            raise StateError(f"{name!r} in a state must be a dict, and is {value!r:.200}.")
+        names = list(self._own)
+        missing = [lane for lane in names if lane not in value]
+        if missing:
+            raise StateError(
+                f"this host has lanes {names[0]} to {names[-1]}, and the state has none for "
+                f"lane {missing[0]}: it has {_show(value)}. A checkpoint of another number of "
+                "hosts is restored from the states of all of them together: through Orbax by "
+                "itself, or with `bushel.checkpoint.merge_states([...])`."
+            )
+        return [(stream, value[lane], path.of(lane)) for lane, stream in self._own.items()]
+
+
+def _show(lanes: dict[str, Any]) -> str:
+    if not lanes:
+        return "none"
+    names = list(lanes)
+    return f"lane {names[0]}" if len(names) == 1 else f"lanes {names[0]} to {names[-1]}"
