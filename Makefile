@@ -37,8 +37,9 @@ help:  ## list these targets
 demo: $(VENV)/installed-demo  ## train a classifier, kill it half-way, resume to the identical end
 	@$(RUN) examples/train_digits.py $(if $(FASHION_MNIST),--fashion-mnist "$(FASHION_MNIST)") $(ARGS)
 
+# What Python compiles is kept, whatever the environment says: tests start a thousand processes.
 test: $(VENV)/installed-test  ## run the whole test suite, doctests included
-	@$(RUN) -m pytest -q -n $(PROCESSES) $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n $(PROCESSES) --dist worksteal $(ARGS)
 
 # A Python that is missing does not keep the others from being tested, and fails all the same.
 test-all:  ## run it with many more examples, on each Python that bushel supports; takes an hour

@@ -4,17 +4,28 @@ import gc
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 
+from tests.nursery import kept_nursery, one_nursery
 from tests.patience import PATIENCE_SECONDS
+
+__all__ = ["kept_nursery", "one_nursery"]
 
 _A_MOMENT_SECONDS = 0.2
 
 # For the many processes that tests start: numpy's threads look for work, on cores that others
 # want, for as long as it takes to import the rest of numpy. No test multiplies matrices.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
+    """Leaves out a look for doctests in tests: there are none, and it takes seconds."""
+    return [found for found in (yield) if not isinstance(found, DoctestModule)]
 
 
 @pytest.fixture(autouse=True)

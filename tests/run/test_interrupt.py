@@ -13,6 +13,7 @@ from bushel.run.positional import PositionalStream
 from tests.contract.events import Event, freeze, freeze_state, run_events
 from tests.contract.pipelines import INLINE, PIPELINES, Kit, stream_of
 from tests.patience import PATIENCE_SECONDS
+from tests.thorough import THOROUGH
 
 
 def _go_on(iterator: DatasetIterator[Any]) -> tuple[list[Event], int]:
@@ -32,8 +33,9 @@ def _go_on(iterator: DatasetIterator[Any]) -> tuple[list[Event], int]:
         events.append((what, freeze_state(iterator.get_state())))
 
 
+# One for each operation: `test_interrupt_anywhere` has all pipelines, and all of their calls.
 @pytest.mark.parametrize("threaded", [False, True], ids=["inline", "threads"])
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", [name for name in PIPELINES if THOROUGH or ":" not in name])
 def test_reading_is_interrupted(name: str, threaded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     kit = Kit(read=ReadOptions(2, 8) if threaded else INLINE)
     expected = run_events(stream_of(name, kit))

@@ -7,6 +7,7 @@ where these tests raise one.
 import inspect
 import random
 import sys
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,11 @@ _NOT_WITHIN = ("hypothesis", "jax", "logging", "threading", "weakref", "_weakref
 _GENERATORS = ("_made", "_changed")
 
 
+@cache
+def _is_left_alone(module: str) -> bool:
+    return module.partition(".")[0] in _NOT_WITHIN
+
+
 class Strike:
     """Raises KeyboardInterrupt at the n-th call."""
 
@@ -38,7 +44,7 @@ class Strike:
             return
         caller: FrameType | None = frame
         while caller is not None and caller.f_code is not Strike.next.__code__:
-            if caller.f_globals.get("__name__", "").partition(".")[0] in _NOT_WITHIN:
+            if _is_left_alone(caller.f_globals.get("__name__", "")):
                 return
             caller = caller.f_back
         self.calls_left -= 1

@@ -9,6 +9,7 @@ from types import FrameType
 
 import pytest
 
+from tests.nursery import kept_pids
 from tests.patience import PATIENCE_SECONDS
 from tests.thorough import THOROUGH
 from tests.workers.processes import descendants, wait_until
@@ -25,11 +26,15 @@ def no_process_left_behind() -> Iterator[None]:
         return
     before = descendants()
     yield
-    if descendants() - before:
+    if _left(before):
         gc.collect()
-    wait_until(lambda: not descendants() - before)
-    left = descendants() - before
+    wait_until(lambda: not _left(before))
+    left = _left(before)
     assert not left, f"processes left behind: {left}"
+
+
+def _left(before: set[int]) -> set[int]:
+    return descendants() - before - kept_pids()
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from bushel import IterDataset, MapDataset
 from bushel.experimental import FlatMapIterDataset, WindowShuffleIterDataset, ZipIterDataset
 from tests.contract.events import events_of, run_events
+from tests.nursery import one_nursery
 from tests.thorough import THOROUGH, rare_examples
 from tests.workers import steps
 from tests.workers.streams import INLINE, assert_same_events, with_workers
+
+__all__ = ["one_nursery"]  # What is made is looked at here, not who makes it.
 
 # Fewer than elsewhere: each starts processes. Deterministic unless more is asked for.
 tried = settings(

@@ -14,9 +14,12 @@ import pytest
 
 import bushel
 from bushel import MapDataset
+from tests.nursery import one_nursery
 from tests.workers import elements, parts
 from tests.workers.processes import linux, told
 from tests.workers.streams import INLINE, make_loader, with_workers
+
+__all__ = ["one_nursery"]  # What is made is looked at here, not who makes it.
 
 
 def assert_same(got: Any, made: Any) -> None:

@@ -25,6 +25,7 @@ from tests.contract.events import run_events
 from tests.contract.parts import Copies, is_not_third, jitter
 from tests.contract.pipelines import Kit
 from tests.contract.subclasses import Generated, Pairs, Reversed
+from tests.nursery import one_nursery
 from tests.patience import PATIENCE_SECONDS
 from tests.workers import parts
 from tests.workers.streams import (
@@ -35,6 +36,8 @@ from tests.workers.streams import (
     with_workers,
     workers,
 )
+
+__all__ = ["one_nursery"]  # What is made is looked at here, not who makes it.
 
 # Loaders.
 
