@@ -17,6 +17,7 @@ from bushel.files.index import Columns, index_of
 from bushel.files.local import ByteFile, LocalFile
 from bushel.files.progress import Progress
 from bushel.sources import TextLinesDataSource
+from tests.files.forks import true_in_a_fork
 from tests.patience import PATIENCE_SECONDS
 
 NAMES = ("starts", "stops")
@@ -194,6 +195,23 @@ def test_a_long_one_that_is_damaged_is_made_again_when_that_is_seen(
     assert scan.scans == 2
     with pytest.raises(IndexError):
         kept["starts"][np.array([300_000])]
+
+
+@pytest.mark.parametrize("looked_before", [True, False])
+def test_a_long_one_that_is_cut_short_while_it_is_used(path: Path, looked_before: bool) -> None:
+    path.write_text("line\n" * 300_000)
+    scan = Lines()
+    index_of(LocalFile(str(path)), "lines", NAMES, scan)
+    kept = index_of(LocalFile(str(path)), "lines", NAMES, scan)
+    if looked_before:
+        assert kept["starts"].tolist()[-1] == kept["starts"][-1] == 1_499_995
+
+    def still_right() -> bool:
+        os.truncate(beside(path), 5000)
+        return [kept[name][-1] for name in NAMES] == [1_499_995, 1_500_000]
+
+    assert true_in_a_fork(still_right)
+    assert index(path, scan)[1][-1] == 1_500_000
 
 
 def test_where_it_cannot_lie_beside_the_file_it_lies_in_the_cache(

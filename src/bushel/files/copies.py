@@ -62,7 +62,8 @@ def made_once(
     # Nobody but the user puts records there.
     own = kept_folder(folder)
     of_file = os.path.join(own, hashlib.sha256(os.fsencode(path)).hexdigest())
-    stamp = hashlib.sha256(file.stamp.encode()).hexdigest()[:16]
+    # The number is that of what lies beside a copy; one without it is made again.
+    stamp = hashlib.sha256(f"2\n{file.stamp}".encode()).hexdigest()[:16]
     target = os.path.join(of_file, f"{stamp}-{name}")
     try:
         make_private(own)

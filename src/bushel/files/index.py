@@ -10,7 +10,6 @@ One beside the file is believed if nobody can have written it who could not writ
 
 import os
 import stat
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.per_process import ProcessLock
 from bushel.errors import FileError
 from bushel.files.container import DamagedError, ForeignError
 from bushel.files.keep import (
@@ -87,7 +87,7 @@ class _Wanted:
         self._file, self._names, self._scan = file, names, scan
         self.places = places_of_index(file.path, kind)
         self._footer = {"version": _VERSION, "kind": kind, "of": file.stamp}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._renewed: Columns | None = None
 
     def find(self) -> Index | None:

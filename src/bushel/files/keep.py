@@ -9,7 +9,7 @@ import errno
 import logging
 import os
 import stat
-from functools import cache
+from functools import lru_cache
 
 from bushel.errors import FileError, PlanError
 
@@ -44,7 +44,7 @@ def kept_folder(name: str) -> str:
     return os.path.join(cache_folder(), f"{name}-{os.geteuid()}")
 
 
-@cache
+@lru_cache(maxsize=1024)
 def warn_once(text: str) -> None:
     """Says in this process, once, what is done without, or made anew."""
     _log.warning("%s", text)

@@ -6,7 +6,6 @@ checked when this process first looks at a number in it.
 
 import mmap
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
@@ -15,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.per_process import ProcessLock
 from bushel.files.container import MAGIC, DamagedError, ForeignError, Pieces, PieceWriter
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -46,26 +46,42 @@ def _pieces_of(count: int) -> int:
 class Column:
     """Numbers in a mapped file, read by position like those of an array.
 
-    Where a piece is damaged, `renew` is asked for the numbers once more.
+    Where a piece is damaged, `renew` is asked for the numbers once more; and so it is where the
+    file was cut short meanwhile, since to look where nothing is any more ends a process.
     """
 
     def __init__(
-        self, values: Numbers, pieces: Pieces, first: int, renew: Callable[[DamagedError], Any]
+        self,
+        values: Numbers,
+        pieces: Pieces,
+        first: int,
+        mapped: mmap.mmap,
+        renew: Callable[[DamagedError], Any],
     ) -> None:
         """`first` is the number of the column's first piece."""
         self._values: Any = values
         self._pieces, self._first, self._renew = pieces, first, renew
+        self._mapped: mmap.mmap | None = mapped
         self._ready: npt.NDArray[np.bool_] = np.zeros(_pieces_of(len(values)), dtype=np.bool_)
         self._all_ready = False
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __getitem__(self, key: Any) -> Any:
+        mapped = self._mapped
+        if mapped is not None and mapped.size() < len(mapped):
+            with self._lock:
+                self._replace(DamagedError(mapped.size()))
         if not self._all_ready:
             self._check(key)
         return self._values[key]
+
+    def _replace(self, error: DamagedError) -> None:
+        if self._mapped is not None:
+            self._values = self._renew(error)
+            self._mapped, self._all_ready = None, True
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self[:], dtype=dtype, copy=bool(copy) or None)
@@ -102,10 +118,9 @@ class Column:
             try:
                 self._pieces.check(self._first + piece, numbers.view(np.uint8).data)
             except DamagedError as error:
-                self._values = self._renew(error)
-                self._ready[:] = True
+                self._replace(error)
             self._ready[piece] = True
-            self._all_ready = bool(self._ready.all())
+            self._all_ready = self._all_ready or bool(self._ready.all())
 
 
 def read_numbers(
@@ -142,9 +157,7 @@ def read_numbers(
         if isinstance(data, bytes):
             for number in range(first, last):
                 pieces.read(number)
-        columns[name] = (
-            values
-            if isinstance(data, bytes) or first == last
-            else Column(values, pieces, first, partial(renew, name))
-        )
+        columns[name] = values
+        if isinstance(data, mmap.mmap) and last > first:
+            columns[name] = Column(values, pieces, first, data, partial(renew, name))
     return pieces.footer, columns
