@@ -1,7 +1,6 @@
-"""Evaluation by position: the plain version of what a pipeline means.
+"""Evaluation by position, a block at a time: the fast path of what `run/plain.py` defines.
 
-`compile_node(node).at(positions)` gives the block of the elements at these positions. Every
-other engine is right when it gives what this gives.
+`compile_node(node).at(positions)` gives the block of the elements at these positions.
 """
 
 import sys
