@@ -105,7 +105,7 @@ class _File:
         # empty and says nothing, and is slower unless records are large.
         try:
             record: bytes = self.reader[number]
-        except (ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError, MemoryError, OverflowError) as error:
             raise RecordError(
                 f"record {number} of {self.path!r}, at byte {self.start_of(number):,}, cannot be "
                 f"read: {error}. The file is damaged; write or copy it anew."

@@ -26,6 +26,8 @@ _MOST_HEADER = 1 << 16
 # Of arrays in memory.
 _MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+# What an archive ends with: 22 bytes, and a comment.
+_MOST_END = 22 + (1 << 16)
 # What `zipfile` says of damage, without a name that would tell so. `NotImplementedError`, which is
 # a `RuntimeError`, is of methods that it does not know.
 _ZIP_ERRORS = (
@@ -127,7 +129,9 @@ class Member(NamedTuple):
 def members_of(data: Bytes, path: str) -> list[Member]:
     """Finds the arrays of an `.npz`, in the order in which they were written."""
     members: list[Member] = []
-    for info in _archive(data, path).infolist():
+    infos = _archive(data, path).infolist()
+    _check_count(data, path, len(infos))
+    for info in infos:
         name = info.filename.removesuffix(".npy")
         where = member_name(path, name)
         if name == info.filename:
@@ -145,6 +149,18 @@ def members_of(data: Bytes, path: str) -> list[Member]:
     if not members:
         raise FileError(f"{path!r} has no arrays: no member of it ends in .npy.")
     return members
+
+
+def _check_count(data: Bytes, path: str, found: int) -> None:
+    """Refuses an archive with fewer members than it says, which `zipfile` passes over."""
+    end = data[-_MOST_END:].tobytes()
+    at = end.rfind(b"PK\x05\x06")
+    (said,) = struct.unpack_from("<H", end, at + 10) if 0 <= at <= len(end) - 22 else (found,)
+    if said not in (found, 0xFFFF):  # That many is said elsewhere.
+        raise FileError(
+            f"{path!r} is damaged: it says that it has {said:,} members, and {found:,} are there. "
+            "Write or copy it anew."
+        )
 
 
 def decompressed(data: Bytes, path: str, name: str) -> npt.NDArray[Any]:

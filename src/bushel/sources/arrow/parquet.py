@@ -79,7 +79,9 @@ class ParquetDataSource(TableFiles):
         with opened(path) as file:
             metadata = _FOOTERS.put(path, stamp, file.metadata)
             groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-            rows, sizes = [group.num_rows for group in groups], [*map(self._size, groups)]
+            rows = [group.num_rows for group in groups]
+            # Of all columns, whichever are read: it is about whether they are small.
+            sizes = [group.total_byte_size for group in groups]
             return Contents(stamp, rows, sizes, self._schema_of(path, file))
 
     def _schema_of(self, path: str, file: Any) -> Any:
@@ -103,7 +105,10 @@ class ParquetDataSource(TableFiles):
             return Part(kept)
         with opened(path, number, metadata=_FOOTERS.get(path, stamp)) as table:
             metadata = _FOOTERS.put(path, stamp, table.metadata)
-            size = self._size(metadata.row_group(number))
+            group = metadata.row_group(number)
+            size = int(group.total_byte_size)
+            if size > self._cache_bytes and self._columns is not None:
+                size = self._size(group)
             if size > self._cache_bytes:
                 # Too large for memory: a few rows at a time, straight to the disk.
                 batches = table.iter_batches(
@@ -125,24 +130,28 @@ class ParquetDataSource(TableFiles):
             groups = table.read_row_groups(list(numbers), self._columns, use_threads=False)
             return self._in_order(groups)
 
-    def place_of(self, key: int) -> tuple[str, int, int]:
-        """The file of a record, its number in it, and the byte at which its row group starts."""
+    def place_of(self, key: int) -> tuple[str, int, int | None]:
+        """The file of a record, its number in it, and the byte at which its row group starts;
+        None where that is damaged."""
         path, record, _ = super().place_of(key)
         file, number = self._file_of(int(self._ends.searchsorted(key, "right")))
-        with opened(path, metadata=_FOOTERS.get(path, self._stamps[file])) as table:
-            group = table.metadata.row_group(number)
-        columns = map(group.column, range(group.num_columns))
-        starts = [column.dictionary_page_offset or column.data_page_offset for column in columns]
-        return path, record, min(starts, default=0)
+        try:
+            with opened(path, number, metadata=_FOOTERS.get(path, self._stamps[file])) as table:
+                leaf = table.schema.column(0).path
+                # What is said of a column that is damaged ends the process. To read it does not.
+                table.read_row_group(number, [leaf], use_threads=False)
+                first = table.metadata.row_group(number).column(0)
+        except FileError:
+            return path, record, None
+        return path, record, int(first.dictionary_page_offset or first.data_page_offset)
 
     def _size(self, group: Any) -> int:
-        """How large a row group is before it is decoded, as far as it is read."""
+        """How large the columns of a row group that are read are before they are decoded."""
         columns = map(group.column, range(group.num_columns))
         return sum(
             column.total_uncompressed_size
             for column in columns
-            if self._columns is None
-            or any(_is_in(column.path_in_schema, name) for name in self._columns)
+            if any(_is_in(column.path_in_schema, name) for name in self._columns or ())
         )
 
     def _in_order(self, table: Any) -> Any:
