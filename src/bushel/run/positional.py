@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.core.block import Block, Failure, join
+from bushel.core.block import Block, Failure
 from bushel.core.fields import Fields, Whole
 from bushel.core.machine import available_cores
 from bushel.core.node import Fold, Guard, Node, Source, leaves_out, walk
@@ -15,15 +15,14 @@ from bushel.core.state import State
 from bushel.core.stream import Chunk, Marks, Stream, Trickle
 from bushel.core.tune import TARGET_SECONDS, BlockSize
 from bushel.errors import StateRangeError
-from bushel.on_error.elements import by_element, each_once, paths_to_guards
-from bushel.on_error.records import BadCounts, BadRecord, Ledger, taking_notes
+from bushel.on_error.records import BadCounts, BadRecord, Ledger
 from bushel.run.allocator import keep_freed_memory
-from bushel.run.inline import compile_node
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import Seat, ThreadsOfStreams
 from bushel.run.spent import Spent, Stopwatch
 from bushel.run.steps import STEPS_FOR_ANOTHER, KeptMarks
 from bushel.run.threads import ReadAhead
+from bushel.run.work import Work
 from bushel.transforms.function import any_none
 
 
@@ -57,44 +56,8 @@ class _CountingMarks(_IndexMarks):
 _FIRST_SECONDS = 0.00025
 # With so many, what a pull costs beside the work no longer matters.
 _MOST_TRICKLED = 64
-
-
-class _Work:
-    """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
-
-    def __init__(self, node: Node) -> None:
-        self.guards: list[Guard] = []
-        evaluator = compile_node(node, self.guards)
-        self._paths = paths_to_guards(node, self.guards)
-        self._run, self.trickle = evaluator.run, evaluator.trickle
-        self.trickles = evaluator.trickles
-
-    def __call__(self, start: int, count: int) -> Block:
-        evaluate = self._guarded if self.guards else self._run
-        return evaluate(start, start + count)
-
-    def _guarded(self, start: int, stop: int) -> Block:
-        """Evaluates a range, with the bad records of each element."""
-        with taking_notes() as notes:
-            block = self._run(start, stop)
-        if not notes:
-            return block
-        if self._paths is not None:
-            last = min(start + len(block) + 1, stop)
-            block.bad = by_element(notes, self._paths, start, last)
-            return block
-        # Once more, element by element, to know which one each of them belongs to.
-        blocks: list[Block] = []
-        bad: list[tuple[int, BadRecord]] = []
-        for index in range(stop - start):
-            with taking_notes() as notes:
-                blocks.append(self._run(start + index, start + index + 1))
-            bad += [(index, record) for record in each_once(notes).values()]
-            if blocks[-1].failure is not None:
-                break
-        block = join(blocks)
-        block.bad = bad
-        return block
+# After so many pulls of one element each, the user takes them one by one: they are large.
+_PULLS_OF_ONE = 4
 
 
 class PositionalStream(Stream):
@@ -130,7 +93,7 @@ class PositionalStream(Stream):
         self._seat = Seat()
         self._in_pieces = False
         self._least = least_block(node)
-        self._work = _Work(node)
+        self._work = Work(node)
         self._ledger = Ledger(self._work.guards)
         # Where somebody else keeps the ledger, what to enter in it.
         self._bad_records = bad_records
@@ -143,6 +106,8 @@ class PositionalStream(Stream):
         self._delivered = 0
         self._clock = clock
         self._trickles = self._work.trickles
+        # How many pulls, the last ones, were of one element each.
+        self._pulls_of_one = 0
         # Elements that are made one by one, or were, since the last pull.
         self._trickle: Trickle | None = None
         self._progress = _Progress(None, 0, 0)
@@ -155,6 +120,7 @@ class PositionalStream(Stream):
     def pull(self, want: int) -> Chunk | None:
         if self._trickle is not None:
             self._end_trickle(self._trickle)
+        self._pulls_of_one = self._pulls_of_one + 1 if want == 1 else 0
         start = self._next
         if self._chooses:
             self._threads.asked(self._clock())
@@ -173,7 +139,7 @@ class PositionalStream(Stream):
             block, marks = self._entered(block, start)
         chunk = Chunk(block, marks) if self._allow_nones else self._without_nones(block, marks)
         count = len(chunk.block) + (chunk.block.failure is not None)
-        if self._trickles and count:
+        if count and (self._trickles or self._pulls_of_one):
             self._behind = chunk.marks.at(count)["next_index"]
         return chunk
 
@@ -270,21 +236,31 @@ class PositionalStream(Stream):
         return block
 
     def trickle(self) -> Trickle | None:
-        if not self._trickles or self._trickle is not None or self._ahead is not None:
+        if self._trickle is not None or self._ahead is not None or self._choice.threaded:
             return None
-        if self._choice.threaded:
+        if not self._trickles and not self._may_go_one_by_one():
             return None
         start = self._next
         # Not beyond what the watch looks at together, so that it finds fault in the same place.
         most = min(_MOST_TRICKLED, self._quota.room)
         count = min(self._block_size.size, most, self._length - start)
-        rows = self._work.trickle(start, start + count) if count > 1 else None
+        trickle = self._work.trickle if self._trickles else self._work.one_by_one
+        rows = trickle(start, start + count) if count > 1 else None
         if rows is None:
             return None
         quota = None if self._allow_nones else self._quota
         self._progress = _Progress(quota, self._behind, start)
         self._trickle = Trickle(filter(self._progress, rows), self._progress)
         return self._trickle
+
+    def _may_go_one_by_one(self) -> bool:
+        """Whether elements are so large that they are asked for one by one.
+
+        A pull costs more than one of them, and the memory of one serves the next.
+        """
+        if self._least > 1 or self._in_pieces or self._rest is not None or self._work.guards:
+            return False
+        return self._pulls_of_one >= _PULLS_OF_ONE
 
     def _end_trickle(self, trickle: Trickle) -> None:
         """Goes on after the elements that were made one by one, be it all of them or not."""
@@ -355,7 +331,7 @@ class PositionalStream(Stream):
         self._quota.reset()
         self._threads.interrupted()
         self._next = self._behind = index
-        self._trickle, self._trickled = None, 0
+        self._trickle, self._trickled, self._pulls_of_one = None, 0, 0
 
     def fields(self) -> Fields:
         return position_fields(self._length, self._work.guards)
