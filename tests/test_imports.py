@@ -176,6 +176,16 @@ def test_a_worker_is_born_with_little(bare: set[str]) -> None:
     assert imported & (SLOW | {"json", "numpy.random", "subprocess"}) == set()
 
 
+def test_what_is_sent_needs_no_masks() -> None:
+    """numpy imports them when their name is used, in each worker before its first batch."""
+    program = """
+import io, numpy as np
+from bushel.transport.exact import ValuePickler
+ValuePickler(io.BytesIO(), protocol=5).dump([{"x": np.zeros(3)}, (np.float32(1), len), {2}])
+"""
+    assert "numpy.ma" not in _imported(program)
+
+
 def test_files_on_this_machine_take_nothing_of_the_network() -> None:
     imported = _imported("import bushel.sources.text.lines, bushel.sources.tfrecord.source")
     assert "bushel.files.local" in imported

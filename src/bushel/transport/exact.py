@@ -28,9 +28,13 @@ def exactly(value: Any) -> Any:
         return NotImplemented
     if cls is memoryview:
         return _of_memoryview(value)
+    if not isinstance(value, np.ndarray):
+        return NotImplemented
+    # Only now: numpy imports what masks are when somebody asks, which takes a tenth of
+    # all that it takes a worker to begin.
     if cls is np.ma.MaskedArray:
-        return _of_masked(value)
-    return _of_array_class(value, cls) if isinstance(value, np.ndarray) else NotImplemented
+        return _of_masked(value)  # type: ignore[arg-type]
+    return _of_array_class(value, cls)
 
 
 def _of_memoryview(view: memoryview) -> Any:
