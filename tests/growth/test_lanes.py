@@ -7,6 +7,8 @@ import pytest
 
 import bushel
 from bushel.core.stream import Cursor, Taken
+from bushel.run.shared_threads import SharedThreads
+from bushel.run.thread_choice import ThreadChoice
 from tests.growth.counting import CountingSource, counting_shuffles, threads
 
 ELEMENTS, BATCH = 32 * 1024, 1024
@@ -103,3 +105,26 @@ def test_lanes_have_no_threads_of_their_own() -> None:
             next(stream)
         # As many as a stream may have by its options, for all of them together.
         assert threads() - before <= bushel.ReadOptions().num_threads
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_time_is_looked_at_for_all_lanes_at_once(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[int] = []
+    delivered = SharedThreads.delivered
+
+    def noted(self: SharedThreads, count: int, *more: float) -> None:
+        notes.append(count)
+        delivered(self, count, *more)
+
+    monkeypatch.setattr(SharedThreads, "delivered", noted)
+    # Whether threads are tried goes by the clock, and then each lane has blocks of its own.
+    monkeypatch.setattr(ThreadChoice, "_consider_trial", lambda self: None)
+    shuffled = bushel.MapDataset.source(CountingSource(ELEMENTS)).shuffle(seed=1)
+    dataset = shuffled.lanes(lanes, shard_options=bushel.ShardOptions(0, 1)).filter(is_odd)
+    with iter(dataset.batch(BATCH)) as stream:
+        for _ in range(4):
+            next(stream)
+    # What a note costs is worth more than one element of each lane.
+    assert len(notes) <= 64

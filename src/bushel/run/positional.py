@@ -18,8 +18,8 @@ from bushel.errors import StateRangeError
 from bushel.on_error.records import BadCounts, BadRecord, Ledger
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.quota import DropQuota
-from bushel.run.shared_threads import Seat, ThreadsOfStreams
-from bushel.run.spent import Spent, Stopwatch
+from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
+from bushel.run.spent import Stopwatch
 from bushel.run.steps import STEPS_FOR_ANOTHER, KeptMarks
 from bushel.run.threads import ReadAhead
 from bushel.run.work import Work
@@ -112,8 +112,8 @@ class PositionalStream(Stream):
         self._trickle: Trickle | None = None
         self._progress = _Progress(None, 0, 0)
         self._trickled = 0
-        # Seconds of an element that was made last, and of those that somebody else made.
-        self._seconds_each = self._given_seconds = 0.0
+        # Seconds of an element that was made last.
+        self._seconds_each = 0.0
         # The position after the last element handed out; those dropped since do not count.
         self._behind = 0
 
@@ -122,17 +122,20 @@ class PositionalStream(Stream):
             self._end_trickle(self._trickle)
         self._pulls_of_one = self._pulls_of_one + 1 if want == 1 else 0
         start = self._next
-        if self._chooses:
+        # Who gave elements took note of them, for many streams at once.
+        notes = self._chooses and not self._is_given
+        if notes:
             self._threads.asked(self._clock())
         block = self._next_block(want)
         if block is None:
             return None
         self._next = start + len(block) + (block.failure is not None)
-        self._delivered += len(block) + self._trickled
-        if self._rest is None and self._chooses:
-            made_in_between = self._trickled * self._seconds_each + self._given_seconds
-            self._threads.delivered(self._delivered, self._clock(), made_in_between)
-            self._delivered, self._given_seconds = 0, 0.0
+        if notes:
+            self._delivered += len(block) + self._trickled
+            if self._rest is None:
+                made_in_between = self._trickled * self._seconds_each
+                self._threads.delivered(self._delivered, self._clock(), made_in_between)
+                self._delivered = 0
         self._trickled = 0
         marks = _IndexMarks(start)
         if self._work.guards:
@@ -303,11 +306,19 @@ class PositionalStream(Stream):
         stop = min(self._next + count, self._length)
         return (self._next, stop) if stop > self._next else None
 
-    def give(self, block: Block, spent: Spent) -> None:
-        """Takes the elements at the positions that are `upcoming`, and what they took."""
+    def give(self, block: Block) -> None:
+        """Takes the elements at the positions that are `upcoming`."""
         self._rest = _Rest(block)
-        self._given_seconds = spent.seconds
-        self._choice.learn_work(len(block), spent)
+
+    @property
+    def _is_given(self) -> bool:
+        """Whether elements wait that somebody else evaluated."""
+        return self._rest is not None and self._least == 1
+
+    @property
+    def threads(self) -> SharedThreads | None:
+        """The threads that it may have, perhaps with others."""
+        return self._threads if self._chooses else None
 
     def limit(self, stop: int) -> None:
         """Ends the stream before position `stop`: for who takes all up to there at once.

@@ -1,5 +1,6 @@
 """The next positions of many streams, of the parts of a mixture or of lanes, evaluated together."""
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from bushel.core.stream import Cursor, Stream
 from bushel.run.inline import compile_node
 from bushel.run.many import Many, compile_many
 from bushel.run.positional import PositionalStream
+from bushel.run.shared_threads import SharedThreads
 from bushel.run.spent import Stopwatch
 
 
@@ -38,15 +40,24 @@ class Together:
             return
         sizes = [stop - start for start, stop in spans]
         positions = np.concatenate([run_of(*span) for span in spans])
+        # For all streams that share their threads at once: a note takes longer than an element.
+        counts: dict[SharedThreads, int] = {}
+        for base, size in zip(bases, sizes, strict=True):
+            if base.threads is not None:
+                counts[base.threads] = counts.get(base.threads, 0) + size
+        for threads in counts:
+            threads.asked(time.perf_counter())
         stopwatch = Stopwatch()
         block = self._all().at(np.repeat(which, sizes), positions)
-        spent, share = stopwatch.read(), 1 / len(bases)
-        each = spent.times(share)
+        spent = stopwatch.read()
+        for threads, count in counts.items():
+            threads.choice.learn_work(count, spent.times(count / len(positions)))
+            threads.delivered(count, time.perf_counter())
         start = 0
         for base, size in zip(bases, sizes, strict=True):
             # One that fails comes once more, when it is this stream's turn.
             if start + size <= len(block):
-                base.give(block.part(start, start + size), each)
+                base.give(block.part(start, start + size))
             start += size
 
     def _all(self) -> Many:
