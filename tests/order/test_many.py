@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bushel import MapDataset
 from bushel.core.block import Block
 from bushel.errors import PlanError
+from bushel.order import permutations
 from bushel.run import choose
 from bushel.run.inline import compile_node
 from tests.property.profile import tried
@@ -52,6 +53,21 @@ class Together(Own):
         return [self[key] for key in keys]
 
 
+class Selection:
+    """Says whose element is at a position, but not at all of them."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        if self._seed % 3 == 0 and index == 20:
+            raise LookupError("nothing there")
+        return (index + self._seed) % 2, index % 3
+
+
 SOURCES: list[Any] = [
     lambda n: MapDataset.range(n),
     lambda n: MapDataset.range(5, 5 + 3 * n, 3),
@@ -74,6 +90,9 @@ STEPS: list[Any] = [
     lambda ds, seed: ds.random_map(lambda x, rng: x + int(rng.integers(9)), seed=seed),
     lambda ds, seed: ds.filter(is_odd),
     lambda ds, seed: ds.batch(2).map(lambda b: b[0]),
+    lambda ds, seed: MapDataset.mix([ds, ds.map(double)], [1, 1 + seed % 3]),
+    lambda ds, seed: MapDataset.concatenate([ds[:2], ds[: 10**6].shuffle(seed=seed)]),
+    lambda ds, seed: MapDataset.select_from_datasets([ds, ds], Selection(seed)),
 ]
 
 _parts = st.tuples(
@@ -158,3 +177,27 @@ def test_the_first_element_fails_of_parts_with_unlike_steps() -> None:
             next(mixed)
     with pytest.raises(StopIteration):
         next(mixed)
+
+
+@pytest.mark.parametrize("inner", ["mix", "concatenate"])
+def test_parts_within_parts_are_read_together(inner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    located: list[int] = []
+    permute_each = permutations.permute_each
+
+    def noted(positions: Any, *more: Any) -> Any:
+        located.append(len(positions))
+        return permute_each(positions, *more)
+
+    monkeypatch.setattr(permutations, "permute_each", noted)
+    parts = [
+        getattr(MapDataset, inner)(
+            [MapDataset.range(10**6).shuffle(seed=10 * part + n) for n in range(5)]
+        )
+        for part in range(40)
+    ]
+    mixed = MapDataset.mix(parts)
+    positions = list(range(4000))
+    together = evaluated(mixed, -1e18, positions, monkeypatch)
+    # All shuffles of all parts in one go.
+    assert located == [len(positions)]
+    assert together == evaluated(mixed, 1e18, positions, monkeypatch)

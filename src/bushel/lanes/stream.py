@@ -110,6 +110,7 @@ class LanesStream(Merged):
         self.width = len(inputs) * node.rows
         # How long it took lately to get how many elements from the lanes.
         self._spent = self._cpu_spent = self._gotten = 0.0
+        self._touched = False
         # How many steps are made at once, be they offered to other hosts or not. To take from a
         # lane costs some microseconds, however few elements: of many lanes, more than a step.
         most = max(1, _MOST_OF_A_LANE // node.rows)
@@ -320,6 +321,10 @@ class LanesStream(Merged):
         taken = [
             cursor.take(count, more) for cursor, more in zip(self._cursors, further, strict=True)
         ]
+        if not self._touched:
+            # What runs each lane was made, which says nothing of what comes after.
+            self._touched = True
+            return taken
         self._spent = self._spent * _LATELY + self._clock() - began
         self._cpu_spent = self._cpu_spent * _LATELY + time.thread_time() - cpu_began
         self._gotten = self._gotten * _LATELY + count * lanes

@@ -43,18 +43,31 @@ class Foresight:
     def prepare(self, wanted: Sequence[tuple[int, int]]) -> None:
         """Sees to it that of each of these streams so many elements can be shown, if there are."""
         most = self._most()
-        began, cpu_began = self._clock(), time.thread_time()
         asked = [(number, count, min(self._read[number], most)) for number, count in wanted]
+        # To touch a stream for the first time may take long (what runs it is made, files are
+        # opened, an order is computed), which says nothing of what comes after.
+        first = [want for want in asked if not self._read[want[0]]]
+        known = [want for want in asked if self._read[want[0]]]
+        if first:
+            self._prepare(first)
+        if not known:
+            return
+        began, cpu_began = self._clock(), time.thread_time()
+        self._gotten = _LATELY * (self._gotten + self._prepare(known))
+        self._seconds = _LATELY * (self._seconds + self._clock() - began)
+        self._cpu_seconds = _LATELY * (self._cpu_seconds + time.thread_time() - cpu_began)
+
+    def _prepare(self, asked: Sequence[tuple[int, int, int]]) -> int:
+        """Reads what is needed of each stream, and how much more is wanted; says how many came."""
         self._evaluate([(number, max(count, ahead)) for number, count, ahead in asked])
+        gotten = 0
         for number, count, ahead in asked:
             cursor = self._cursors[number]
             before = cursor.ready
             read = cursor.prepare(count, max(0, ahead - count)) - before
             self._read[number] += read
-            self._gotten += read
-        self._gotten *= _LATELY
-        self._seconds = _LATELY * (self._seconds + self._clock() - began)
-        self._cpu_seconds = _LATELY * (self._cpu_seconds + time.thread_time() - cpu_began)
+            gotten += read
+        return gotten
 
     def _most(self) -> int:
         if not self._gotten:

@@ -1,7 +1,6 @@
 """An order over several inputs, evaluated by position."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from bushel.core.block import Block, join
 from bushel.core.node import Choice, Guard, Node, failed, walk
 from bushel.core.positions import Keys, Positions, sorted_runs
 from bushel.run.evaluator import Evaluator, labelled
-from bushel.run.many import Compile, Many, at_each, compile_many
+from bushel.run.many import Compile, Compiled, Many, at_each, compile_many
 
 # To ask an input costs some 12 microseconds where it can look ahead, for elements that follow each
 # other, and else 40. To evaluate all of them together costs about 150, and 0.3 for each element
@@ -64,8 +63,7 @@ class Inputs:
         may_join: bool = True,
     ) -> None:
         self._nodes, self._compile, self._may_join = nodes, compile, may_join
-        # Of a thousand, a block needs a few.
-        self._compiled = _Compiled(nodes, compile) if compiled is None else compiled
+        self._compiled = Compiled(nodes, compile) if compiled is None else compiled
         self._many: Many | None = None
 
     def at(self, which: Keys, positions: Positions, follow: bool = True) -> Block:
@@ -92,24 +90,6 @@ class Inputs:
         if self._many is None:
             self._many = compile_many(self._nodes, self._compile)
         return self._many
-
-
-class _Compiled(Sequence[Evaluator]):
-    """Evaluators, each made when it is needed."""
-
-    def __init__(self, nodes: Sequence[Node], compile: Compile) -> None:
-        self._nodes, self._compile = nodes, compile
-        self._made: dict[int, Evaluator] = {}
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __getitem__(self, number: Any) -> Any:
-        made = self._made.get(number)
-        if made is None:
-            # Threads may both make one; either will do.
-            made = self._made[number] = self._compile(self._nodes[number])
-        return made
 
 
 def is_better_each(inputs: int, elements: int, follow: bool = True) -> bool:

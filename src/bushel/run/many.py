@@ -22,13 +22,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bushel.core.block import Block, Columns, merge_columns
-from bushel.core.node import Drop, Each, FetchMany, Node, Order, Place, Source
+from bushel.core.node import Choice, Drop, Each, FetchMany, Node, Order, Place, Source
 from bushel.core.positions import Keys, Positions, grouped, sorted_runs
 from bushel.run.evaluator import Evaluator, dropped, labelled
 
 Compile: TypeAlias = Callable[[Node], Evaluator]
 # Some elements of a block: their places in it, and what came of them.
 Piece: TypeAlias = tuple[Keys, Block]
+
+
+# More inputs than that, of mixtures within a mixture, take too long to be made ready all at once.
+_MOST_INPUTS = 20_000
 
 
 class Many(ABC):
@@ -61,6 +65,8 @@ def _shape_of(node: Node) -> tuple[type, ...]:
     while not isinstance(node, Source):
         if isinstance(node, (Order, Each, Drop)):
             shape.append(type(node))
+        elif isinstance(node, Choice):
+            return (*shape, Choice)
         elif not isinstance(node, Place):
             return tuple(shape)
         node = node.inputs[0]
@@ -75,6 +81,8 @@ def _compile_alike(nodes: Sequence[Node], compile: Compile) -> Many:
         return _Same(first, compile)
     if isinstance(first, Source):
         return _ReadMany(heads)
+    if isinstance(first, Choice) and sum(len(node.inputs) for node in heads) <= _MOST_INPUTS:
+        return _ChooseMany(heads, compile)
     if not isinstance(first, (Order, Each, Drop)):
         return _ByThemselves(heads, compile)
     input = _compile_alike([node.inputs[0] for node in heads], compile)
@@ -208,6 +216,36 @@ def _applied(step: Each | Drop, block: Block) -> Block:
     return dropped(step, block) if isinstance(step, Drop) else step.apply(block)
 
 
+class _ChooseMany(Many):
+    """Orders over several inputs: mixtures of mixtures, of which all inputs are asked together."""
+
+    def __init__(self, choices: Sequence[Any], compile: Compile) -> None:
+        self._choices = choices
+        counts = [len(choice.inputs) for choice in choices]
+        self._firsts = np.cumsum([0, *counts]).tolist()
+        self._input = compile_many(
+            [input for choice in choices for input in choice.inputs], compile
+        )
+        self._each = _ByThemselves(choices, compile)
+
+    def at(self, which: Keys, positions: Positions) -> Block:
+        order, runs = sorted_runs(which)
+        wanted = positions.take(order)
+        try:
+            parts = [
+                (self._firsts[number], *self._choices[number].locate(wanted[start:stop]))
+                for number, start, stop in runs
+            ]
+        except Exception:  # In a selection map of the user's own: where, is found one by one.
+            return self._each.at(which, positions)
+        inputs = np.empty(len(which), dtype=np.int64)
+        inputs[order] = np.concatenate([first + chosen for first, chosen, _ in parts])
+        places = np.concatenate([located for _, _, located in parts])
+        located = np.empty(len(which), dtype=places.dtype)
+        located[order] = places
+        return labelled(self._input.at(inputs, located), positions)
+
+
 class _Same(Many):
     """One and the same dataset, of which lanes have different positions."""
 
@@ -222,10 +260,28 @@ class _ByThemselves(Many):
     """Steps of which each needs to be asked by itself."""
 
     def __init__(self, nodes: Sequence[Node], compile: Compile) -> None:
-        self._inputs = [compile(node) for node in nodes]
+        self._inputs = Compiled(nodes, compile)
 
     def at(self, which: Keys, positions: Positions) -> Block:
         return at_each(self._inputs, sorted_runs(which), positions)
+
+
+class Compiled(Sequence[Evaluator]):
+    """Evaluators, each made when it is needed: of a thousand, a block needs a few."""
+
+    def __init__(self, nodes: Sequence[Node], compile: Compile) -> None:
+        self._nodes, self._compile = nodes, compile
+        self._made: dict[int, Evaluator] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __getitem__(self, number: Any) -> Any:
+        made = self._made.get(number)
+        if made is None:
+            # Threads may both make one; either will do.
+            made = self._made[number] = self._compile(self._nodes[number])
+        return made
 
 
 class _Various(Many):
