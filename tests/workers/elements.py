@@ -1,13 +1,15 @@
-"""Elements of every kind that a pipeline may produce."""
+"""Elements of every kind that a pipeline may produce, and whether two of them are the same."""
 
+import array
 import collections
 import datetime
 import decimal
 import enum
 import fractions
+import pathlib
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -56,8 +58,40 @@ class Colour(enum.Enum):
     RED = "red"
 
 
+class Weekday(enum.IntFlag):
+    MONDAY = 1
+
+
 class Tagged(np.ndarray[Any, Any]):
     """An array class of a user's own."""
+
+
+class Measured(np.ndarray[Any, Any]):
+    """One that has something to say."""
+
+    unit: str | None
+
+    def __array_finalize__(self, base: Any) -> None:
+        self.unit = getattr(base, "unit", None)
+
+
+def measured(unit: str) -> Measured:
+    made = np.arange(6.0).reshape(2, 3).view(Measured)
+    made.unit = unit
+    return made
+
+
+class Slotted:
+    """An object without a `__dict__`."""
+
+    __slots__ = ("__weakref__", "left", "right")
+
+    def __init__(self, left: Any, right: Any) -> None:
+        self.left, self.right = left, right
+
+
+class OwnDict(dict[str, Any]):
+    """A dict of a user's own."""
 
 
 def _readonly(array: Any) -> Any:
@@ -109,6 +143,31 @@ MAKE: dict[str, Callable[[], Any]] = {
         Ellipsis,
         int,
     ],
+    "sets": lambda: [{1, "a", (2,)}, frozenset([1, 2]), {"a": {3}}],
+    "own dict": lambda: OwnDict(a=1, b=np.arange(2)),
+    "counter": lambda: collections.Counter("abca"),
+    "other enums": lambda: [Weekday.MONDAY, Weekday(0)],
+    "dates and paths": lambda: [
+        datetime.date(2020, 1, 2),
+        datetime.timedelta(microseconds=1),
+        datetime.timezone(datetime.timedelta(hours=2)),
+        pathlib.PurePosixPath("a/b"),
+    ],
+    "complex": lambda: [complex("nan+infj"), -0.0 + 0j],
+    "slotted object": lambda: Slotted(np.arange(3), Slotted(1, None)),
+    "array of Python": lambda: array.array("d", [1.5, 2.5]),
+    "memoryviews": lambda: [
+        memoryview(b"abc"),
+        memoryview(bytearray(b"abc")),
+        memoryview(b""),
+        memoryview(np.arange(6).reshape(2, 3)),
+        memoryview(_readonly(np.arange(6.0))),
+        memoryview(b"abcdefgh")[::2],
+        memoryview(bytes(8)).cast("i"),
+        memoryview(np.arange(3, dtype=">i4")),
+        memoryview(np.empty((0, 3))),
+        memoryview(bytes(300_000)),
+    ],
     "exception as a value": lambda: ValueError("a value, not an error"),
     "a large object in many parts": lambda: [{"id": i, "text": "t" * i} for i in range(500)],
     # Scalars and arrays of numpy.
@@ -153,6 +212,22 @@ MAKE: dict[str, Callable[[], Any]] = {
         "grid": np.array([[1, None], ["x", 2.5]], dtype=object),
     },
     "masked": lambda: np.ma.masked_array([1.0, 2.0, 3.0], mask=[0, 1, 0], fill_value=-9),
+    "masked in other ways": lambda: [
+        np.ma.masked_array([1.0, 2.0]),
+        np.ma.masked_array([1, 2], mask=False),
+        np.ma.masked_array([1, 2], mask=[1, 0], hard_mask=True),
+        np.ma.masked_array(np.arange(6).reshape(2, 3), mask=np.eye(2, 3, dtype=bool)),
+        np.ma.masked_array([(1, 2.0)], mask=[(0, 1)], dtype=[("a", int), ("b", float)]),
+        np.ma.masked_array(np.arange(100_000.0), mask=np.arange(100_000) % 3 == 0),
+        np.ma.masked,
+    ],
+    "text of numpy's own": lambda: np.array(["a", "long" * 20], np.dtypes.StringDType()),
+    "characters": lambda: np.char.array(["a", "bc"]),
+    "small floats": lambda: {
+        name: np.arange(4).astype(getattr(ml_dtypes, name))
+        for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4")
+    },
+    "an array class with attributes": lambda: [measured("m"), measured("s").T, measured("kg")[1:]],
     "an array class of the user's own": lambda: np.arange(6).view(Tagged),
     "bfloat16": lambda: np.arange(8).astype(ml_dtypes.bfloat16),
     "an array twice": _shared_leaf,
@@ -169,3 +244,64 @@ class Elements:
 
     def __getitem__(self, key: int) -> Any:
         return list(MAKE.values())[key]()
+
+
+def assert_same(got: Any, made: Any) -> None:
+    """Compares two elements: types, dtypes, shapes, bits, order, and who may write to them."""
+    assert type(got) is type(made)
+    if made is np.ma.masked:
+        assert got is made
+    elif isinstance(made, np.ndarray):
+        assert (got.dtype, got.dtype.byteorder, got.shape) == (
+            made.dtype,
+            made.dtype.byteorder,
+            made.shape,
+        )
+        if 0 not in made.strides:  # What is repeated in place becomes an array of its own.
+            assert got.flags.writeable == made.flags.writeable
+        assert got.flags.aligned
+        if made.flags.f_contiguous:
+            assert got.flags.f_contiguous
+        if isinstance(made, np.ma.MaskedArray):
+            assert_same(np.ma.getmaskarray(got), np.ma.getmaskarray(made))
+            assert got.fill_value == made.fill_value
+            assert (got.mask is np.ma.nomask) == (made.mask is np.ma.nomask)
+            assert got.hardmask == made.hardmask
+            assert got.tolist() == made.tolist()
+        elif made.dtype.char == "T":  # Strings that lie elsewhere.
+            assert got.tolist() == made.tolist()
+        elif made.dtype.hasobject:
+            for one, other in zip(got.ravel(), made.ravel(), strict=True):
+                assert_same(one, other)
+        elif made.dtype.char in "gG":
+            assert (got == made).all()  # There are bits in these that mean nothing.
+        else:
+            assert got.tobytes() == made.tobytes()
+        assert getattr(got, "__dict__", {}).get("unit") == getattr(made, "unit", None)
+    elif isinstance(made, np.generic):
+        assert (got.dtype, got.tobytes()) == (made.dtype, made.tobytes())
+    elif isinstance(made, (float, complex)):
+        assert repr(got) == repr(made)
+    elif isinstance(made, dict):
+        assert [*map(repr, got)] == [*map(repr, made)]
+        assert_same([*got.values()], [*made.values()])
+    elif isinstance(made, (list, tuple, collections.deque)):
+        assert len(got) == len(made)
+        for one, other in zip(got, made, strict=True):
+            assert_same(one, other)
+    elif is_dataclass(made) and not isinstance(made, type):
+        assert_same(
+            [getattr(got, f.name) for f in fields(made)],
+            [getattr(made, f.name) for f in fields(made)],
+        )
+    elif isinstance(made, Slotted):
+        assert_same([got.left, got.right], [made.left, made.right])
+    elif isinstance(made, (Plain, Reduced)):
+        assert_same(vars(got), vars(made))
+    elif isinstance(made, memoryview):
+        assert (got.format, got.shape, got.readonly) == (made.format, made.shape, made.readonly)
+        assert got.tobytes() == made.tobytes()
+    elif isinstance(made, BaseException):
+        assert got.args == made.args
+    else:
+        assert got == made

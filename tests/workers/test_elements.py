@@ -1,10 +1,7 @@
 """Whatever an element is made of, it arrives as it was made, and belongs to the user."""
 
-import collections
 import gc
 import threading
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,73 +13,11 @@ import bushel
 from bushel import MapDataset
 from tests.nursery import one_nursery
 from tests.workers import elements, parts
+from tests.workers.elements import assert_same
 from tests.workers.processes import linux, told
 from tests.workers.streams import INLINE, make_loader, with_workers
 
 __all__ = ["one_nursery"]  # What is made is looked at here, not who makes it.
-
-
-def assert_same(got: Any, made: Any) -> None:
-    """Compares two elements: types, dtypes, shapes, bits, and whether they can be written to."""
-    assert type(got) is type(made)
-    if isinstance(made, np.ndarray):
-        assert (got.dtype, got.dtype.byteorder, got.shape) == (
-            made.dtype,
-            made.dtype.byteorder,
-            made.shape,
-        )
-        if 0 not in made.strides:  # What is repeated in place becomes an array of its own.
-            assert got.flags.writeable == made.flags.writeable
-        assert got.flags.aligned
-        if made.flags.f_contiguous:
-            assert got.flags.f_contiguous
-        if isinstance(made, np.ma.MaskedArray):
-            assert_same(np.ma.getmaskarray(got), np.ma.getmaskarray(made))
-            assert got.fill_value == made.fill_value
-            assert got.tolist() == made.tolist()
-        elif made.dtype.hasobject:
-            for one, other in zip(got.ravel(), made.ravel(), strict=True):
-                assert_same(one, other)
-        elif made.dtype.char in "gG":
-            assert (got == made).all()  # There are bits in these that mean nothing.
-        else:
-            assert got.tobytes() == made.tobytes()
-    elif isinstance(made, np.generic):
-        assert (got.dtype, got.tobytes()) == (made.dtype, made.tobytes())
-    elif isinstance(made, float):
-        assert repr(got) == repr(made)
-    elif isinstance(made, dict):
-        assert [*map(repr, got)] == [*map(repr, made)]
-        assert_same([*got.values()], [*made.values()])
-    elif isinstance(made, (list, tuple, collections.deque)):
-        assert len(got) == len(made)
-        for one, other in zip(got, made, strict=True):
-            assert_same(one, other)
-    elif is_dataclass(made) and not isinstance(made, type):
-        assert_same(
-            [getattr(got, f.name) for f in fields(made)],
-            [getattr(made, f.name) for f in fields(made)],
-        )
-    elif isinstance(made, (elements.Plain, elements.Reduced)):
-        assert_same(vars(got), vars(made))
-    elif isinstance(made, BaseException):
-        assert got.args == made.args
-    else:
-        assert got == made
-
-
-@pytest.fixture(scope="module")
-def arrived() -> Iterator[dict[str, Any]]:
-    """Every kind of element, as it comes from a worker."""
-    # As a stream that keeps None: without that, None is an element that was dropped.
-    ds = MapDataset.source(elements.Elements()).to_iter_dataset(INLINE, allow_nones=True)
-    yield dict(zip(elements.MAKE, with_workers(ds, 2), strict=True))
-
-
-@pytest.mark.parametrize("kind", elements.MAKE)
-def test_as_it_was_made(kind: str, arrived: dict[str, Any]) -> None:
-    assert_same(arrived[kind], elements.MAKE[kind]())
-
 
 BATCHES: dict[str, Any] = {
     "numbers": lambda n: n,

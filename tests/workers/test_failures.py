@@ -1,6 +1,7 @@
 """An error of the user's code arrives as it was raised, and tells where."""
 
 import re
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ def remote() -> Any:
 
 def _assert_has_traceback(error: BaseException, function: Any, line: int) -> None:
     cause = str(error.__cause__)
+    # A debugger stops where it was raised, not where it was handed over.
+    names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assert function.__name__ in names
     number = function.__code__.co_firstlineno + line
     assert "Traceback (most recent call last)" in cause
     assert f"line {number}, in {function.__name__}\n" in cause, cause

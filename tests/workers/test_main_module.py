@@ -275,3 +275,45 @@ def test_workers_are_light(tmp_path: Path) -> None:
         """,
     )
     assert answer == {"found": [[]]}
+
+
+def test_classes_with_slots(tmp_path: Path) -> None:
+    """Sent by value, they have their slots in a worker, and fit the program's when they return."""
+    text = """
+        class Base:
+            __slots__ = ("left",)
+            def __init__(self, left):
+                self.left = left
+
+        class Equal(Base):
+            __slots__ = ("right", "__own")
+            def __init__(self, left, right):
+                super().__init__(left)
+                self.right, self.__own = right, (left, right)
+            def __eq__(self, other):
+                return self.own() == other.own()
+            def own(self):
+                return self.__own
+
+        class Open(Base):
+            pass
+
+        def make(number):
+            made = Open(number)
+            made.more = hasattr(Equal(1, 2), "__dict__")
+            return Equal(number, np.arange(number)), made
+
+        ds = MapDataset.range(4).map(make).to_iter_dataset().mp_prefetch(workers(1))
+        equal, made = zip(*ds)
+        tell(
+            left=[one.left for one in equal],
+            right=[len(one.right) for one in equal],
+            own=[one.own()[0] for one in equal],
+            classes=[type(equal[0]) is Equal, type(made[0]) is Open],
+            open=[(one.left, one.more) for one in made],
+        )
+    """
+    answer = told(tmp_path, text)
+    assert answer["left"] == answer["right"] == answer["own"] == [0, 1, 2, 3]
+    assert answer["classes"] == [True, True]
+    assert answer["open"] == [[number, False] for number in range(4)]

@@ -1,4 +1,7 @@
-"""Exceptions on their way: the same type on the other side, and the traceback as text."""
+"""Exceptions on their way: the same type on the other side, and the traceback twice.
+
+As text, which has all that there was to say, and as one that debuggers can follow.
+"""
 
 import pickle
 import traceback
@@ -7,6 +10,7 @@ from typing import Any
 from bushel.core.block import Failure
 from bushel.core.frozen import plain
 from bushel.errors import FatalElementError, WorkerError
+from bushel.transport.frames import Place, places_in, traceback_of
 from bushel.transport.own_classes import dump_own
 
 
@@ -29,22 +33,24 @@ class PackedFailure:
     shown: str
     notes: list[str]
     text: str
+    places: list[Place]
 
 
 def pack_failure(failure: Failure) -> PackedFailure:
     """Makes a failure ready to travel; whatever the exception is, something arrives."""
     error = failure.release()
     text = "".join(traceback.format_exception(error)).rstrip()
+    places = places_in(error.__traceback__)
     notes = list(getattr(error, "__notes__", []))
     shown = f"{type(error).__module__}.{type(error).__qualname__}: {_text_of(error)}"
     if error.__traceback__ is None:
         text = f"Traceback (most recent call last):\n{text}"
     for pickle_it in (_pickled, _pickled_by_parts):
         try:
-            return PackedFailure(pickle_it(error), shown, notes, text)
+            return PackedFailure(pickle_it(error), shown, notes, text, places)
         except Exception:
             continue
-    return PackedFailure(None, shown, notes, text)
+    return PackedFailure(None, shown, notes, text, places)
 
 
 def _pickled_by_parts(error: Exception) -> bytes:
@@ -107,4 +113,4 @@ def unpack_failure(packed: PackedFailure) -> Failure:
             error.add_note(note)
     if not isinstance(error, FatalElementError):  # Which is the trainer's own.
         error.__cause__ = RemoteTraceback(packed.text)
-    return Failure(error)
+    return Failure(error.with_traceback(traceback_of(packed.places)))
