@@ -154,7 +154,7 @@ def test_a_process_is_started_before_the_rest_is_imported(built: str) -> None:
     of_running = [name for name in at_start if name.startswith(_RUNNING)]
     assert of_running == []
     # And while it starts, what an iteration takes.
-    assert {"bushel.deliver.iterator", "bushel.run.build", "bushel.workers.spread"} <= set(later)
+    assert {"bushel.deliver.iterator", "bushel.run.build", "bushel.workers.lowering"} <= set(later)
 
 
 # What a dataset that is iterated takes, and one that is built does not.
@@ -170,7 +170,7 @@ def test_a_worker_is_born_with_little(bare: set[str]) -> None:
         "bushel.files",
         "bushel.workers.pool",
         "bushel.workers.remote",
-        "bushel.workers.spread",
+        "bushel.workers.lowering",
     )
     assert [name for name in imported if name.startswith(above)] == []
     assert imported & (SLOW | {"json", "numpy.random", "subprocess"}) == set()

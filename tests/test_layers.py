@@ -76,7 +76,7 @@ LAZY = {
     ("sharding.py", "bushel.deliver.device"): "the way to jax, asked only when it is wanted",
     ("deliver/device.py", "jax._src"): "the notes that processes of a job leave each other",
     ("cache/memory.py", "bushel.cache.disk"): "files and their checks, for those who want one",
-    ("deliver/open.py", "bushel.workers.spread"): "processes, only for those who want them",
+    ("deliver/open.py", "bushel.workers.lowering"): "processes, only for those who want them",
     ("deliver/open.py", "bushel.workers.home"): "the same",
     ("deliver/open.py", "bushel.workers.start"): "and first of all what takes them longest",
     ("deliver/open.py", "bushel.run.build"): "building a dataset takes none of what runs it",
@@ -91,7 +91,7 @@ LAZY = {
     ("loader/loader.py", "bushel.loader.iterator"): "building a loader takes none of what runs it",
     ("deliver/early.py", "bushel.deliver.open"): "while the first process starts",
     ("deliver/early.py", "bushel.run.build"): "the same",
-    ("deliver/early.py", "bushel.workers.spread"): "the same",
+    ("deliver/early.py", "bushel.workers.lowering"): "the same",
     ("workers/home.py", "bushel.workers.pool"): "made with the dataset, long before there is one",
     ("workers/home.py", "bushel.workers.payload"): "the same",
     (

@@ -13,7 +13,7 @@ from bushel.run.cut import WORKERS, Stretch
 from bushel.run.plan import Lowered, Plan
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Fragment
-from bushel.workers.spread import spread
+from bushel.workers.lowering import lowered_to_workers
 from tests.plans.pipelines import PIPELINES, node_of
 
 TEXTS = Path(__file__).with_name("plans.txt")
@@ -63,7 +63,7 @@ def _opened(name: str, fragments: list[Fragment], monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Engine, "register", noted)
     made = _plan(name)
-    return lowered(made.dealt, made.cut, partial(spread, starters={}, engines=[]))
+    return lowered(made.dealt, made.cut, partial(lowered_to_workers, starters={}, engines=[]))
 
 
 @pytest.mark.parametrize("name", PIPELINES)

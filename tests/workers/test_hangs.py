@@ -15,7 +15,7 @@ import pytest
 import bushel
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import WorkerError
-from bushel.workers.fragment import Order
+from bushel.workers.fragment import TaskMessage
 from bushel.workers.hangs import HangWatch
 from bushel.workers.process import WorkerProcess
 from bushel.workers.start import Starter
@@ -243,7 +243,7 @@ def test_a_program_that_was_stopped_has_not_waited() -> None:
     watch = HangWatch(options, lambda task, operation: "a step")
     starter = Starter(1)
     worker = WorkerProcess(starter.start(0))
-    worker.tasks.append(Task(Order(0, 0, {}, 1, False), 0))
+    worker.tasks.append(Task(TaskMessage(0, 0, {}, 1, False), 0))
     looks = 0
     try:
         with pytest.raises(WorkerError, match="no progress for 1"):

@@ -241,7 +241,7 @@ def test_workers_do_not_import_what_the_trainer_runs(kind: str, tmp_path: Path) 
     """Neither what starts workers, nor the faces of the library."""
     text = f"""
         def look(_):
-            there = ("dataset", "loader", "workers.pool", "workers.spread", "workers.start")
+            there = ("dataset", "loader", "workers.pool", "workers.lowering", "workers.start")
             return [name for name in there if "bushel." + name in sys.modules]
 
         if {kind == "a stream"}:

@@ -13,7 +13,7 @@ from bushel.core.stream import FixedMarks
 from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota
 from bushel.sources.memory import RangeNode
-from bushel.workers.fragment import Order, Outcome
+from bushel.workers.fragment import Outcome, TaskMessage
 from bushel.workers.remote import RemoteStream
 from bushel.workers.task import Task
 
@@ -40,19 +40,19 @@ class Machine:
         return self.now
 
     def submit(self, fragment: int, state: Any, stop: int, first: int) -> Task:
-        task = Task(Order(len(self.sizes), fragment, state, stop, False), first)
+        task = Task(TaskMessage(len(self.sizes), fragment, state, stop, False), first)
         count = stop - first
         worker = min((0, 1), key=self._free.__getitem__)
         began = max(self.now, self._free[worker])
         seconds = self.around + -(-count // self.threads) * self.each
         idle = began - self._free[worker]
-        self._free[worker] = self._ready[task.order.task] = began + seconds
+        self._free[worker] = self._ready[task.message.task] = began + seconds
         values = list(range(first, stop))
         positions = np.arange(first, stop)
         marks = FixedMarks({"next_index": first})
         task.bytes = count * self.size
         task.outcome = Outcome(
-            task=task.order.task,
+            task=task.message.task,
             values=values,
             positions=positions,
             metadata=None,
@@ -71,7 +71,7 @@ class Machine:
 
     def wait(self, task: Task) -> Outcome:
         assert task is self.under_way.popleft() and task.outcome is not None
-        self.now = max(self.now, self._ready[task.order.task])
+        self.now = max(self.now, self._ready[task.message.task])
         return task.outcome
 
     def rest(self) -> None:
@@ -81,11 +81,11 @@ class Machine:
 def _stream(machine: Machine, length: int = 1 << 40, **more: Any) -> RemoteStream:
     root = ToStreamNode(RangeNode(range(length)), ReadOptions(0, 0), True)
     quota = DropQuota("map", DatasetOptions())
-    twin = PositionalStream(root.input, ReadOptions(0, 0), True, quota)
+    local = PositionalStream(root.input, ReadOptions(0, 0), True, quota)
     return RemoteStream(
         machine,  # type: ignore[arg-type]
         0,
-        twin,
+        local,
         length,
         [quota],
         clock=machine.clock,

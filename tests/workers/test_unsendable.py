@@ -19,13 +19,13 @@ import pytest
 from bushel import MapDataset
 from bushel.errors import PlanError, WorkerError
 from bushel.transport.link import Link
-from bushel.workers.payload import Part, Payload, load, load_first
+from bushel.workers.payload import Payload, PayloadPart, load, load_first
 from tests.workers.streams import INLINE, with_workers
 
 
 def _sent(function: Any) -> Any:
     """A function as a worker has it."""
-    payload = Payload(function, None, [Part("map(f)", [function])])
+    payload = Payload(function, None, [PayloadPart("map(f)", [function])])
     ours, theirs = socket.socketpair()
     with closing(payload), ours, theirs:
         payload.send(Link(ours))

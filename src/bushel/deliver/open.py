@@ -14,7 +14,7 @@ from bushel.lanes.agree import Agreement
 from bushel.run.plan import Lowered, Plan, plan_of
 
 if TYPE_CHECKING:
-    from bushel.run.build import Spread
+    from bushel.run.build import LowerToWorkers
     from bushel.workers.engine import Engine
 
 
@@ -61,10 +61,10 @@ def open_plan(plan: Plan) -> Lowered:
             if not home_of(step.key).has_workers:
                 starters[place] = Starter(step.options.num_workers)
                 starters[place].start_all()
-        from bushel.workers.spread import spread
+        from bushel.workers.lowering import lowered_to_workers
 
         engines: list[Engine] = []
-        made = _lowered(plan, partial(spread, starters=starters, engines=engines))
+        made = _lowered(plan, partial(lowered_to_workers, starters=starters, engines=engines))
         made.stream.wakers = [engine.close for engine in engines]
         return made
     finally:
@@ -73,8 +73,8 @@ def open_plan(plan: Plan) -> Lowered:
             starter.end()
 
 
-def _lowered(plan: Plan, spread: "Spread | None" = None) -> Lowered:
+def _lowered(plan: Plan, to_workers: "LowerToWorkers | None" = None) -> Lowered:
     # Imported here: to build a dataset takes none of what runs it.
     from bushel.run.build import lowered
 
-    return lowered(plan.dealt, plan.cut, spread)
+    return lowered(plan.dealt, plan.cut, to_workers)

@@ -35,7 +35,7 @@ _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @plain
-class Piece:
+class WeightSpan:
     """Elements up to an end, or all that follow, whose weights are the same ones."""
 
     until: int | None
@@ -50,17 +50,17 @@ class Piece:
         return (before or self.first) if self.first else ()
 
 
-def own_piece(node: "StreamMixNode") -> Piece:
+def own_piece(node: "StreamMixNode") -> WeightSpan:
     """All elements, with the weights that a mixture has."""
     turns = node.turns()
-    return Piece(None, told_weights(node), turns, turns.beginning())
+    return WeightSpan(None, told_weights(node), turns, turns.beginning())
 
 
 @plain
 class Course:
     """Which weights a mixture follows: its own, and before them those of a state."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[WeightSpan]
     # Up to where the step after it has to get the same elements again, as a state said; None
     # where that is beyond the end.
     front: int | None = 0
@@ -78,7 +78,7 @@ class Course:
             ask = min(ask, max(0, self.ends - index))
         return ask if until is None else min(ask, until - index)
 
-    def at(self, index: int) -> Piece:
+    def at(self, index: int) -> WeightSpan:
         """The weights at an element."""
         return self._from(index)[0]
 
@@ -100,7 +100,7 @@ class Course:
             told["ends"] = self.ends  # On the way there the step after it says so.
         return told
 
-    def _from(self, index: int) -> Sequence[Piece]:
+    def _from(self, index: int) -> Sequence[WeightSpan]:
         if len(self.pieces) == 1:
             return self.pieces
         return [piece for piece in self.pieces if piece.until is None or piece.until > index]
@@ -127,7 +127,7 @@ def told_weights(node: "StreamMixNode") -> Told:
     return told if names is None else {**told, "names": list(names)}
 
 
-def going_on(own: Piece, node: "StreamMixNode", state: State) -> Course:
+def going_on(own: WeightSpan, node: "StreamMixNode", state: State) -> Course:
     """What a mixture follows that goes on where a state is; `own` are its weights now."""
     if "weights" not in state:
         return Course([own])  # Grain's.
@@ -144,14 +144,14 @@ def going_on(own: Piece, node: "StreamMixNode", state: State) -> Course:
         )
     else:
         cut = [(front if until is None else min(until, front), told) for until, told in saved]
-    pieces: list[Piece] = []
+    pieces: list[WeightSpan] = []
     last = index
     for until, told in cut:
         if until is None or until <= last:
             continue
         last = until
         turns = _turns_of(told, own, node)
-        pieces.append(Piece(until, told, turns, turns.beginning()))
+        pieces.append(WeightSpan(until, told, turns, turns.beginning()))
     if pieces and _are_same(pieces[-1].told, own.told):
         pieces.pop()
     return Course([*pieces, own], front, shown, state.get("ends"), index)
@@ -162,7 +162,7 @@ class SavedWeights(Kind):
 
     optional = True
 
-    def __init__(self, own: Piece, node: "StreamMixNode") -> None:
+    def __init__(self, own: WeightSpan, node: "StreamMixNode") -> None:
         self._own, self._node = own, node
 
     def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
@@ -226,7 +226,7 @@ def _show(told: Told) -> str:
     return ", ".join(f"{name} {value!r:.100}" for name, value in told.items())
 
 
-def _turns_of(told: Told, own: Piece, node: "StreamMixNode") -> Turns:
+def _turns_of(told: Told, own: WeightSpan, node: "StreamMixNode") -> Turns:
     """Whose turn it is by weights of a state."""
     if _are_same(told, own.told):
         return own.turns

@@ -21,7 +21,7 @@ from bushel.run.steps import single_step
 from bushel.run.together import Together
 
 # Makes the stream of a stretch that has to do with worker processes.
-Spread = Callable[[Stretch, "Lowering"], Stream]
+LowerToWorkers = Callable[[Stretch, "Lowering"], Stream]
 
 
 def build_stream(node: Node) -> Stream:
@@ -29,9 +29,9 @@ def build_stream(node: Node) -> Stream:
     return lowered(node, cut(node)).stream
 
 
-def lowered(node: Node, last: Stretch, spread: Spread | None = None) -> Lowered:
+def lowered(node: Node, last: Stretch, to_workers: LowerToWorkers | None = None) -> Lowered:
     """Opens the streams of a pipeline that ends with this stretch."""
-    lowering = Lowering(options_of(node), spread)
+    lowering = Lowering(options_of(node), to_workers)
     return Lowered(lowering.stream(last), tuple(lowering.opened))
 
 
@@ -47,8 +47,8 @@ def options_of(node: Node) -> DatasetOptions:
 class Lowering:
     """Opens streams, under the options of the pipeline that they are part of."""
 
-    def __init__(self, options: DatasetOptions, spread: Spread | None = None) -> None:
-        self._options, self._spread = options, spread
+    def __init__(self, options: DatasetOptions, to_workers: LowerToWorkers | None = None) -> None:
+        self._options, self._to_workers = options, to_workers
         self._threads = ThreadsOfStreams()
         self.opened: list[Opened] = []
 
@@ -66,8 +66,8 @@ class Lowering:
         `parts` are the streams that it is one of, where they are read in turn.
         """
         if stretch.workers is not None:
-            assert self._spread is not None, "worker processes take somebody who has them"
-            return self._spread(stretch, self)
+            assert self._to_workers is not None, "worker processes take somebody who has them"
+            return self._to_workers(stretch, self)
         steps = stretch.steps
         if len(stretch.inputs) == 1:
             stream = self.stream(stretch.inputs[0], parts)

@@ -50,7 +50,7 @@ class KeptNode(Wary):
     """Passes over the positions at which the input has no element."""
 
     input: Node
-    kept: "Kept"
+    kept: "KeptPositions"
     # Whether the input has its elements at the same places in every epoch.
     same_each_epoch: bool
 
@@ -112,7 +112,7 @@ class _EpochNode(Order):
         return ""
 
 
-class Kept:
+class KeptPositions:
     """The places of the elements that are there, epoch by epoch; any thread may ask."""
 
     def __init__(self, cache: str | None, text: Any) -> None:
@@ -191,7 +191,7 @@ def compacted(node: Node, cache: str | os.PathLike[str] | None) -> Node:
     if path is not None and is_remote(path):
         raise PlanError(f"`compact`: `cache` must be a file on this machine, not {path!r}.")
     text = [] if path is None else [*describe_pipeline(node), *fingerprints(node)]
-    kept = KeptNode(node, Kept(path, text), is_same_each_epoch(node))
+    kept = KeptNode(node, KeptPositions(path, text), is_same_each_epoch(node))
     return PresentNode(kept, _MISSING)
 
 

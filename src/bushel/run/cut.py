@@ -8,7 +8,7 @@ iterator) has to see the elements one after the other, and runs once. Everything
 only the position, or the element itself.
 
 Nothing is read here, and nothing is started: a cut is a value, which `run/build.py` and
-`workers/spread.py` make streams of.
+`workers/lowering.py` make streams of.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ from bushel.core.options import ReadOptions, SharedReadOptions
 from bushel.run.lock_probe import LockProbe
 from bushel.run.spent import Stopwatch
 from bushel.run.thread_choice import ThreadChoice
-from bushel.run.threads import Evaluate, Pool, ReadAhead
+from bushel.run.threads import Evaluate, ReadAhead, ThreadPool
 
 
 class SharedThreads:
@@ -25,7 +25,7 @@ class SharedThreads:
         self._buffer_size = max(1, buffer_size // streams) if buffer_size else 0
         threads = min(read_options.num_threads, buffer_size)
         self.choice = ThreadChoice(threads, cores, streams)
-        self._pool: Pool | None = None
+        self._pool: ThreadPool | None = None
         # Looks at the interpreter's lock while somebody wants to know; and the last one that did.
         self.probe: LockProbe | None = None
         self._last_probe: LockProbe | None = None
@@ -111,11 +111,11 @@ class SharedThreads:
             evaluate, share, self._buffer_size, first_size, start, stop, pool, least, self.choice
         )
 
-    def pool(self) -> Pool:
+    def pool(self) -> ThreadPool:
         """The threads, as many as there should be now."""
         threads = self.choice.threads
         if self._pool is None or self._pool.stopped or len(self._pool.threads) != threads:
-            self._pool = Pool(threads)
+            self._pool = ThreadPool(threads)
         return self._pool
 
     def wait(self) -> None:
@@ -136,10 +136,10 @@ class Seat:
     """
 
     def __init__(self) -> None:
-        self._pool: Pool | None = None
+        self._pool: ThreadPool | None = None
         self._leave: Callable[[], object] | None = None
 
-    def take(self, pool: Pool) -> None:
+    def take(self, pool: ThreadPool) -> None:
         """Sits down here, and no longer elsewhere."""
         if pool is self._pool:
             return

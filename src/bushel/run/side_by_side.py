@@ -60,7 +60,7 @@ class _Positions:
 
 
 @plain
-class Part:
+class PositionPart:
     """A dataset that is read from its first position on, again and again if it `restarts`."""
 
     node: Node
@@ -100,7 +100,7 @@ class Part:
 _FURTHEST = 1 << 61
 
 
-def part_of(node: Node) -> Part | None:
+def part_of(node: Node) -> PositionPart | None:
     """What a stream is read from, where it gives one element for each position."""
     restarts = isinstance(node, EpochsNode)
     steps: list[Node] = []
@@ -121,12 +121,12 @@ def part_of(node: Node) -> Part | None:
         return None  # Its source wants to be asked for many at once.
     for step in reversed(steps):
         base = with_inputs(step, [base])
-    return Part(base, length, restarts, node.allow_nones)
+    return PositionPart(base, length, restarts, node.allow_nones)
 
 
-def _parts_of(nodes: Iterable[Node | None]) -> list[Part] | None:
+def _parts_of(nodes: Iterable[Node | None]) -> list[PositionPart] | None:
     """The same for several, where it holds for all of them and there are enough."""
-    parts: list[Part] = []
+    parts: list[PositionPart] = []
     for node in nodes:
         part = None if node is None else part_of(node)
         if part is None or part.allow_nones != (parts[0] if parts else part).allow_nones:
@@ -138,9 +138,9 @@ def _parts_of(nodes: Iterable[Node | None]) -> list[Part] | None:
 class PartsSideBySide(SideBySide):
     """The next elements of many datasets, and how far each was read."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[PositionPart]) -> None:
         keep_freed_memory()
-        self.parts: Sequence[Part] = parts
+        self.parts: Sequence[PositionPart] = parts
         self.taken: Positions = np.zeros(len(parts), dtype=np.int64)
         self._lengths = np.array([part.length for part in parts], dtype=np.int64)
         self._restarts = parts[0].restarts

@@ -77,7 +77,7 @@ class _Task:
         return self.block
 
 
-class Pool:
+class ThreadPool:
     """Threads that evaluate tasks, as long as somebody uses them.
 
     They are daemons: an interpreter that exits does not wait for a read that hangs. What they
@@ -188,7 +188,7 @@ class ReadAhead:
         first_size: int,
         start: int,
         stop: int,
-        pool: Pool | None = None,
+        pool: ThreadPool | None = None,
         least: int = 1,
         interest: Interest | None = None,
     ) -> None:
@@ -206,7 +206,7 @@ class ReadAhead:
         self._in_flight: deque[_Task] = deque()
         self._elements = 0
         self._finishing = False
-        self._pool = pool or Pool(threads)
+        self._pool = pool or ThreadPool(threads)
         self._as_user = object()
         self._pool.enter(self._as_user)
         self.threads = len(self._pool.threads)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.state import State
-from bushel.workers.fragment import Fragment, Order, Outcome
+from bushel.workers.fragment import Fragment, Outcome, TaskMessage
 from bushel.workers.home import Home as Home
 from bushel.workers.pool import Pool, raise_closed
 from bushel.workers.start import Starter
@@ -49,7 +49,7 @@ class Engine:
 
     def submit(self, fragment: int, state: State, stop: int, first: int, given: Any = None) -> Task:
         """Sends a task on its way."""
-        task = Task(Order(0, fragment, state, stop, False, given), first)
+        task = Task(TaskMessage(0, fragment, state, stop, False, given), first)
         if self._closed:
             raise_closed()
         if self._pool and self._pool[0].closed:

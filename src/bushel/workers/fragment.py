@@ -105,7 +105,7 @@ class Fatal(NamedTuple):
 
 
 @plain
-class Order:
+class TaskMessage:
     """One task, as it is sent to a worker."""
 
     task: int
@@ -303,23 +303,23 @@ class Runner:
         self._clock = TaskClock(self._threads > 1)
         self._fatal: Fatal | None = None
 
-    def run(self, order: Order, arena: Arena | None) -> Outcome:
+    def run(self, message: TaskMessage, arena: Arena | None) -> Outcome:
         """Evaluates one task."""
-        if order.carefully not in self._made:
-            self._made[order.carefully] = self._make(order.carefully)
-        stream, root, tallies, bad = self._made[order.carefully]
-        self._fatal = order.fatal
+        if message.carefully not in self._made:
+            self._made[message.carefully] = self._make(message.carefully)
+        stream, root, tallies, bad = self._made[message.carefully]
+        self._fatal = message.fatal
         for notes in bad:
             notes.clear()
         began = self._clock.start()
         idle_seconds = 0.0 if Runner._done_at is None else began - Runner._done_at
         if isinstance(root, PositionalStream):
-            root.limit(order.stop)
+            root.limit(message.stop)
         elif isinstance(root, GivenStream):
-            root.give(unpack_block(order.given))
+            root.give(unpack_block(message.given))
         self._arena[:] = [] if arena is None else [arena]
         try:
-            block, marks = _pull_all(stream, order.state)
+            block, marks = _pull_all(stream, message.state)
         finally:
             self._arena.clear()
         failure = None if block.failure is None else pack_failure(block.failure)
@@ -327,7 +327,7 @@ class Runner:
         seconds, waited = self._clock.read()
         Runner._done_at = time.perf_counter()
         return Outcome(
-            order.task,
+            message.task,
             values,
             block.positions,
             block.metadata if self._fragment.keeps_metadata else None,

@@ -37,7 +37,7 @@ _IN_PICKLE = 1 << 12
 _Cached = type(lru_cache(int))
 
 
-class Part(NamedTuple):
+class PayloadPart(NamedTuple):
     """A step of a pipeline: what to call it, and what it holds beside what is upstream of it."""
 
     label: str
@@ -45,22 +45,22 @@ class Part(NamedTuple):
     is_source: bool = False
 
 
-def part_of(node: Any) -> Part:
+def part_of(node: Any) -> PayloadPart:
     """A step by itself."""
     names = list(getattr(type(node), "__dataclass_fields__", {}))
     values = [getattr(node, name) for name in names if name not in ("input", "parts", "parents")]
-    return Part(node.label, values, isinstance(node, Source))
+    return PayloadPart(node.label, values, isinstance(node, Source))
 
 
 class Payload:
     """A file in memory with everything in it."""
 
-    def __init__(self, value: Any, prepare: Any, parts: Sequence[Part] = ()) -> None:
+    def __init__(self, value: Any, prepare: Any, parts: Sequence[PayloadPart] = ()) -> None:
         """Pickles a value; `parts` names what it is made of, to say what cannot be.
 
         `prepare` is for a worker to have before the value, which may import a good deal.
         """
-        self._prepare, _ = _dump(prepare, [Part("worker_init_fn", [prepare])], [])
+        self._prepare, _ = _dump(prepare, [PayloadPart("worker_init_fn", [prepare])], [])
         # Other files that workers need.
         self.files: list[int] = []
         pickled, buffers = _dump(value, parts, self.files)
@@ -124,7 +124,9 @@ def _write(descriptor: int, buffer: memoryview, offset: int) -> None:
         done += os.pwrite(descriptor, buffer[done : done + _AT_A_TIME], offset + done)
 
 
-def _dump(value: Any, parts: Sequence[Part], files: list[int]) -> tuple[bytes, list[memoryview]]:
+def _dump(
+    value: Any, parts: Sequence[PayloadPart], files: list[int]
+) -> tuple[bytes, list[memoryview]]:
     allowed: set[int] = set()
     while True:
         buffers: list[memoryview] = []
@@ -150,8 +152,8 @@ def _dump(value: Any, parts: Sequence[Part], files: list[int]) -> tuple[bytes, l
 
 
 def _holder_among(
-    parts: Sequence[Part], wanted: Any
-) -> tuple[Part | None, tuple[str, bool] | None]:
+    parts: Sequence[PayloadPart], wanted: Any
+) -> tuple[PayloadPart | None, tuple[str, bool] | None]:
     """The part of a pipeline that holds an object, and what it is called there."""
     for part in parts:
         if any(value is wanted for value in part.values):

@@ -90,7 +90,7 @@ class Pool:
     def submit(self, task: Task) -> None:
         """Gives a task to the worker with the least to do."""
         self._check_open()
-        task.order.task = self._next_number
+        task.message.task = self._next_number
         self._next_number += 1
         self._homeless.append(task)
         with self._closed_by_another():
@@ -162,7 +162,7 @@ class Pool:
     def _send(self, worker: WorkerProcess, task: Task) -> None:
         if not worker.tasks:
             worker.stalled = 0.0
-        worker.link.send(task.order, by_value=task.order.given is not None)
+        worker.link.send(task.message, by_value=task.message.given is not None)
         worker.tasks.append(task)
 
     def _start(self, index: int) -> WorkerProcess:
@@ -249,7 +249,7 @@ class Pool:
         if kind == FAULT:
             task.error = WorkerError(f"{worker} failed on {task.positions()}:\n{value}")
             return
-        assert task.order.task == value.task, (task.order.task, value.task)
+        assert task.message.task == value.task, (task.message.task, value.task)
         worker.stalled = 0.0
         task.outcome, task.bytes = value, worker.link.last_size
         self._check_memory()
@@ -324,24 +324,24 @@ class Pool:
                     f"{worker.exit()}."
                 )
         # With no count it had not even begun.
-        at_it = count > 0 and task is not None and number == task.order.task and operation >= 0
+        at_it = count > 0 and task is not None and number == task.message.task and operation >= 0
         if task is None or task.cancelled or not at_it:
             self._other_deaths += 1
             return None
         if not task.deaths:
             task.other_deaths = self._other_deaths
-        if task.order.carefully:
+        if task.message.carefully:
             if task.suspect not in (None, (operation, position)):
                 task.deaths = 1  # Another element than the last time.
             task.suspect = (operation, position)
         task.deaths += 1
-        task.order.carefully = True
+        task.message.carefully = True
         # Where workers die of other things too, somebody kills them, and it means less that
         # one was at this element.
         alone = task.other_deaths == self._other_deaths
         if task.suspect is None or task.deaths < (_MOST_DEATHS if alone else _MOST_AMONG_OTHERS):
             return None
-        fragment = self._fragments[task.order.fragment]
+        fragment = self._fragments[task.message.fragment]
         if not key and (found := _key_at(fragment, operation, position)) is not None:
             key = repr(found)
         label = self._label(task, operation)
@@ -352,11 +352,11 @@ class Pool:
             "`worker_count=0` runs it in your own process."
         )
         # Done once more, for the elements before this one; the error then stands in its place.
-        task.order.fatal = Fatal(operation, position, text)
+        task.message.fatal = Fatal(operation, position, text)
         return None
 
     def _label(self, task: Task, operation: int) -> str:
-        nodes = self._fragments[task.order.fragment].nodes()
+        nodes = self._fragments[task.message.fragment].nodes()
         return nodes[operation].label if 0 <= operation < len(nodes) else "the first step"
 
     def close(self, politely: bool = True) -> None:

@@ -14,7 +14,7 @@ from bushel.run.shared_threads import ThreadsOfStreams
 from bushel.transport.channel import ChannelClosed
 from bushel.transport.link import Link
 from bushel.transport.own_classes import remember_classes
-from bushel.workers.fragment import Order, Runner, up_to_unpicklable
+from bushel.workers.fragment import Runner, TaskMessage, up_to_unpicklable
 from bushel.workers.lifeline import kill_when_closed
 from bushel.workers.payload import load, load_first
 from bushel.workers.status import Status
@@ -56,17 +56,17 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
             raise
         link.send((READY, None))
         while True:
-            order = link.receive()
-            if order.given is not None:
+            message = link.receive()
+            if message.given is not None:
                 remember_classes()
-            _run(link, order, runners, page)
+            _run(link, message, runners, page)
 
 
-def _run(link: Link, order: Order, runners: list[Runner], page: Status) -> None:
-    page.begin(order.task)
+def _run(link: Link, message: TaskMessage, runners: list[Runner], page: Status) -> None:
+    page.begin(message.task)
     arena = link.arena()
     try:
-        outcome = runners[order.fragment].run(order, arena)
+        outcome = runners[message.fragment].run(message, arena)
     except Exception:
         # Not of the user's functions, whose exceptions are part of the outcome.
         if arena is not None:

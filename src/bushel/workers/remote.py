@@ -50,19 +50,19 @@ def _task_size(under_way: int, first: int = 1, least: int = 1) -> BlockSize:
 
 
 class _Remote(Stream):
-    """What workers make; its `twin` is the same stream without them.
+    """What workers make; its `local` copy is the same stream without them.
 
-    The twin knows what states mean, and takes over where a plan does not fit.
+    The local copy knows what states mean, and takes over where a plan does not fit.
     """
 
     def __init__(
-        self, engine: Engine, fragment: int, twin: Stream, quotas: Sequence[DropQuota]
+        self, engine: Engine, fragment: int, local: Stream, quotas: Sequence[DropQuota]
     ) -> None:
         self._engine, self._fragment = engine, fragment
-        self._twin, self._quotas = twin, quotas
+        self._local, self._quotas = local, quotas
         self._instead: Stream | None = None
         self._block_size = _task_size(engine.depth)
-        self._place: tuple[Marks, int] = (beginning_of(twin), 0)
+        self._place: tuple[Marks, int] = (beginning_of(local), 0)
 
     @abstractmethod
     def _fill(self) -> None:
@@ -102,16 +102,16 @@ class _Remote(Stream):
         return marks.at(used)
 
     def fields(self) -> Fields:
-        return self._twin.fields()
+        return self._local.fields()
 
     def most_before(self, state: State | None) -> int | None:
-        return self._twin.most_before(state)
+        return self._local.most_before(state)
 
     def state_for(self, index: int) -> State:
-        return self._twin.state_for(index)
+        return self._local.state_for(index)
 
     def index_in(self, state: State) -> int:
-        return self._twin.index_in(state)
+        return self._local.index_in(state)
 
     def start(self) -> None:
         if self._instead is None:
@@ -125,7 +125,7 @@ class RemoteStream(_Remote):
         self,
         engine: Engine,
         fragment: int,
-        twin: Stream,
+        local: Stream,
         length: int,
         quotas: Sequence[DropQuota],
         group_size: int = 1,
@@ -136,7 +136,7 @@ class RemoteStream(_Remote):
         least: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        super().__init__(engine, fragment, twin, quotas)
+        super().__init__(engine, fragment, local, quotas)
         # How many tasks are under way: fewer where there are other streams beside this one.
         self._most_tasks = self._tasks_at_first = most_tasks or engine.depth
         self._share = self._tasks_at_first / engine.depth
@@ -153,7 +153,7 @@ class RemoteStream(_Remote):
         self._tasks: deque[Task] = deque()
         self._start_state: State = {}
         self._start = self._next = 0
-        self._go_to(twin.state())
+        self._go_to(local.state())
 
     def pull(self, want: int) -> Chunk | None:
         if self._instead is not None:
@@ -168,19 +168,19 @@ class RemoteStream(_Remote):
         self._tasks.popleft()
         if self._clock() - began > _NO_WAIT_SECONDS:
             self._have_more_under_way(task, outcome)
-        groups = -(-(task.order.stop - task.first) // self._group_size)
+        groups = -(-(task.message.stop - task.first) // self._group_size)
         self._learn(task, groups, outcome.seconds)
         by_bytes = _MOST_BYTES_SIDE_BY_SIDE * groups // max(1, task.bytes)
         self._side_by_side = min(outcome.side_by_side // self._group_size, by_bytes)
         counts = self._quota_counts()
         before = list(self._ledger.counts)
-        start = with_bad_records(task.order.state, before)
+        start = with_bad_records(task.message.state, before)
         if self._cut is not None and _has_gaps(outcome.kept[0]):
             return self._go_on_with(self._cut, start, want, counts)
         if not _count(self._quotas, outcome.kept) or not self._ledger.has_room_for(outcome.bad):
             # A filter dropped too much, or too many records are bad. Where exactly that is to
-            # be said, the twin knows.
-            return self._go_on_with(self._twin, start, want, counts)
+            # be said, the local copy knows.
+            return self._go_on_with(self._local, start, want, counts)
         for record in outcome.bad:
             self._ledger.enter(record)
         chunk = outcome.chunk()
@@ -221,14 +221,14 @@ class RemoteStream(_Remote):
         self._tasks.clear()
 
     def restore(self, state: State) -> None:
-        self._twin.restore(state)
+        self._local.restore(state)
         self._cancel()
         if self._instead is not None and self._cut is not None:
             self._instead.restore(state)
             return
         self._instead = None
-        self._place = (beginning_of(self._twin), 0)
-        self._go_to(self._twin.state())
+        self._place = (beginning_of(self._local), 0)
+        self._go_to(self._local.state())
 
     def close(self) -> None:
         self._cancel()
@@ -278,15 +278,15 @@ class RemoteSteps(_Remote):
         self,
         engine: Engine,
         fragment: int,
-        twin: Stream,
+        local: Stream,
         input: Stream,
         quotas: Sequence[DropQuota],
         counts: Sequence[str],
         reach: Callable[[], Reached] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        # The twin is the same steps over the same input.
-        super().__init__(engine, fragment, twin, quotas)
+        # The local copy is the same steps over the same input.
+        super().__init__(engine, fragment, local, quotas)
         self._input = input
         # What the steps that put a state of their own around the input's call it.
         self._names, self._depth = counts, len(counts)
@@ -309,11 +309,11 @@ class RemoteSteps(_Remote):
         self._begin()
 
     def _begin(self) -> None:
-        self._place = (beginning_of(self._twin), 0)
+        self._place = (beginning_of(self._local), 0)
         # The counts of steps that count, and how many elements were sent since.
         self._counts: State = {"next_index": 0}
         try:
-            self._counts = replaced(self._twin.state(), self._depth, _at_the_start)
+            self._counts = replaced(self._local.state(), self._depth, _at_the_start)
         except StateError:  # A user's iterator may have none; it is at its beginning, then.
             for name in self._names:
                 self._counts = {"parent": self._counts, name: 0}
@@ -340,10 +340,10 @@ class RemoteSteps(_Remote):
             self._learn(task, len(taken.block), outcome.seconds)
             counts = self._quota_counts()
             if not _count(self._quotas, outcome.kept):
-                # A filter dropped too much. Where exactly that is to be said, the twin knows.
-                state = replaced(task.order.state, self._depth, lambda _: taken.marks.at(0))
+                # A filter dropped too much. Where exactly that is to be said, the local copy knows.
+                state = replaced(task.message.state, self._depth, lambda _: taken.marks.at(0))
                 self._unsent.clear()
-                chunk = self._go_on_with(self._twin, state, want, counts)
+                chunk = self._go_on_with(self._local, state, want, counts)
                 self.reached = self._reach()
                 return chunk
             chunk = self._finished(taken, outcome, reached)
@@ -420,7 +420,7 @@ class RemoteSteps(_Remote):
         self._cancel()
         self._unsent.clear()
         self._instead = None
-        self._twin.restore(state)
+        self._local.restore(state)
         self._begin()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """A task, as the trainer keeps it."""
 
 from bushel.errors import WorkerError
-from bushel.workers.fragment import Order, Outcome
+from bushel.workers.fragment import Outcome, TaskMessage
 
 
 class Task:
@@ -13,15 +13,15 @@ class Task:
         "deaths",
         "error",
         "first",
-        "order",
+        "message",
         "other_deaths",
         "outcome",
         "suspect",
         "tries",
     )
 
-    def __init__(self, order: Order, first: int) -> None:
-        self.order = order
+    def __init__(self, message: TaskMessage, first: int) -> None:
+        self.message = message
         self.first = first
         self.outcome: Outcome | None = None
         self.error: WorkerError | None = None
@@ -35,6 +35,6 @@ class Task:
 
     def positions(self) -> str:
         """What it covers, for messages."""
-        if self.order.given is not None:
+        if self.message.given is not None:
             return f"positions from {self.first} on"
-        return f"positions {self.first} to {self.order.stop - 1}"
+        return f"positions {self.first} to {self.message.stop - 1}"

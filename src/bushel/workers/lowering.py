@@ -24,7 +24,7 @@ from bushel.workers.remote import RemoteSteps, RemoteStream
 from bushel.workers.start import Starter
 
 
-def spread(
+def lowered_to_workers(
     last: Stretch, lowering: Lowering, starters: dict[int, Starter], engines: list[Engine]
 ) -> Stream:
     """Makes the stream of stretches that have to do with worker processes, the last first.
@@ -37,14 +37,14 @@ def spread(
     starter = starters.pop(id(node), None)
     engine = Engine(home_of(node.key), node.options, node.worker_init, starter)
     engines.append(engine)
-    spreader = _Spreader(engine, lowering)
-    stream = spreader.stream(last, last=True)
-    if not spreader.lanes:
+    workers = _WithWorkers(engine, lowering)
+    stream = workers.stream(last, last=True)
+    if not workers.lanes:
         return stream
-    return AheadOfHosts(stream, spreader.lanes, spreader.reach(0))
+    return AheadOfHosts(stream, workers.lanes, workers.reach(0))
 
 
-class _Spreader:
+class _WithWorkers:
     def __init__(self, engine: Engine, lowering: Lowering) -> None:
         self._engine, self._lowering = engine, lowering
         # Lane streams shared with other hosts; and for each, a function: how many of its steps
@@ -104,7 +104,7 @@ class _Spreader:
         assert isinstance(root, ToStreamNode)
         quota = root_quota or self._lowering.quota(dropping_step(root.input).label)
         positions = PositionalStream(root.input, ReadOptions(0, 0), root.allow_nones, quota)
-        twin, quotas = self._twin(positions, fused)
+        local, quotas = self._local(positions, fused)
         read_options, most_tasks, first_size = root.read_options, self._engine.depth, 1
         if isinstance(read_options, SharedReadOptions):
             # Together they keep the workers busy, and a worker is at one of them at a time.
@@ -128,7 +128,7 @@ class _Spreader:
         return RemoteStream(
             self._engine,
             number,
-            twin,
+            local,
             root.input.length(),
             [quota, *quotas],
             sizes[0],
@@ -154,7 +154,7 @@ class _Spreader:
             stream = self._after(part, stream, last and part is stretch, len(self.lanes))
         return stream
 
-    def _twin(self, stream: Stream, steps: Sequence[Node]) -> tuple[Stream, list[DropQuota]]:
+    def _local(self, stream: Stream, steps: Sequence[Node]) -> tuple[Stream, list[DropQuota]]:
         """Steps without workers, and the watches over those that drop elements."""
         quotas: list[DropQuota] = []
 
@@ -174,7 +174,7 @@ class _Spreader:
         Below them are the lanes from `first_lanes` on.
         """
         steps = stretch.steps
-        twin, quotas = self._twin(stream, steps)
+        local, quotas = self._local(stream, steps)
         fragment = Fragment(
             None,
             tuple(detached(step) for step in steps),
@@ -185,7 +185,7 @@ class _Spreader:
         number = self._engine.register(fragment)
         counts = [name for step in steps if (name := _count_of(step)) is not None]
         reach = self.reach(first_lanes) if first_lanes < len(self.lanes) else None
-        remote = RemoteSteps(self._engine, number, twin, stream, quotas, counts, reach)
+        remote = RemoteSteps(self._engine, number, local, stream, quotas, counts, reach)
         self._reaches[first_lanes:] = [
             partial(_reached, remote, which) for which in range(len(self.lanes) - first_lanes)
         ]
