@@ -21,6 +21,8 @@
     │   └── RecordError    (ValueError)         what a file holds is not what it should be
     └── MissingPackageError (ImportError)       an optional package is not installed
 
+`ChangedPipelineWarning` is no error: a state was restored whose code or files have changed.
+
 Each one is also the builtin that a program written for Grain would catch. Exceptions of
 user functions keep their own type; bushel only adds a note that names the operation and
 the position (see `note_where`).
@@ -56,6 +58,10 @@ class StateError(BushelError, ValueError):
 
 class StateRangeError(StateError, IndexError):
     """A state points outside of the dataset."""
+
+
+class ChangedPipelineWarning(UserWarning):
+    """A state was restored whose functions or files are not those that it was saved with."""
 
 
 class ClosedError(BushelError, ValueError):

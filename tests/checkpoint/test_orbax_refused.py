@@ -152,6 +152,7 @@ WINDOWED = bushel.experimental.WindowShuffleIterDataset(streamed(), window_size=
     [loader, mapped, streamed, lambda: MIXED, lambda: WINDOWED],
     ids=["loader", "map", "stream", "mix", "window"],
 )
+@pytest.mark.filterwarnings("ignore::bushel.errors.ChangedPipelineWarning")
 def test_whatever_a_state_says(make: Any, tmp_path: Path) -> None:
     """Any part of a state may be anything: it is refused as a state, or it is one."""
     handler, folder = CheckpointHandler(), epath.Path(tmp_path)

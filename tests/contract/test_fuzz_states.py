@@ -140,6 +140,7 @@ def _rest(iterator: Any) -> list[Any] | None:
     return None
 
 
+@pytest.mark.filterwarnings("ignore::bushel.errors.ChangedPipelineWarning")
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_changed_state(name: str) -> None:
     ds = stream_of(name, Kit())

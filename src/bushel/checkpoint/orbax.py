@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bushel.checkpoint.files import encode, read_state, write_encoded
+from bushel.checkpoint.made_with import restore_into
 
 try:
     # Not within a function, as optional dependencies are elsewhere: the classes need their bases.
@@ -57,9 +58,13 @@ class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
 
 @dataclass
 class CheckpointRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """What Orbax is given to restore an iterator; it goes to the saved position itself."""
+    """What Orbax is given to restore an iterator; it goes to the saved position itself.
+
+    `strict` refuses a state whose functions or files have changed since it was saved.
+    """
 
     item: Any
+    strict: bool = False
 
     def __post_init__(self) -> None:
         _check_item(self.item)
@@ -90,7 +95,8 @@ class CheckpointHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]
         item = _item_of(item, args)
         state = read_state(directory, *_process())
         takes_bytes = isinstance(item.get_state(), (bytes, bytearray))
-        item.set_state(encode(state) if takes_bytes else state)
+        strict = args is not None and args.strict
+        restore_into(item, encode(state) if takes_bytes else state, strict)
         if hasattr(item, "start_prefetch"):
             item.start_prefetch()
         return item

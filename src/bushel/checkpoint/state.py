@@ -1,10 +1,13 @@
 """States as users see them: plain JSON values, signed with the pipeline they belong to."""
 
 import re
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 from bushel.checkpoint.differences import differing_steps
+from bushel.checkpoint.made_with import MadeWith, tell_changes
 from bushel.core.node import Node
+from bushel.core.state import copy_state
 from bushel.errors import StateError
 
 VERSION = 1
@@ -40,13 +43,23 @@ def _has_names(node: Node) -> bool:
     return getattr(node, "names", None) is not None
 
 
-def sign(state: dict[str, Any], pipeline: Pipeline) -> dict[str, Any]:
-    """Adds the version and the pipeline to a state."""
-    return {**state, _SIGNATURE: {"version": VERSION, "pipeline": pipeline}}
+def sign(state: dict[str, Any], pipeline: Pipeline, made: MadeWith | None = None) -> dict[str, Any]:
+    """Adds to a state the version, the pipeline, and what this was made with."""
+    signature: dict[str, Any] = {"version": VERSION, "pipeline": pipeline}
+    if made:
+        signature["made_with"] = copy_state(made)
+    return {**state, _SIGNATURE: signature}
 
 
-def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
+def verify(
+    state: Any,
+    pipeline: Pipeline,
+    made: Callable[[], MadeWith] | None = None,
+    strict: bool = False,
+) -> dict[str, Any]:
     """Returns the state without its signature, or says how the pipeline differs.
+
+    Where only code or files differ, it warns, or refuses that if it is to be `strict`.
 
     A state without a signature (from Grain, or written by hand) is taken as it is.
     """
@@ -75,6 +88,8 @@ def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
             f"this state belongs to another pipeline: {different}. "
             f"(To restore it all the same, remove its {_SIGNATURE!r} entry.)"
         )
+    if made is not None and "made_with" in signature:
+        tell_changes(signature["made_with"], made(), strict)
     return bare
 
 

@@ -39,12 +39,17 @@ def _name(transform: Any) -> str:
 
 
 def _digest(transform: Any) -> str:
-    import hashlib  # It loads a library of cryptography, which few pipelines need.
-
     codes = [_code_of(transform)]
     codes += [_code_of(getattr(transform, method, None)) for method in _METHODS]
     text = "\n".join(_text_of(code) for code in codes if code is not None)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest_of(text)
+
+
+def digest_of(text: str) -> str:
+    """Sixteen letters that are others for another text."""
+    import hashlib  # It loads a library of cryptography, which few pipelines need.
+
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def _code_of(function: Any) -> CodeType | None:
@@ -55,6 +60,8 @@ def _code_of(function: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
+# (A thousand parts of a mixture may have a thousand functions of one code.)
+@functools.lru_cache(maxsize=64)
 def _text_of(code: CodeType) -> str:
     constants = [
         _text_of(constant) if isinstance(constant, CodeType) else _shown(constant)
@@ -66,3 +73,77 @@ def _text_of(code: CodeType) -> str:
 def _shown(constant: Any) -> str:
     # The order of a set differs from process to process.
     return repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
+
+
+def behaviour_of(function: Any) -> str:
+    """A digest of what a function does, as far as it is written down.
+
+    Its code and constants, and the plain values that it was made with: those of its closure that
+    it does not set itself, its defaults, the arguments of a `partial`, the fields of a dataclass.
+    The same in every process of a Python version, whatever the file and line.
+
+    >>> behaviour_of(lambda x: x + 1) == behaviour_of(lambda x: x + 1)
+    True
+    >>> behaviour_of(lambda x: x + 1) == behaviour_of(lambda x: x + 2)
+    False
+    """
+    return digest_of(repr(_told(function, 0)))
+
+
+# Functions within functions, and values within values, are followed so far.
+_DEEPEST = 6
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+def _told(value: Any, depth: int) -> Any:
+    """What is known of a value: plain ones themselves, functions by their code."""
+    if isinstance(value, _PLAIN):
+        return value
+    if depth > _DEEPEST:
+        return type(value).__qualname__
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, [_told(item, depth + 1) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return type(value).__name__, sorted(repr(_told(item, depth + 1)) for item in value)
+    if isinstance(value, dict):
+        pairs = [
+            (repr(_told(key, depth + 1)), _told(item, depth + 1)) for key, item in value.items()
+        ]
+        return "dict", sorted(pairs, key=lambda pair: pair[0])
+    if isinstance(value, functools.partial):
+        return "partial", *(
+            _told(part, depth + 1) for part in (value.func, value.args, value.keywords)
+        )
+    own = _code_of(value)
+    if own is not None:
+        return _told_function(getattr(value, "__func__", value), own, depth)
+    if isinstance(value, type) or hasattr(value, "__qualname__"):
+        return getattr(value, "__module__", ""), value.__qualname__
+    codes = [_code_of(getattr(type(value), name, None)) for name in ("__call__", *_METHODS)]
+    told = [_text_of(code) for code in codes if code is not None]
+    fields = getattr(type(value), "__dataclass_fields__", {}) if told else {}
+    plain = [(name, _told(getattr(value, name, None), depth + 1)) for name in fields]
+    return type(value).__qualname__, told, plain
+
+
+def _told_function(function: Any, code: CodeType, depth: int) -> Any:
+    closure, cells = [], getattr(function, "__closure__", None) or ()
+    # What it counts in, say, is no part of what it does.
+    own = _set_by(code) if cells else set()
+    for name, cell in zip(code.co_freevars, cells, strict=False):
+        if name in own:
+            continue
+        try:
+            closure.append((name, _told(cell.cell_contents, depth + 1)))
+        except ValueError:  # An empty one.
+            closure.append((name, ""))
+    defaults = getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None)
+    return _text_of(code), closure, _told(defaults, depth + 1)
+
+
+@functools.lru_cache(maxsize=64)
+def _set_by(code: CodeType) -> set[str]:
+    """The names around a function that it sets."""
+    import dis
+
+    return {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF"}

@@ -1,5 +1,6 @@
 """Iterators: elements one by one, and a state at every one of them."""
 
+import functools
 import operator
 import os
 import threading
@@ -10,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
+from bushel.checkpoint.made_with import MadeWith, restore_into
 from bushel.checkpoint.state import Pipeline, sign, verify
 from bushel.core.block import Failure, failure_of
 from bushel.core.ending import park_at_the_end
@@ -64,9 +66,9 @@ class DatasetIterator(Iterator[T], Generic[T], ABC):
         """The same as `get_state`, under the name that torch's stateful loaders give it."""
         return self.get_state()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], strict: bool = False) -> None:
         """The same as `set_state`."""
-        self.set_state(state)
+        restore_into(self, state, strict)
 
     async def save(self, directory: Any) -> Awaitable[None]:
         """Takes the state, and returns what writes it into a folder, as Orbax asks for it.
@@ -159,10 +161,17 @@ class StreamIterator(DatasetIterator[T]):
     may call while this one waits, whoever asks gets a `ClosedError`.
     """
 
-    def __init__(self, stream: Stream, pipeline: Pipeline) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        pipeline: Pipeline,
+        made_with: Callable[[], MadeWith] = dict,
+    ) -> None:
         super().__init__()
         self._stream = stream
         self._pipeline = pipeline
+        # What functions and files it is made with; found out when somebody asks for a state.
+        self._made_with = functools.cache(made_with)
         self._block_size = BlockSize()
         # Held by whoever uses the stream. A signal handler may save a state in the middle of it.
         self._lock = threading.RLock()
@@ -326,10 +335,12 @@ class StreamIterator(DatasetIterator[T]):
 
     def get_state(self) -> dict[str, Any]:
         # A copy: what the user does with it is not our state.
-        return sign(copy_state(self._state()), self._pipeline)
+        return sign(copy_state(self._state()), self._pipeline, self._made_with())
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._go_to(copy_state(verify(state, self._pipeline)))
+    def set_state(self, state: dict[str, Any], strict: bool = False) -> None:
+        """Goes back to a position; `strict` refuses a state whose code or files have changed."""
+        bare = verify(state, self._pipeline, self._made_with, strict)
+        self._go_to(copy_state(bare))
 
     def _go_to(self, state: State) -> None:
         check_state(self._stream, state)

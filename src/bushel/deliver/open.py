@@ -3,6 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bushel.checkpoint.made_with import made_with
 from bushel.checkpoint.state import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.places import WorkersNode
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def iterate(node: Node) -> StreamIterator[Any]:
     """Makes an iterator over the elements of a node."""
-    return StreamIterator(open_stream(node), describe_pipeline(node))
+    return StreamIterator(open_stream(node), describe_pipeline(node), partial(made_with, node))
 
 
 def open_stream(node: Node) -> Stream:

@@ -1,5 +1,6 @@
 """Iterates over a loader, and says in its states what they belong to."""
 
+import functools
 import json
 import operator
 from collections.abc import Awaitable, Iterator
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from bushel.checkpoint.differences import differing_fields, differing_steps
+from bushel.checkpoint.made_with import made_with, tell_changes
 from bushel.checkpoint.state import VERSION, check_depth, is_pipeline
 from bushel.core.state import State, copy_state, innermost_index
 from bushel.deliver.iterator import StreamIterator, load_from, save_into
@@ -44,7 +46,9 @@ class DataLoaderIterator(Generic[T]):
         self._data_loader = data_loader
         self._recipe = data_loader._recipe
         self._chain = Chain(self._recipe)
-        stream = open_stream(self._chain.node())
+        node = self._chain.node()
+        self._made_with = functools.cache(lambda: made_with(node))
+        stream = open_stream(node)
         self._iterator: StreamIterator[T] = StreamIterator(stream, [])
         if state is not None:
             self._restore(_decode(state), validate_state)
@@ -62,7 +66,7 @@ class DataLoaderIterator(Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """The same as a dict, under the name that torch's stateful loaders give it."""
         shards = self._recipe.shard_options
-        state = self._iterator._state()
+        state, made = self._iterator._state(), self._made_with()
         taken = innermost_index(state)
         last_seen = shards.shard_index + (taken - 1) * shards.shard_count
         return {
@@ -77,14 +81,18 @@ class DataLoaderIterator(Generic[T]):
                 "shard": self._chain.describe_shard(),
                 "operations": self._chain.describe_operations(),
                 "state": copy_state(state),
+                **({"made_with": copy_state(made)} if made else {}),
             },
         }
 
-    def set_state(self, state: bytes) -> None:
-        """Goes to a saved position, after checking that it belongs to this loader."""
-        self._restore(_decode(state), True)
+    def set_state(self, state: bytes, strict: bool = False) -> None:
+        """Goes to a saved position, after checking that it belongs to this loader.
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+        Code and files that changed since are warned of, or refused if it is to be `strict`.
+        """
+        self._restore(_decode(state), True, strict)
+
+    def load_state_dict(self, state: dict[str, Any], strict: bool = False) -> None:
         """Goes to a position that `state_dict` returned."""
         if not isinstance(state, dict):
             raise StateError(
@@ -92,7 +100,7 @@ class DataLoaderIterator(Generic[T]):
                 f"{type(state).__name__}; for what `get_state()` returned, there is `set_state`."
             )
         check_depth(state)
-        self._restore(copy_state(state), True)
+        self._restore(copy_state(state), True, strict)
 
     async def save(self, directory: Any) -> Awaitable[None]:
         """Takes the state, and returns what writes it into a folder, as Orbax asks for it."""
@@ -102,9 +110,10 @@ class DataLoaderIterator(Generic[T]):
         """Reads the state from a folder that `save` or a `CheckpointHandler` wrote."""
         return load_from(directory, self.load_state_dict)
 
-    def _restore(self, saved: dict[str, Any], validate: bool) -> None:
+    def _restore(self, saved: dict[str, Any], validate: bool, strict: bool = False) -> None:
         if validate:
             self._validate(saved)
+            tell_changes(saved.get("bushel", {}).get("made_with"), self._made_with(), strict)
         self._iterator._go_to(self._position_in(saved))
 
     def _validate(self, saved: dict[str, Any]) -> None:

@@ -1,0 +1,129 @@
+"""What a state remembers of the code and the files that it was made with.
+
+A position means the same when a function is mended or a file is written anew, so a state is not
+refused for that. But somebody should know: the elements that follow are others.
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from bushel.core.fingerprint import behaviour_of, digest_of
+from bushel.core.naming import name_of
+from bushel.core.node import Node
+from bushel.errors import ChangedPipelineWarning, StateError
+from bushel.files.local import stamp_of
+
+MadeWith = dict[str, Any]
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+# So many are told by name; of more there is one digest.
+_MOST_FUNCTIONS, _MOST_FILES = 32, 8
+
+
+def made_with(node: Node) -> MadeWith:
+    """Digests of the functions of a pipeline, and the stamps of its files here.
+
+    Empty where there are none. Each function is looked at once, however many parts have it.
+    """
+    code: dict[str, list[str]] = {}
+    files: list[tuple[str, str]] = []
+    seen: set[int] = set()
+    for step in _compared(node):
+        function = getattr(step, "transform", None) or getattr(step, "batch_fn", None)
+        if function is not None and id(function) not in seen:
+            seen.add(id(function))
+            # (The name of a lambda tells a line, which may change.)
+            name = name_of(function).partition(" at ")[0]
+            kind = step.describe().partition("(")[0]
+            digests = code.setdefault(f"{kind}({name})", [])
+            digest = behaviour_of(function)
+            if digest not in digests:
+                digests.append(digest)
+        source = getattr(step, "source", None)
+        if source is not None and id(source) not in seen:
+            seen.add(id(source))
+            files += _files_of(source)
+    made: MadeWith = {}
+    if code:
+        joined = {name: _one(digests) for name, digests in code.items()}
+        if len(joined) > _MOST_FUNCTIONS:
+            joined = {f"{len(joined)} functions": _one([*joined, *joined.values()])}
+        made.update(python=_PYTHON, code=joined)
+    if files:
+        stamps = dict(files)
+        if len(files) > _MOST_FILES:
+            stamps = {f"{len(files)} files": _one([stamp for _, stamp in files])}
+        made["files"] = stamps
+    return made
+
+
+def _compared(node: Node) -> Iterator[Node]:
+    """The steps that are compared: parts that have names may come and go."""
+    waiting = [node]
+    while waiting:
+        step = waiting.pop()
+        yield step
+        if getattr(step, "names", None) is None:
+            waiting += reversed(step.inputs)
+
+
+def _one(digests: list[str]) -> str:
+    return digests[0] if len(digests) == 1 else digest_of("\n".join(digests))
+
+
+def _files_of(source: Any) -> Iterator[tuple[str, str]]:
+    """The files of a source that are here, and their stamps; nobody is asked about others."""
+    if not type(source).__module__.startswith("bushel."):
+        return
+    paths = getattr(source, "paths", None) or getattr(source, "_paths", None)
+    for path in dict.fromkeys(paths if isinstance(paths, (list, tuple)) else ()):
+        try:
+            yield os.path.basename(path), stamp_of(os.stat(path))
+        except (OSError, TypeError, ValueError):
+            continue  # Remote, or gone; reading it will tell.
+
+
+def tell_changes(saved: Any, now: MadeWith, strict: bool) -> None:
+    """Warns of code and files that changed since a state was saved, or refuses them."""
+    changes = list(_changes(saved, now)) if saved is not None else []
+    if not changes:
+        return
+    what = (
+        f"this state was saved with other code or data: {'; '.join(changes)}. Its position means "
+        "the same, and what follows is as it is now"
+    )
+    if strict:
+        raise StateError(f"{what}; `strict=True` asks to refuse that.")
+    text = f"{what}. (`strict=True` refuses such a state.)"
+    warnings.warn(text, ChangedPipelineWarning, stacklevel=4)
+
+
+def _changes(saved: Any, now: MadeWith) -> Iterator[str]:
+    olds, news = _texts(saved, "code"), _texts(now, "code")
+    # What a compiler makes of code differs from version to version.
+    if saved.get("python") == now.get("python"):
+        for name in olds.keys() & news.keys():
+            if olds[name] != news[name]:
+                yield f"the code of `{name}` changed"
+        gone, new = sorted(olds.keys() - news.keys()), sorted(news.keys() - olds.keys())
+        if gone and new:
+            yield f"`{', '.join(gone)}` is `{', '.join(new)}` now"
+    olds, news = _texts(saved, "files"), _texts(now, "files")
+    for name in olds.keys() & news.keys():
+        if olds[name] != news[name]:
+            yield f"{name} changed (size and time were {olds[name]}, and are {news[name]})"
+
+
+def _texts(made: Any, field: str) -> dict[str, str]:
+    found = made.get(field, {}) if isinstance(made, dict) else None
+    texts = found.values() if isinstance(found, dict) else [None]
+    if not all(isinstance(text, str) for text in texts):
+        raise StateError(f"what this state says of its code is damaged: {made!r:.200}.")
+    return found  # type: ignore[return-value]
+
+
+def restore_into(iterator: Any, state: Any, strict: bool = False) -> None:
+    """Restores a state; iterators of the user's own need not know of `strict`."""
+    iterator.set_state(state, strict=True) if strict else iterator.set_state(state)

@@ -1,0 +1,206 @@
+"""A state remembers the code and the files that it was made with, and says what changed."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bushel
+from bushel import DataLoader, IterDataset, MapDataset
+from bushel.checkpoint import merge_states
+from bushel.core.fingerprint import behaviour_of
+from bushel.errors import ChangedPipelineWarning, StateError
+
+
+def _adding(number: int) -> Callable[[int], int]:
+    return lambda x: x + number
+
+
+@dataclass(frozen=True)
+class Scale(bushel.transforms.Map):
+    by: int
+
+    def map(self, element: int) -> int:
+        return element * self.by
+
+
+class Squares:
+    """A callable whose count is none of its behaviour."""
+
+    calls = 0
+
+    def __call__(self, x: int) -> int:
+        self.calls += 1
+        return x * x
+
+
+def _counting() -> Callable[[int], int]:
+    calls = 0
+
+    def count(x: int) -> int:
+        nonlocal calls
+        calls += 1
+        return x
+
+    return count
+
+
+SAME: list[tuple[Any, Any]] = [
+    (lambda x: x + 1, lambda x: x + 1),
+    (_adding(2), _adding(2)),
+    (functools.partial(_adding, 2), functools.partial(_adding, 2)),
+    (Scale(2), Scale(2)),
+    (Squares(), Squares()),
+    (abs, abs),
+    (_counting(), _counting()),
+]
+OTHERS: list[tuple[Any, Any]] = [
+    (lambda x: x + 1, lambda x: x + 2),
+    (lambda x: x + 1, lambda x: x - 1),
+    (lambda x: x.real, lambda x: x.imag),
+    (lambda x, n=1: x + n, lambda x, n=2: x + n),
+    (lambda x: [y + 1 for y in x], lambda x: [y + 2 for y in x]),
+    (_adding(2), _adding(3)),
+    (functools.partial(_adding, 2), functools.partial(_adding, 3)),
+    (Scale(2), Scale(3)),
+    (abs, float),
+    (lambda x: x in {"a", "b"}, lambda x: x in {"a", "c"}),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_the_same_behaviour(one: Any, other: Any) -> None:
+    assert behaviour_of(one) == behaviour_of(other)
+    if isinstance(one, Squares):
+        one(3)
+        assert behaviour_of(one) == behaviour_of(other)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHERS)
+def test_another_behaviour(one: Any, other: Any) -> None:
+    assert behaviour_of(one) != behaviour_of(other)
+
+
+def test_the_same_in_every_process(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from bushel.core.fingerprint import behaviour_of\n"
+        "def outer(names):\n    return lambda x: x in names and x not in {'p', 'q', 'r'}\n"
+        "print(behaviour_of(outer(frozenset('abc'))))\n"
+    )
+    found = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, str(program)]
+        found.add(subprocess.run(command, env=environment, capture_output=True, text=True).stdout)
+    assert len(found) == 1
+    assert len(found.pop().strip()) == 16
+
+
+def _state(ds: Any) -> Any:
+    with iter(ds) as iterator:
+        next(iterator)
+        return iterator.get_state()
+
+
+def test_a_function_that_changed() -> None:
+    def half(x: int) -> int:
+        return x // 2
+
+    before = MapDataset.range(9).map(half).to_iter_dataset()
+    state = json.loads(json.dumps(_state(before)))
+
+    def half(x: int) -> int:  # type: ignore[no-redef]
+        return x // 3
+
+    after = iter(MapDataset.range(9).map(half).to_iter_dataset())
+    with pytest.raises(StateError, match=r"the code of `map\(half\)` changed.*strict=True"):
+        after.set_state(state, strict=True)
+    assert next(after) == 0
+    with pytest.raises(StateError, match="changed"):
+        after.load_state_dict(state, strict=True)
+    with pytest.warns(ChangedPipelineWarning, match=r"the code of `map\(half\)` changed") as told:
+        after.set_state(state)
+    assert len(told) == 1
+    assert list(after) == [x // 3 for x in range(1, 9)]
+    # Saved again, it is a state of the new one.
+    after.set_state(after.get_state(), strict=True)
+
+
+def test_another_function_in_its_place() -> None:
+    state = _state(MapDataset.range(9).map(abs).to_iter_dataset())
+    other = iter(MapDataset.range(9).map(float).to_iter_dataset())
+    with pytest.warns(ChangedPipelineWarning, match=r"`map\(abs\)` is `map\(float\)` now"):
+        other.set_state(state)
+
+
+def test_nothing_is_said_where_nothing_changed_or_nobody_knows() -> None:
+    ds = MapDataset.range(9).map(lambda x: x + 1).to_iter_dataset().filter(lambda x: x > 2)
+    state = _state(ds)
+    older = {**state, "bushel": {k: v for k, v in state["bushel"].items() if k != "made_with"}}
+    made = {**state["bushel"]["made_with"], "python": "3.9", "code": {"map(<lambda>)": "0"}}
+    elsewhere = {**state, "bushel": {**state["bushel"], "made_with": made}}
+    grains = {name: part for name, part in state.items() if name != "bushel"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kept in (state, older, elsewhere, grains):
+            iter(ds).set_state(kept, strict=True)
+
+
+@pytest.mark.parametrize(
+    "made", [7, {"code": 3}, {"code": {"map": 3}, "python": "3"}, {"files": []}]
+)
+def test_what_is_damaged_is_refused(made: Any) -> None:
+    ds = MapDataset.range(9).map(abs).to_iter_dataset()
+    state = _state(ds)
+    state["bushel"]["made_with"] = made
+    with pytest.raises(StateError, match="of its code is damaged"):
+        iter(ds).set_state(state)
+
+
+def test_a_file_that_changed(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(f'{{"x": {number}}}\n' for number in range(9)))
+    state = _state(MapDataset.source(bushel.open(str(path))).to_iter_dataset())
+    path.write_text("".join(f'{{"x": {number}}}\n' for number in reversed(range(9))))
+    os.utime(path, (1, 1))
+    other = iter(MapDataset.source(bushel.open(str(path))).to_iter_dataset())
+    with pytest.warns(ChangedPipelineWarning, match=r"lines.jsonl changed"):
+        other.set_state(state)
+    with pytest.raises(StateError, match=r"lines.jsonl changed"):
+        other.set_state(state, strict=True)
+
+
+def test_a_loader() -> None:
+    def loader(by: int) -> DataLoader[Any]:
+        sampler = bushel.IndexSampler(9, shuffle=False, num_epochs=1)
+        return DataLoader(data_source=range(9), sampler=sampler, operations=[Scale(by)])
+
+    iterator = iter(loader(2))
+    next(iterator)
+    state, other = iterator.get_state(), iter(loader(3))
+    with pytest.warns(ChangedPipelineWarning, match=r"the code of `.*Scale.*` changed"):
+        other.set_state(state)
+    assert next(other) == 3
+    with pytest.raises(StateError, match="changed"):
+        other.set_state(state, strict=True)
+
+
+def test_hosts_have_files_of_their_own() -> None:
+    state = {"next_index": 3, "bushel": {"version": 1, "pipeline": [], "made_with": {"files": {}}}}
+    other = {**state, "bushel": {**state["bushel"], "made_with": {"files": {"a": "1-2"}}}}  # type: ignore[dict-item]
+    assert merge_states([state, other]) == state
+
+
+def test_many_parts_take_little_room() -> None:
+    parts = [MapDataset.range(9).map(abs).map(_adding(n)).to_iter_dataset() for n in range(300)]
+    made = _state(IterDataset.mix(parts))["bushel"]["made_with"]
+    assert len(json.dumps(made)) < 200
