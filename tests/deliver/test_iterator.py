@@ -16,13 +16,17 @@ from bushel.experimental import (
     set_next_index,
 )
 from tests.contract.parts import Copies, is_not_third
-from tests.contract.subclasses import Generated
+from tests.contract.subclasses import Generated, Pairs
 
 INLINE = ReadOptions(0, 0)
 
 
 def _stream() -> IterDataset[Any]:
     return MapDataset.range(12).to_iter_dataset(INLINE)
+
+
+def _record(number: int) -> dict[str, Any]:
+    return {"id": number}
 
 
 def test_an_iterator_iterates_over_itself() -> None:
@@ -41,6 +45,36 @@ def test_an_iterator_that_has_ended_can_be_restored() -> None:
     assert len(list(iterator)) == 12
     iterator.set_state(start)
     assert len(list(iterator)) == 12
+
+
+@pytest.mark.parametrize(
+    "ds",
+    [
+        _stream().filter(bool).map_with_index(max),
+        Pairs(MapDataset.range(12).map(_record).to_iter_dataset(INLINE)).filter(bool),
+    ],
+    ids=["a chain", "of the user's own"],
+)
+def test_what_is_done_to_a_state_is_not_done_to_the_iterator(ds: IterDataset[Any]) -> None:
+    iterator = iter(ds)
+    first = iterator.get_state()
+    for happens in (lambda: None, lambda: next(iterator), iterator.close):
+        happens()
+        spoilt, state = iterator.get_state(), iterator.get_state()
+        _spoil(spoilt)
+        assert iterator.get_state() == state != spoilt
+    again = iter(ds)
+    again.set_state(first)
+    _spoil(first)
+    assert list(again) == list(ds)
+
+
+def _spoil(state: dict[str, Any]) -> None:
+    for name, value in state.items():
+        if isinstance(value, dict):
+            _spoil(value)
+        else:
+            state[name] = "spoilt"
 
 
 def test_datasets_start_afresh_each_time() -> None:

@@ -18,6 +18,10 @@ def square(number: Any) -> Any:
     return number * number
 
 
+def none_for_some(number: int) -> int | None:
+    return None if number % 7 == 3 else number
+
+
 def is_odd(number: Any) -> bool:
     return bool(number % 2)
 

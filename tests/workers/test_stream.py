@@ -179,6 +179,9 @@ STREAMS: dict[str, Callable[[], Any]] = {
         .repeat(2)
         .random_map(parts.add_noise, seed=2)
     ),
+    "batches of what a map dropped": lambda: (
+        MapDataset.range(60).map(parts.none_for_some).to_iter_dataset(INLINE).batch(4)
+    ),
     "a window shuffle of a flat map": lambda: WindowShuffleIterDataset(
         FlatMapIterDataset(Kit().stream(40), Copies()), window_size=9, seed=4
     ).batch(4),
