@@ -128,3 +128,19 @@ def test_copies_that_cannot_be(server: Server, tmp_path: Path) -> None:
         local_path(server.url("a.bin"))
     folder = tmp_path / "cache" / f"copies-{os.geteuid()}"
     assert [path.name for path in folder.rglob("*") if path.is_file()] == [".lock"]
+
+
+def test_copies_that_nobody_uses_make_room(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUSHEL_CACHE_BYTES", "50000")
+    for name in "abc":
+        server.files[name] = name.encode() * 20_000
+    first, second = (Path(local_path(server.url(name))) for name in "ab")
+    for path in (*first.parent.iterdir(), first.parent):
+        os.utime(path, (1, 1))
+    third = Path(local_path(server.url("c")))
+    assert [path.exists() for path in (first, second, third)] == [False, True, True]
+    # All others are in use: there is more than there should be, and nothing is missing.
+    assert Path(local_path(server.url("a"))).read_bytes() == server.files["a"]
+    assert second.exists() and third.exists()

@@ -427,3 +427,12 @@ def test_elements_come_back_as_they_were(elements: list[Any]) -> None:
     made = decode(*encoder.parts())
     _same(made, elements)
     assert [repr(element) for element in made] == [repr(element) for element in elements]
+
+
+def test_a_file_of_version_0_1_0_is_read(tmp_path: Path) -> None:
+    golden = Path(__file__).parents[1] / "golden" / "stream-cache-0.1.0"
+    (tmp_path / "kept").write_bytes(golden.read_bytes())
+    batches = MapDataset.range(7).batch(3, drop_remainder=False).to_iter_dataset()
+    cached = batches.cache(tmp_path / "kept")
+    assert [batch.tolist() for batch in cached] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert (tmp_path / "kept").read_bytes() == golden.read_bytes()
