@@ -19,6 +19,7 @@ import bushel
 from bushel.errors import FileError, MissingFileError, PlanError, RecordError, StateError
 from bushel.experimental import InterleaveIterDataset, TFRecordIterDataset
 from bushel.files.local import LocalFile
+from bushel.files.numbers import read_numbers, write_numbers
 from bushel.files.progress import Progress
 from bushel.sources import TFRecordDataSource, encode_example, write_tfrecords
 from bushel.sources.tfrecord import crc as tfrecord_crc
@@ -361,15 +362,23 @@ def test_an_index_that_is_damaged(path: Path) -> None:
     TFRecordDataSource(path)
     (index,) = [file for file in path.parent.iterdir() if file != path]
     data = index.read_bytes()
+    for damaged in (data[:-16], data[:8] + b"\x01" + data[9:], data[:20] + data[28:], b""):
+        index.write_bytes(damaged)
+        assert TFRecordDataSource(path).__getitems__([0, 1, 2]) == [b"abc"] * 3
+        assert index.read_bytes() == data
+    # Its checksums are right, and its numbers are not.
+    descriptor = os.open(index, os.O_RDONLY)
+    footer, columns = read_numbers(descriptor, TFRecordDataSource.columns, lambda *_: None)
+    os.close(descriptor)
     for place in (-1, 0, 58, 1 << 62):
-        index.write_bytes(data[:-16] + np.array([place, 57], "<i8").tobytes())
+        columns["bounds"] = np.array([0, 19, place, 57])
+        with index.open("wb") as out:
+            write_numbers(out.write, footer, columns)
         source = TFRecordDataSource(path)
         assert source[0] == b"abc"
         for keys in ([1], [0, 1, 2]):
             with pytest.raises(FileError, match=r"index of .* is damaged; remove '"):
                 source.__getitems__(keys)
-    index.write_bytes(data[:-32] + np.array([], "<i8").tobytes())
-    assert len(TFRecordDataSource(path)) == 3
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -157,10 +157,10 @@ def _noted(target: str) -> tuple[str, list[int]] | None:
     """What was kept of a copy; None where there is nothing that can be believed."""
     path = os.path.join(os.path.dirname(target), _CHECKS)
     try:
-        descriptor = open_ours(path, os.O_RDWR)
+        descriptor = open_ours(path, os.O_RDONLY)
         try:
-            # For whoever looks for what nobody uses.
-            os.utime(descriptor)
+            with suppress(OSError):  # The disk may only be read.
+                os.utime(descriptor)  # For whoever looks for what nobody uses.
             footer, columns = read_numbers(descriptor, ("checks",), lambda name, error: None)
         finally:
             os.close(descriptor)
@@ -208,7 +208,8 @@ def _is_right(target: str, path: str) -> bool:
             f"The copy {target!r} of {path!r} is damaged from byte {place:,} on, and made again."
         )
         return False
-    _note(target, found)
+    with suppress(OSError):  # Then they are compared again next time.
+        _note(target, found)
     return True
 
 
