@@ -256,7 +256,7 @@ def test_folders_that_cannot_be_written(tmp_path: Path, capsys: Says) -> None:
     path = lines(tmp_path, [{"x": 1}])
     (tmp_path / ".out.tar.bushel-convert").write_text("a file, where a folder should be")
     assert run("convert", path, tmp_path / "out.tar") == 1
-    assert ".out.tar.bushel-convert' cannot be made: File exists" in capsys.readouterr().err
+    assert ".out.tar.bushel-convert' is no folder" in capsys.readouterr().err
 
 
 def test_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
