@@ -30,6 +30,7 @@ the position (see `note_where`).
 
 import re
 from contextlib import suppress
+from typing import Any
 
 
 class BushelError(Exception):
@@ -46,6 +47,16 @@ class SourceError(BushelError, TypeError):
 
 class BatchError(BushelError, ValueError):
     """Elements that should form a batch do not fit together."""
+
+
+class StructureError(BatchError, TypeError):
+    """Elements that should form a batch are made differently."""
+
+
+class FeatureError(BatchError, KeyError):
+    """An element does not have a feature that it should be packed by."""
+
+    __str__ = ValueError.__str__  # That of a KeyError puts the text in quotes.
 
 
 class EmptyDatasetError(BushelError, ZeroDivisionError, IndexError):
@@ -109,6 +120,26 @@ class MissingPackageError(BushelError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what}. Install it with: pip install "bushel[{extra}]"')
+
+
+def note_call(error: TypeError, function: Any, called_with: tuple[str, ...]) -> None:
+    """Says with what a function is called, if it does not take that.
+
+    >>> error = TypeError("<lambda>() takes 1 positional argument but 2 were given")
+    >>> note_call(error, lambda x: x, ("element", "rng"))
+    >>> error.__notes__
+    ['bushel: the function is called with 2 arguments: (element, rng).']
+    """
+    import inspect  # Only for those who are mistaken.
+
+    try:
+        inspect.signature(function).bind(*called_with)
+    except TypeError:
+        number = f"{len(called_with)} argument{'s' if len(called_with) > 1 else ''}"
+        names = ", ".join(called_with)
+        error.add_note(f"bushel: the function is called with {number}: ({names}).")
+    except ValueError:  # Of a function that has no signature, written in C.
+        return
 
 
 def note_where(error: BaseException, operation: str, position: int) -> None:

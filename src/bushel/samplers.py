@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from bushel.core.arguments import whole
 from bushel.core.positions import Keys, Positions, split_epochs
 from bushel.core.record import RecordMetadata
 from bushel.core.rng import generator_for_key
@@ -62,7 +63,7 @@ class _Sampler:
 
 
 def _check_records(num_records: int) -> int:
-    count = operator.index(num_records)
+    count = whole(num_records, "num_records")
     if count <= 0:
         raise PlanError(
             f"Invalid number of records in Sampler. Got {count} records, but number of records "
@@ -95,7 +96,7 @@ class SequentialSampler(_Sampler):
     ) -> None:
         self._num_records = _check_records(num_records)
         self._shard_options = _check_shard_options(shard_options)
-        self._seed = None if seed is None else operator.index(seed)
+        self._seed = None if seed is None else whole(seed, "seed")
         self._max_index = self._num_records
         if shard_options.drop_remainder:
             self._max_index -= self._num_records % shard_options.shard_count
@@ -131,7 +132,7 @@ class IndexSampler(_Sampler):
     ) -> None:
         self._num_records = _check_records(num_records)
         self._shard_options = _check_shard_options(shard_options)
-        if num_epochs is not None and operator.index(num_epochs) <= 0:
+        if num_epochs is not None and whole(num_epochs, "num_epochs") <= 0:
             raise PlanError(
                 f"Invalid number of epochs in Index Sampler. Got {num_epochs} epochs, but number "
                 "of epochs must be greater than 0."
@@ -141,11 +142,11 @@ class IndexSampler(_Sampler):
                 raise PlanError(
                     "Shuffling requires specifying a seed: `IndexSampler(..., seed=0)`."
                 )
-        elif not 0 <= operator.index(seed) < 2**32:
+        elif not 0 <= whole(seed, "seed") < 2**32:
             raise PlanError(f"Seed should be a positive 32-bit integer, and is {seed}.")
         self._shuffle = shuffle
         self._num_epochs = num_epochs
-        self._seed = None if seed is None else operator.index(seed)
+        self._seed = None if seed is None else whole(seed, "seed")
         self._start, self._stop = even_split(self._num_records, shard_options)
         rest = self._num_records % shard_options.shard_count if shard_options.drop_remainder else 0
         if rest:
@@ -154,7 +155,9 @@ class IndexSampler(_Sampler):
                 rest, self._num_records, shard_options.shard_count,
             )  # fmt: skip
         one_epoch = self._num_records - rest
-        self._max_index = None if num_epochs is None else one_epoch * operator.index(num_epochs)
+        self._max_index = (
+            None if num_epochs is None else one_epoch * whole(num_epochs, "num_epochs")
+        )
 
     def locate(self, indices: Positions) -> Keys:
         length = self._stop - self._start

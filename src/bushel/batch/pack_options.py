@@ -1,6 +1,5 @@
 """What a user writes about packing, checked and put in order."""
 
-import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from bushel.batch.pack import PackNode
 from bushel.batch.packing import Feature, Packing
+from bushel.core.arguments import whole
 from bushel.core.node import Node
 from bushel.core.tree import Path
 from bushel.errors import PlanError
@@ -17,12 +17,12 @@ def pack_node(
     parent: Node, packing: Packing, seed: int, shuffles: bool, group_by: str | None
 ) -> PackNode:
     """The step that packs."""
-    if operator.index(seed) < 0:
+    if whole(seed, "seed") < 0:
         raise PlanError(f"`seed` must not be negative, and is {seed}.")
     group_by = group_by if shuffles else None
     if group_by is not None:
         check_group_by(packing, group_by)
-    return PackNode(parent, packing, operator.index(seed), shuffles, group_by)
+    return PackNode(parent, packing, whole(seed, "seed"), shuffles, group_by)
 
 
 def packing_of(
@@ -40,7 +40,10 @@ def packing_of(
             "`length_struct` must be a dict from features to lengths, and is "
             f"{type(length_struct).__name__}: {length_struct!r:.100}."
         )
-    if max_sequences_per_bin is not None and operator.index(max_sequences_per_bin) <= 0:
+    if (
+        max_sequences_per_bin is not None
+        and whole(max_sequences_per_bin, "max_sequences_per_bin") <= 0
+    ):
         raise PlanError(
             f"`max_sequences_per_bin` must be a positive integer, and is {max_sequences_per_bin}."
         )

@@ -16,7 +16,7 @@ from bushel.batch.fit import BestOfMany, BestOfOne, FirstOfMany, FirstOfOne, Fit
 from bushel.batch.sequences import Sequences
 from bushel.core.frozen import plain
 from bushel.core.tree import Path
-from bushel.errors import BatchError
+from bushel.errors import BatchError, FeatureError
 
 Row: TypeAlias = dict[str, Any]
 
@@ -91,14 +91,18 @@ class Bins:
         arrays = []
         for feature in packing.features:
             values = element
-            for name in feature.path:
-                values = values[name]
+            try:
+                for name in feature.path:
+                    values = values[name]
+            except (KeyError, IndexError, TypeError):
+                raise _no_feature(element, feature) from None
             array = values if type(values) is np.ndarray and values.ndim else _sequence(values)
             if len(array) > feature.length:
                 raise BatchError(
                     f"a sequence of {len(array)} does not fit into a row: feature "
-                    f"{feature.name!r} has length {feature.length}. Cut sequences in a `map` "
-                    "before packing, or filter them out."
+                    f"{feature.name!r} has length {feature.length}. `pack(..., too_long='split')` "
+                    "cuts such sequences into several, 'truncate' keeps the beginning, and 'drop' "
+                    "leaves them out."
                 )
             arrays.append(array)
         if len(self):
@@ -236,3 +240,12 @@ def _mean_of_distinct(values: Any) -> float:
     distinct = np.unique(values)
     distinct = distinct[distinct != 0]
     return float(np.nan_to_num(distinct.mean())) if len(distinct) else 0.0
+
+
+def _no_feature(element: Any, feature: Feature) -> FeatureError:
+    has = f"keys {list(element)[:20]}" if isinstance(element, dict) else f"{element!r:.100}"
+    return FeatureError(
+        f"`pack` is told of a feature {feature.name!r}, which an element does not have; it has "
+        f"{has}. The lengths that `pack` takes are by the names of features, as in "
+        '`pack({"tokens": 2048})`.'
+    )

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from bushel.core.arguments import meant
+
 
 def lazily(namespace: dict[str, Any], homes: Mapping[str, str]) -> Callable[[str], Any]:
     """Makes the `__getattr__` of a module whose names live elsewhere: "module:name" each.
@@ -18,7 +20,8 @@ def lazily(namespace: dict[str, Any], homes: Mapping[str, str]) -> Callable[[str
         home = homes.get(name)
         if home is None:
             module = namespace["__name__"]
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            close = "" if name.startswith("_") else meant(name, homes)
+            raise AttributeError(f"module {module!r} has no attribute {name!r}.{close}")
         module, _, attribute = home.partition(":")
         loaded = import_module(f"bushel.{module}")
         value = getattr(loaded, attribute) if attribute else loaded

@@ -17,6 +17,7 @@ A node is an immutable description. Nothing runs here: `run` evaluates nodes, by
 operations.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from typing import Any, SupportsIndex, TypeAlias
 from bushel.core.block import Block, Columns, Failure, failure_of
 from bushel.core.frozen import written_behind
 from bushel.core.positions import Keys, Positions
-from bushel.errors import PlanError, note_where
+from bushel.errors import PlanError, note_call, note_where
 
 # Maps positions of many orders: each has the number of its order beside it.
 LocateMany: TypeAlias = Callable[[Keys, Positions], Positions]
@@ -42,6 +43,9 @@ class Node(ABC):
     __slots__ = ()
     # Whether it vouches that no element is missing, whatever steps before it may leave out.
     has_all = False
+    # What its `function` is called with, for the message to a user whose function takes something
+    # else.
+    called_with: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -244,7 +248,8 @@ class Expand(_Single):
         """Makes the sequences; fewer than elements where one failed."""
 
     def length(self) -> int:
-        return self.input.length() * self.fan_out
+        # What is repeated for ever is as long as a length can be.
+        return min(self.input.length() * self.fan_out, sys.maxsize)
 
 
 class Zip(Node):
@@ -349,6 +354,8 @@ def failed(error: Exception, node: Node, position: int) -> Failure:
         stopped.__cause__ = error
         error = stopped
     note_where(error, node.label, position)
+    if isinstance(error, TypeError) and node.called_with:
+        note_call(error, getattr(node, "function", None), node.called_with)
     return failure_of(error)
 
 

@@ -1,12 +1,12 @@
 """Options: how to read, in how many processes, and what to accept."""
 
 import enum
-import operator
 import os
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
+from bushel.core.arguments import explains, whole
 from bushel.errors import PlanError
 
 
@@ -105,6 +105,10 @@ class MultiprocessingOptions:
                 raise PlanError(
                     f"MultiprocessingOptions.{name} must not be negative, and is {value}."
                 )
+
+
+_explain = explains(instead=dict.fromkeys(("workers", "worker_count"), "num_workers"))
+MultiprocessingOptions.__init__ = _explain(MultiprocessingOptions.__init__)  # type: ignore[method-assign]
 
 
 class ExecutionTrackingMode(enum.Enum):
@@ -208,12 +212,12 @@ class OnError:
         for kind in kinds:
             if not (isinstance(kind, type) and issubclass(kind, Exception)):
                 raise TypeError(f"`errors` are classes of exceptions, and {kind!r} is none.")
-        if budget is not None and operator.index(budget) < 0:
+        if budget is not None and whole(budget, "budget") < 0:
             raise PlanError(f"a budget is a number of records from 0 on, and not {budget}.")
         self.policy = policy
         self.replacement = replacement
         self.errors = kinds
-        self.budget = None if budget is None else operator.index(budget)
+        self.budget = None if budget is None else whole(budget, "budget")
         self.quarantine = None if quarantine is None else os.path.abspath(os.fspath(quarantine))
 
     def __repr__(self) -> str:

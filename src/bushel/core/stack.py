@@ -7,7 +7,7 @@ import numpy as np
 
 from bushel.core.room import room
 from bushel.core.tree import Path, map_leaves, open_node, show_path
-from bushel.errors import BatchError
+from bushel.errors import BatchError, StructureError
 
 _PLAIN_NUMBERS: dict[type, np.dtype[Any]] = {
     int: np.dtype(np.int64),
@@ -125,10 +125,23 @@ def _different_structure(rows: Sequence[Any], path: Path) -> BatchError:
         ((i, shown) for i, row in enumerate(rows) if (shown := _outline(row)) != first),
         (len(rows) - 1, _outline(rows[-1])),
     )
-    return BatchError(
+    return StructureError(
         f"`batch` needs elements of one structure, but {show_path(path)} is {first} in element "
-        f"0 of the batch and {other} in element {index}."
+        f"0 of the batch and {other} in element {index}{_difference(rows[0], rows[index])}. Make "
+        "them alike in a `map` before, or join them yourself with `batch(..., batch_fn=...)`."
     )
+
+
+def _difference(first: Any, other: Any) -> str:
+    """Which keys only one of two dicts has."""
+    if not isinstance(first, dict) or not isinstance(other, dict):
+        return ""
+    parts = [
+        f"only {which} has {[key for key in one if key not in two]}"
+        for which, one, two in (("the first", first, other), ("the other", other, first))
+        if any(key not in two for key in one)
+    ]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _outline(value: Any) -> str:

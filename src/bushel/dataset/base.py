@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar
 
+from bushel.core.arguments import meant
 from bushel.core.frozen import written_behind
 from bushel.core.node import Guard, Node, chain_of
 from bushel.core.options import OnError
+from bushel.dataset.stats import NoStats
 from bushel.on_error.policy import guarded
 from bushel.transforms import base as transforms
 
@@ -31,6 +33,8 @@ class Dataset(Generic[T]):
     """What random-access datasets and streams have in common."""
 
     _parents: tuple[Dataset[Any], ...]
+    # For datasets of the user's that were written for Grain.
+    _stats = NoStats()
 
     def __init__(self, parents: Dataset[Any] | Sequence[Dataset[Any]] = ()) -> None:
         self._parents = (parents,) if isinstance(parents, Dataset) else tuple(parents)
@@ -59,6 +63,27 @@ class Dataset(Generic[T]):
     def _parent(self) -> Any:
         assert len(self._parents) == 1, self._parents
         return self._parents[0]
+
+    def __getattr__(self, name: str) -> Any:
+        # Only for what is not there.
+        raise AttributeError(self._no_attribute(name), name=name, obj=self)
+
+    def _no_attribute(self, name: str) -> str:
+        text = f"{self._kind} has no attribute {name!r}."
+        if name.startswith("_"):
+            return text
+        if hasattr(self._other_kind(), name):
+            return f"{text} {self._way_to_other.format(name)}"
+        return text + meant(name, dir(type(self)))
+
+    # What users call it; and how to come to a method that only the other kind of dataset has.
+    _kind: ClassVar[str] = "a dataset"
+    _way_to_other: ClassVar[str] = ""
+
+    @classmethod
+    def _other_kind(cls) -> type | None:
+        """Streams for random-access datasets, and the reverse."""
+        return None
 
     def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
         """Calls `func(self, ...)`, for chaining what is no method.
@@ -131,6 +156,9 @@ def _apply_one(ds: Any, transformation: Any) -> Any:
     for kind, method in _METHODS:
         if isinstance(transformation, kind):
             return method(ds, transformation)
+    if isinstance(transformation, type):
+        name = transformation.__name__
+        raise TypeError(f"`apply` takes objects, and got the class {name}: write `{name}(...)`.")
     raise NotImplementedError(
         f"`apply` takes objects of the classes in `bushel.transforms`, and got "
         f"{transformation!r}. For a function, write `ds.map(function)`."

@@ -3,7 +3,6 @@
 Apart from the methods (see `lengths.py`), which every dataset has, since it is much to import.
 """
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -17,6 +16,7 @@ from bushel.batch.pad import padding_of
 from bushel.batch.split import SplitNode, check_bos, check_lengths
 from bushel.batch.tokens import TokenBatchNode
 from bushel.batch.too_long import Fits, Pieces, Truncated
+from bushel.core.arguments import whole
 from bushel.core.node import Node
 from bushel.dataset.steps import filter_step, flat_map_step, map_step
 from bushel.errors import PlanError
@@ -70,7 +70,7 @@ def packed(
         )
     packing = packing_of(
         lengths,
-        operator.index(64 if bins is None else bins),
+        whole(64 if bins is None else bins, "bins"),
         strategy == "best_fit",
         meta_features,
         alignment,
@@ -98,7 +98,7 @@ def batched_by_tokens(
         parent,
         budget,
         LengthOf(_checked(length, "batch_by_tokens"), "batch_by_tokens"),
-        padding_of(padding, operator.index(pad_to_multiple_of), "batch_by_tokens"),
+        padding_of(padding, whole(pad_to_multiple_of, "pad_to_multiple_of"), "batch_by_tokens"),
         rows,
         bool(drop_remainder),
         lengths_as,
@@ -119,20 +119,20 @@ def in_buckets(
     lengths_as: str | None,
 ) -> Node:
     """Batches what is about as long, as `bucket_by_length` explains."""
-    edges = tuple(operator.index(edge) for edge in boundaries)
+    edges = tuple(whole(edge, "a boundary") for edge in boundaries)
     if not edges or edges[0] < 0 or any(b <= a for a, b in pairwise(edges)):
         raise PlanError(
             "`bucket_by_length`: boundaries must be increasing numbers, at least one, and are "
             f"{list(edges)}."
         )
-    pads = padding_of(padding, operator.index(pad_to_multiple_of), "bucket_by_length")
+    pads = padding_of(padding, whole(pad_to_multiple_of, "pad_to_multiple_of"), "bucket_by_length")
     if (batch_sizes is None) == (max_tokens is None):
         raise PlanError(
             "`bucket_by_length` takes either `batch_sizes` or `max_tokens`, and got "
             f"batch_sizes={batch_sizes!r} and max_tokens={max_tokens!r}."
         )
     if max_tokens is not None:
-        sizes = tuple(operator.index(max_tokens) // max(1, pads.up(edge)) for edge in edges)
+        sizes = tuple(whole(max_tokens, "max_tokens") // max(1, pads.up(edge)) for edge in edges)
         if not all(size > 0 for size in sizes):
             raise PlanError(
                 f"`bucket_by_length`: max_tokens={max_tokens} holds not even one element of "
@@ -160,7 +160,7 @@ def _split_node(
     metas = frozenset(names_of(meta_features, "meta_features"))
     bos = frozenset(checked) - metas if bos_token_id is not None else frozenset()
     check_bos(bos_token_id is not None, bos, bos_token_id, metas)
-    token = None if bos_token_id is None else operator.index(bos_token_id)
+    token = None if bos_token_id is None else whole(bos_token_id, "bos_token_id")
     chosen = only_step(parent, tuple(checked))
     return SplitNode(chosen, checked, metas, True, bos, token)
 
@@ -178,9 +178,9 @@ def _prepared(parent: Node, packing: Packing, too_long: str) -> Node:
 
 def _sizes(batch_sizes: Any, buckets: int) -> tuple[int, ...]:
     if isinstance(batch_sizes, Sequence):
-        sizes = tuple(operator.index(size) for size in batch_sizes)
+        sizes = tuple(whole(size, "a batch size") for size in batch_sizes)
     else:
-        sizes = (operator.index(batch_sizes),) * buckets
+        sizes = (whole(batch_sizes, "batch_sizes"),) * buckets
     if len(sizes) not in (buckets, buckets + 1) or not all(size > 0 for size in sizes):
         raise PlanError(
             f"`bucket_by_length`: with {buckets} boundaries there are {buckets} positive "
@@ -190,7 +190,7 @@ def _sizes(batch_sizes: Any, buckets: int) -> tuple[int, ...]:
 
 
 def _positive(operation: str, name: str, value: Any) -> int:
-    number: int = operator.index(value)
+    number: int = whole(value, name)
     if number <= 0:
         raise PlanError(f"`{operation}`: {name} must be positive, and is {number}.")
     return number

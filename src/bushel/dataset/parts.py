@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from typing import TYPE_CHECKING, Any
 
 from bushel.batch.batch import BatchNode
 from bushel.batch.unbatch import UnbatchNode, batch_sizes
+from bushel.core.arguments import whole
 from bushel.core.node import Node
 from bushel.core.places import droppers
 from bushel.dataset.base import Dataset, T
@@ -62,7 +62,7 @@ class Parts(Dataset[T]):
         >>> list(MapDataset.range(10, 13).enumerate())
         [(0, 10), (1, 11), (2, 12)]
         """
-        return self._then(EnumerateNode(self._own_node(), operator.index(start)))
+        return self._then(EnumerateNode(self._own_node(), whole(start, "start")))
 
     def unbatch(self, batch_size: int | None = None) -> MapDataset[Any]:
         """Makes an element of each row of a batch.
@@ -155,7 +155,7 @@ class Parts(Dataset[T]):
 def _sizes_of_batches(parent: Node, batch_size: int | None) -> tuple[int, int]:
     """How many rows batches have, and the last one."""
     if batch_size is not None:
-        size = operator.index(batch_size)
+        size = whole(batch_size, "batch_size")
         if size <= 0:
             raise PlanError(f"`unbatch`: batch_size must be positive, and is {size}.")
         return size, size

@@ -6,13 +6,13 @@ element is asked for.
 
 from __future__ import annotations
 
-import operator
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from bushel.core.arguments import whole
 from bushel.core.block import Block
 from bushel.core.node import Node
 from bushel.core.options import ReadOptions
@@ -39,7 +39,7 @@ from bushel.order.concatenate import ConcatenateNode
 from bushel.order.mix import MixNode, SelectNode, to_proportions
 from bushel.order.repeat import INFINITE, RepeatNode
 from bushel.order.shuffle import ShuffleNode
-from bushel.order.slice import SliceNode
+from bushel.order.slice import SliceNode, slice_of
 from bushel.sharding import ShardOptions
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
@@ -135,6 +135,13 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
     (3, [[10, 50], [20, 30], [0, 40]])
     """
 
+    _kind = "a MapDataset"
+    _way_to_other = "`{0}` is for streams (`IterDataset`): write `ds.to_iter_dataset().{0}(...)`."
+
+    @classmethod
+    def _other_kind(cls) -> type:
+        return IterDataset
+
     @abstractmethod
     def __len__(self) -> int:
         """Number of elements in one epoch (dropped ones count)."""
@@ -185,7 +192,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         >>> list(MapDataset.range(3).shuffle(seed=1).repeat(2))
         [1, 2, 0, 0, 2, 1]
         """
-        if num_epochs is not None and operator.index(num_epochs) <= 0:
+        if num_epochs is not None and whole(num_epochs, "num_epochs") <= 0:
             raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
         if len(self) == INFINITE:
             raise PlanError("`repeat` does nothing for a dataset that is infinite already.")
@@ -341,7 +348,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
             raises an `AgreementError`. It may be busy for long before its first step: reading,
             compiling. Who is waited for is logged after some seconds.
         """
-        lanes = operator.index(count)
+        lanes = whole(count, "count")
         if lanes <= 0:
             raise PlanError(f"`lanes` needs a positive number of lanes, and got {lanes}.")
         if remainder not in ("drop", "pad"):
@@ -386,7 +393,7 @@ class MapNodeDataset(MapDataset[T]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.slice(index)
-        rows = self.__getitems__((operator.index(index),))
+        rows = self.__getitems__((whole(index, "a position"),))
         return rows[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[T | None]:
@@ -409,12 +416,29 @@ class MapNodeDataset(MapDataset[T]):
                 del error
         return block.rows()
 
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Restricts a source to a slice of its records; the dataset itself is changed.
+
+        Sequentially, `slice(k, None, n)` means part k of n.
+        """
+        if self._node.inputs:
+            raise PlanError(
+                f"`set_slice` is for what `MapDataset.source(...)` returns, and this is {self!r}. "
+                "Write `ds[start:stop:step]`."
+            )
+        self._node = slice_of(self._node, sl, sequential_slice)
+        self._evaluate = None
+
     def __getstate__(self) -> dict[str, Any]:
         # What was worked out from the node is worked out again where it is needed.
         return {**self.__dict__, "_evaluate": None}
 
     def __repr__(self) -> str:
         return f"MapDataset({shown(self._node)})"
+
+
+# What Python's own messages say.
+MapNodeDataset.__name__ = "MapDataset"
 
 
 def map_node(ds: Any) -> Node:

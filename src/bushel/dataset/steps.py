@@ -1,10 +1,10 @@
 """Steps as users write them, turned into nodes: arguments are checked here, once."""
 
-import operator
 import sys
 from typing import Any
 
 from bushel.batch.batch import BatchNode
+from bushel.core.arguments import whole
 from bushel.core.node import Node
 from bushel.core.options import ReadOptions
 from bushel.core.rng import PositionGenerators
@@ -39,7 +39,7 @@ def random_map_step(parent: Node, transform: Any, seed: int | None) -> Node:
     function = function_of(transform, transforms.RandomMap, "random_map", "random_map")
     if seed is None:
         seed = default_seed((parent,), "random_map")
-    if operator.index(seed) < 0:
+    if whole(seed, "seed") < 0:
         raise PlanError(f"`random_map` needs a seed that is not negative, and got {seed}.")
     return RandomMapNode(parent, function, transform, PositionGenerators(seed), seed)
 
@@ -63,7 +63,7 @@ def flat_map_step(parent: Node, transform: Any) -> Node:
 
 def batch_step(parent: Node, batch_size: int, drop_remainder: bool, batch_fn: Any) -> Node:
     """The step of `batch`."""
-    size = operator.index(batch_size)
+    size = whole(batch_size, "batch_size")
     if size <= 0:
         raise PlanError(f"batch_size must be positive. Got {size}.")
     if batch_fn is not None and not callable(batch_fn):
@@ -73,17 +73,17 @@ def batch_step(parent: Node, batch_size: int, drop_remainder: bool, batch_fn: An
 
 def check_seed(seed: Any, operation: str) -> int:
     """Returns a seed that fits in 32 bits."""
-    whole: int = operator.index(seed)
-    if not 0 <= whole < 2**32:
+    number = whole(seed, "seed")
+    if not 0 <= number < 2**32:
         raise PlanError(
-            f"`{operation}`: the seed must be an integer between 0 and 2**32-1 (got {whole})."
+            f"`{operation}`: the seed must be an integer between 0 and 2**32-1 (got {number})."
         )
-    return whole
+    return number
 
 
 def check_window(window_size: Any) -> int:
     """Returns the size of a window."""
-    size = operator.index(window_size)
+    size = whole(window_size, "window_size")
     if size <= 0:
         raise PlanError(f"window_size must be positive, and is {size}.")
     return size
@@ -91,15 +91,15 @@ def check_window(window_size: Any) -> int:
 
 def check_count(count: Any, operation: str) -> int:
     """Returns a number of elements that an operation was given."""
-    whole: int = operator.index(count)
-    if whole < 0:
-        raise PlanError(f"`{operation}` takes a number of elements, and got {whole}.")
-    return whole
+    number = whole(count, "count")
+    if number < 0:
+        raise PlanError(f"`{operation}` takes a number of elements, and got {number}.")
+    return number
 
 
 def check_windows(size: Any, stride: Any) -> tuple[int, int]:
     """Returns the size and the stride of windows."""
-    size, stride = operator.index(size), operator.index(stride)
+    size, stride = whole(size, "size"), whole(stride, "stride")
     if not 0 < size <= sys.maxsize or not 0 < stride <= sys.maxsize:
         raise PlanError(
             f"`windows`: size and stride must be positive, and are {size} and {stride}. (No "

@@ -6,19 +6,20 @@ element is asked for.
 
 from __future__ import annotations
 
-import operator
 import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bushel.batch.unbatch import UnbatchNode
 from bushel.cache.memory import CacheNode
+from bushel.core.arguments import NotThere, explains, whole
 from bushel.core.node import Node
 from bushel.core.options import MultiprocessingOptions
-from bushel.core.places import CustomStreamNode, SeedNode, WorkersNode
+from bushel.core.places import CustomStreamNode, SeedNode, ToStreamNode, WorkersNode
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.lengths import Lengths
 from bushel.dataset.seeds import default_seed
@@ -39,6 +40,7 @@ from bushel.lanes.deal import gathered
 from bushel.order.concatenate import ConcatenateNode
 from bushel.order.interleave import InterleaveNode
 from bushel.order.repeat import StreamRepeatNode
+from bushel.order.slice import slice_of
 from bushel.order.stream_shuffle import StreamShuffleNode
 from bushel.order.take import LimitNode, SkipNode
 from bushel.order.windows import StreamWindowsNode
@@ -106,12 +108,40 @@ class _IterDatasetMeta(ABCMeta):
         return StreamNodeDataset(mix_step(parts, weights, names, on_end), list(datasets))
 
 
+_FOR_WORKERS = dict.fromkeys(
+    ("workers", "num_workers", "worker_count"),
+    "mp_prefetch(MultiprocessingOptions(num_workers=...))",
+)
+_BUFFER_SIZE = (
+    "a stream is shuffled within a buffer of so many elements. Write `shuffle(1000, seed=...)`; or "
+    "shuffle the whole `MapDataset`, before `to_iter_dataset()`, which takes no memory."
+)
+
+
 class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
     """Dataset that can only be iterated; the iterator has a state.
 
     Lazy and immutable. Subclasses of your own define `__iter__`, which returns a
     `DatasetIterator`, and find what they read from in `self._parent`.
     """
+
+    _kind = "an IterDataset"
+    _way_to_other = (
+        "`{}` is for random-access datasets (`MapDataset`): call it before `to_iter_dataset()`."
+    )
+
+    @classmethod
+    def _other_kind(cls) -> type:
+        from bushel.dataset.random_access import MapDataset  # It imports this module.
+
+        return MapDataset
+
+    # Found by `ds[0]`, and by nobody who asks whether there is such a method.
+    __getitem__ = NotThere(
+        "an IterDataset is a stream: its elements come one after the other, and none can be asked "
+        "for by its position. Take `next(iter(ds))`, or `ds.skip(n).take(1)`; or ask the "
+        "`MapDataset` from which it was made."
+    )
 
     @abstractmethod
     def __iter__(self) -> DatasetIterator[T]:
@@ -134,7 +164,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         After `MapDataset.lanes`, `batch_size` is that of all hosts together, and this host
         gets its share of the rows.
         """
-        size = operator.index(batch_size)
+        size = whole(batch_size, "batch_size")
         parent = gathered(stream_node(self), size)
         return self._then(batch_step(parent, size, drop_remainder, batch_fn))
 
@@ -217,7 +247,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         >>> list(odd.enumerate(start=1))
         [(1, 1), (2, 3), (3, 5)]
         """
-        return self._then(EnumerateNode(self._own_node(), operator.index(start)))
+        return self._then(EnumerateNode(self._own_node(), whole(start, "start")))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
         """Goes over the stream so many times, or for ever; each time is the same.
@@ -228,7 +258,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
         [0, 1, 2, 0, 1, 2]
         """
-        if num_epochs is not None and operator.index(num_epochs) <= 0:
+        if num_epochs is not None and whole(num_epochs, "num_epochs") <= 0:
             raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
         return self._then(StreamRepeatNode(self._own_node(), num_epochs))
 
@@ -260,6 +290,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         sizes = check_windows(size, stride)
         return self._then(StreamWindowsNode(self._own_node(), *sizes, bool(drop_remainder)))
 
+    @explains(missing={"buffer_size": _BUFFER_SIZE})
     def shuffle(self, buffer_size: int, seed: int | None = None) -> IterDataset[T]:
         """Puts the elements of a stream in a random order, as far as a buffer allows.
 
@@ -285,7 +316,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         True
         """
         parent = self._own_node()
-        size = operator.index(buffer_size)
+        size = whole(buffer_size, "buffer_size")
         if size <= 0:
             raise PlanError(f"`shuffle`: buffer_size must be positive, and is {size}.")
         if seed is None:
@@ -320,7 +351,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
           max_bytes: how much to remember at most. In memory, what comes after is computed each
             time; on disk, a stream that is larger is not kept at all, with a warning.
         """
-        if max_bytes is not None and operator.index(max_bytes) <= 0:
+        if max_bytes is not None and whole(max_bytes, "max_bytes") <= 0:
             raise PlanError(f"`cache`: max_bytes must be positive, and is {max_bytes}.")
         place = None if path is None else os.path.abspath(os.fspath(path))
         if place is not None and not os.path.isdir(os.path.dirname(place)):
@@ -360,7 +391,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         [0, 10, 1, 11, 2, 12, 13, 14]
         """
         parts = _parts_of(self, others, "interleave")
-        cycle = len(parts) if cycle_length is None else operator.index(cycle_length)
+        cycle = len(parts) if cycle_length is None else whole(cycle_length, "cycle_length")
         if cycle <= 0:
             raise PlanError(f"`cycle_length` must be positive, and is {cycle}.")
         name = f"interleave({len(parts)} datasets, cycle_length={cycle})"
@@ -368,6 +399,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         node = InterleaveNode(opener.part, opener.open, opener.count, cycle, name)
         return StreamNodeDataset(node, (self, *others))
 
+    @explains(instead=_FOR_WORKERS)
     def mp_prefetch(
         self,
         options: MultiprocessingOptions | None = None,
@@ -386,13 +418,17 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
           sequential_slice: accepted for programs written for Grain; no worker has a part of
             the data of its own here, so there is nothing to slice.
         """
-        if options is None or not options.num_workers:
+        if options is None:
             return self
         if not isinstance(options, MultiprocessingOptions):
+            number = options if isinstance(options, int) else 2
             raise TypeError(
                 "`mp_prefetch` takes `MultiprocessingOptions`, and got a "
-                f"{type(options).__name__}: {options!r}."
+                f"{type(options).__name__}: {options!r:.100}. Write "
+                f"`mp_prefetch(MultiprocessingOptions(num_workers={number}))`."
             )
+        if not options.num_workers:
+            return self
         if worker_init_fn is not None and not callable(worker_init_fn):
             raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
         from bushel.deliver.early import key_of_workers  # Only for those who want them.
@@ -429,8 +465,26 @@ class StreamNodeDataset(IterDataset[T]):
 
         return iterate(self._node)
 
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Restricts a stream, right after `to_iter_dataset()`, to a slice of its positions.
+
+        The dataset itself is changed, as Grain's is; programs that deal data to threads of their
+        own call this on a copy. Sequentially, `slice(k, None, n)` means part k of n.
+        """
+        if not isinstance(self._node, ToStreamNode):
+            raise PlanError(
+                f"`set_slice` is for what `to_iter_dataset()` returns, and this is {self!r}. "
+                "Write `ds[start:stop:step]` before `to_iter_dataset()`."
+            )
+        part = slice_of(self._node.input, sl, sequential_slice)
+        self._node = replace(self._node, input=part)
+
     def __repr__(self) -> str:
         return f"IterDataset({shown(self._node)})"
+
+
+# What Python's own messages say, as in "object of type 'IterDataset' has no len()".
+StreamNodeDataset.__name__ = "IterDataset"
 
 
 def stream_node(ds: Any) -> Node:

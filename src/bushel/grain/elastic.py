@@ -1,10 +1,10 @@
 """Batches of a random-access dataset for any number of hosts, as Grain has them."""
 
-import operator
 import threading
 from typing import Any
 
 from bushel.checkpoint.state import describe_pipeline, sign, verify
+from bushel.core.arguments import whole
 from bushel.core.fields import Fields, Whole
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.core.places import droppers
@@ -42,7 +42,7 @@ class ElasticIterator(IterDataset[Any]):
         multiprocessing_options: MultiprocessingOptions | None = None,
     ) -> None:
         super().__init__(ds)
-        size, shards = operator.index(global_batch_size), shard_options.shard_count
+        size, shards = whole(global_batch_size, "global_batch_size"), shard_options.shard_count
         if size <= 0:
             raise PlanError(f"`global_batch_size` must be positive, and is {size}.")
         if size % shards:

@@ -1,9 +1,9 @@
 """Datasets that are made by calling a class of their own."""
 
-import operator
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from bushel.core.arguments import whole
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, PrefetchNode
 from bushel.dataset import (
@@ -95,7 +95,7 @@ class ThreadPrefetchIterDataset(StreamNodeDataset[T]):
     """Pulls the stream in a thread of its own, at most `prefetch_buffer_size` ahead."""
 
     def __init__(self, parent: IterDataset[T], *, prefetch_buffer_size: int) -> None:
-        size = operator.index(prefetch_buffer_size)
+        size = whole(prefetch_buffer_size, "prefetch_buffer_size")
         if size < 0:
             raise PlanError(f"`prefetch_buffer_size` must not be negative, and is {size}.")
         super().__init__(PrefetchNode(stream_node(parent), size), parent)
@@ -123,7 +123,7 @@ def device_put(
       device_buffer_size: how many elements may wait on the devices; 0 moves them when asked.
     """
     for name, size in (("cpu", cpu_buffer_size), ("device", device_buffer_size)):
-        if operator.index(size) < 0:
+        if whole(size, f"{name}_buffer_size") < 0:
             raise PlanError(f"`{name}_buffer_size` must not be negative, and is {size}.")
     made = PrefetchNode(stream_node(ds), cpu_buffer_size)
     moved = ToDeviceNode(made, Placement(device))

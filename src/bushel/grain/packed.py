@@ -1,7 +1,6 @@
 """Datasets of rows into which sequences of different lengths are packed."""
 
 import enum
-import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from bushel.batch.pack_options import names_of, pack_node, packing_of
 from bushel.batch.rebatch import RebatchNode
 from bushel.batch.split import SplitNode, check_bos, check_lengths
 from bushel.batch.tokens import COUNTED
+from bushel.core.arguments import whole
 from bushel.core.state import walk_states
 from bushel.dataset import IterDataset, StreamNodeDataset, stream_node
 from bushel.errors import PlanError, StateError
@@ -34,7 +34,7 @@ class _Packed(StreamNodeDataset[dict[str, Any]]):
     ) -> None:
         packing = packing_of(
             length_struct,
-            operator.index(num_packing_bins),
+            whole(num_packing_bins, "num_packing_bins"),
             self._best_fit,
             meta_features,
             pack_alignment_struct,
@@ -139,7 +139,7 @@ class ConcatThenSplitIterDataset(StreamNodeDataset[dict[str, Any]]):
             metas,
             bool(split_full_length_features),
             bos,
-            None if bos_token_id is None else operator.index(bos_token_id),
+            None if bos_token_id is None else whole(bos_token_id, "bos_token_id"),
         )
         super().__init__(node, parent)
 
@@ -156,7 +156,7 @@ class RebatchIterDataset(StreamNodeDataset[Any]):
     def __init__(
         self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
     ) -> None:
-        size = operator.index(batch_size)
+        size = whole(batch_size, "batch_size")
         if size <= 0:
             raise PlanError(f"batch_size must be positive, and is {size}.")
         super().__init__(RebatchNode(stream_node(parent), size, bool(drop_remainder)), parent)

@@ -1,10 +1,13 @@
 """Process-wide settings, read as attributes and changed with `config.update`."""
 
+import logging
 from typing import Any, ClassVar
+
+_log = logging.getLogger("bushel")
 
 
 class Config:
-    """Settings of this process.
+    """Settings of this process. None of them has an effect yet, which is logged when one is set.
 
     >>> config = Config()
     >>> config.update("py_debug_mode", True)
@@ -37,6 +40,8 @@ class Config:
         """Changes one setting."""
         if name not in self._DEFAULTS:
             raise ValueError(self._unknown(name))
+        if value != self._DEFAULTS[name]:
+            _log.warning("the setting %s = %r is accepted and has no effect.", name, value)
         self.__dict__["_values"][name] = value
 
     def _unknown(self, name: str) -> str:

@@ -1,5 +1,6 @@
 """What elements will look like, told without reading any."""
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -67,13 +68,14 @@ def _spec(node: Node) -> Any:
         return _output_spec(node)
     if isinstance(node, BatchNode):
         if node.batch_fn is not None:
-            raise NotImplementedError("what a `batch_fn` makes cannot be told without calling it.")
+            return _batch_spec(node)
         size = node.batch_size if node.drop_remainder else None
         return map_leaves(
             lambda leaf: ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), _spec(node.input)
         )
     if isinstance(node, RebatchNode):
-        size = node.batch_size if node.drop_remainder else None
+        # The last one may be smaller. Grain tells the size of the others all the same.
+        size = node.batch_size
         return map_leaves(
             lambda leaf: ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype), _spec(node.input)
         )
@@ -92,6 +94,18 @@ def _spec(node: Node) -> Any:
     raise NotImplementedError(
         f"the element spec of `{node.label}` is not known without reading a record."
     )
+
+
+def _batch_spec(node: BatchNode) -> Any:
+    function: Any = node.batch_fn
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not hasattr(function, "output_spec"):
+        raise NotImplementedError(
+            f"what `{name_of(function)}` makes of a batch cannot be told without calling it. Give "
+            "it a method `output_spec(self, input_spec, batch_size, drop_remainder)`."
+        )
+    return function.output_spec(_spec(node.input), node.batch_size, node.drop_remainder)
 
 
 def _output_spec(node: Each) -> Any:

@@ -1,10 +1,10 @@
 """Streams of streams: repeated, limited, cached, interleaved, prefetched by threads."""
 
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from bushel.cache.memory import CacheNode
+from bushel.core.arguments import whole
 from bushel.core.node import Node
 from bushel.core.places import PrefetchNode
 from bushel.core.stream import Cursor
@@ -31,7 +31,7 @@ class RepeatIterDataset(StreamNodeDataset[T]):
     """
 
     def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
-        if num_epochs is not None and operator.index(num_epochs) <= 0:
+        if num_epochs is not None and whole(num_epochs, "num_epochs") <= 0:
             raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
         super().__init__(StreamRepeatNode(stream_node(parent), num_epochs), parent)
 
@@ -44,7 +44,7 @@ class LimitIterDataset(StreamNodeDataset[T]):
     """
 
     def __init__(self, parent: IterDataset[T], count: int) -> None:
-        if operator.index(count) <= 0:
+        if whole(count, "count") <= 0:
             raise PlanError(f"`count` must be positive, and is {count}.")
         super().__init__(LimitNode(stream_node(parent), count), parent)
 
@@ -90,7 +90,7 @@ class InterleaveIterDataset(StreamNodeDataset[T]):
             ("make_iter_buffer_size", make_iter_buffer_size),
             ("iter_buffer_size", iter_buffer_size),
         ):
-            if operator.index(value) < 0:
+            if whole(value, name) < 0:
                 raise PlanError(f"`{name}` must not be negative, and is {value}.")
         if not hasattr(datasets, "__len__") or not hasattr(datasets, "__getitem__"):
             raise TypeError(
@@ -101,7 +101,7 @@ class InterleaveIterDataset(StreamNodeDataset[T]):
             if not isinstance(part, (IterDataset, MapDataset)):
                 raise TypeError(f"`datasets` has a {type(part).__name__} in it: {part!r:.100}.")
         self._datasets = datasets
-        self._cycle_length = operator.index(cycle_length)
+        self._cycle_length = whole(cycle_length, "cycle_length")
         super().__init__(self._make_node())
 
     def _make_node(self) -> InterleaveNode:
@@ -151,7 +151,7 @@ def multithread_prefetch(
       buffer_size: how many elements each thread may be ahead.
       sequential_slice: gives each thread neighbouring positions.
     """
-    threads, size = operator.index(num_threads), operator.index(buffer_size)
+    threads, size = whole(num_threads, "num_threads"), whole(buffer_size, "buffer_size")
     if threads < 0 or size < 0:
         raise PlanError(
             f"`num_threads` and `buffer_size` must not be negative, and are {threads} and {size}."
@@ -168,7 +168,7 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
 
     def __init__(self, parent: Iterator[T], prefetch_buffer_size: int) -> None:
         super().__init__()
-        size = operator.index(prefetch_buffer_size)
+        size = whole(prefetch_buffer_size, "prefetch_buffer_size")
         if size < 0:
             raise PlanError(f"`prefetch_buffer_size` must not be negative, and is {size}.")
         self._size = size

@@ -35,6 +35,11 @@ def check_operations(operations: Sequence[Any]) -> None:
     """Refuses what can be known to fail before anything is read."""
     expanded = False
     for operation in operations:
+        if isinstance(operation, type):
+            raise TypeError(
+                f"operations must be objects, and one is the class {operation.__name__}: write "
+                f"`{operation.__name__}(...)`."
+            )
         if _is_random(operation):
             if expanded:
                 raise PlanError(

@@ -1,9 +1,9 @@
 """DataLoader: source, sampler and operations; Grain's older face, built as a chain."""
 
-import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from bushel.core.arguments import explains, whole
 from bushel.core.machine import available_cores
 from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions, WorkersKey
 from bushel.errors import PlanError, SourceError
@@ -51,6 +51,14 @@ class DataLoader(Generic[T]):
         the first batch fails; they are raised by default.
     """
 
+    @explains(
+        instead=dict.fromkeys(("workers", "num_workers"), "worker_count")
+        | {"source": "data_source", "dataset": "data_source", "transforms": "operations"},
+        missing={
+            "sampler": "it says in which order records come, and how often. Write "
+            "`sampler=IndexSampler(len(source), shuffle=True, seed=0)`; or use `load(source)`."
+        },
+    )
     def __init__(
         self,
         *,
@@ -92,7 +100,7 @@ class DataLoader(Generic[T]):
             raise TypeError(
                 f"`on_error` must be `OnError('skip')` or the like, and is {on_error!r}."
             )
-        if operator.index(worker_buffer_size) < 0:
+        if whole(worker_buffer_size, "worker_buffer_size") < 0:
             raise PlanError(
                 f"worker_buffer_size must not be negative, and is {worker_buffer_size}."
             )
@@ -121,6 +129,31 @@ class DataLoader(Generic[T]):
     def multiprocessing_options(self) -> MultiprocessingOptions:
         """The worker count and buffer that the loader was built with."""
         return self._recipe.worker_options
+
+    # Grain's names for what a loader is made of, which Keras and others read.
+    @property
+    def _multiprocessing_options(self) -> MultiprocessingOptions:
+        return self._recipe.worker_options
+
+    @property
+    def _data_source(self) -> Any:
+        return self._recipe.data_source
+
+    @property
+    def _sampler(self) -> Any:
+        return self._recipe.sampler
+
+    @property
+    def _operations(self) -> tuple[Any, ...]:
+        return self._recipe.operations
+
+    @property
+    def _shard_options(self) -> ShardOptions:
+        return self._recipe.shard_options
+
+    @property
+    def _read_options(self) -> ReadOptions:
+        return self._recipe.read_options
 
     def __iter__(self) -> "DataLoaderIterator[T]":
         """Starts a pass of its own."""
@@ -171,6 +204,6 @@ def _count_workers(worker_count: int | None) -> int:
     if worker_count is None:
         # One is left for the training itself.
         return max(1, available_cores() - 1)
-    if operator.index(worker_count) < 0:
+    if whole(worker_count, "worker_count") < 0:
         raise PlanError(f"worker_count must not be negative, and is {worker_count}.")
-    return operator.index(worker_count)
+    return whole(worker_count, "worker_count")

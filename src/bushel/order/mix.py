@@ -119,7 +119,10 @@ def to_proportions(weights: Sequence[float] | None, count: int) -> tuple[int, ..
         )
     weights = list(cast(Sequence[Any], weights))
     if len(weights) != count:
-        raise PlanError(f"`mix` got {count} datasets and {len(weights)} weights: {weights}.")
+        raise PlanError(
+            f"`mix` got {count} datasets and {len(weights)} weights: {weights}. Give one weight "
+            "for each dataset."
+        )
     for weight in weights:
         if not isinstance(weight, (int, float, np.number)):
             raise TypeError(f"`mix` takes numbers as weights, and got {weight!r}.")

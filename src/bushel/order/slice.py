@@ -7,6 +7,7 @@ import numpy as np
 from bushel.core.frozen import frozen
 from bushel.core.node import LocateMany, Node, Order
 from bushel.core.positions import Keys, Positions, join_epochs, split_epochs
+from bushel.errors import PlanError
 
 
 @frozen
@@ -62,3 +63,21 @@ class SliceNode(Order):
 
     def describe(self) -> str:
         return f"slice({self.start}, {self.stop}, {self.step})"
+
+
+def slice_of(node: Node, sl: slice, sequential: bool) -> Node:
+    """The part of a random-access dataset that a slice means.
+
+    Sequentially, `slice(k, None, n)` means part k of n, of neighbours.
+    """
+    length = node.length()
+    if not sequential:
+        return SliceNode(node, *sl.indices(length))
+    if sl.start is None or sl.step is None:
+        raise PlanError(
+            "a sequential slice says which part, of how many, as `slice(part, None, parts)`, and "
+            f"this is {sl}."
+        )
+    each, rest = divmod(length, sl.step)
+    start = sl.start * each + min(sl.start, rest)
+    return SliceNode(node, start, start + each + (sl.start < rest), 1)

@@ -59,6 +59,12 @@ class LimitStream(OneInput):
         self._input.restore(state["parent"])
         self._read = state["count_elements_read"]
 
+    def state_for(self, index: int) -> State:
+        return {"parent": self._input.state_for(index), "count_elements_read": index}
+
+    def index_in(self, state: State) -> int:
+        return int(state["count_elements_read"])
+
     def fields(self) -> Fields:
         read = Whole(self._count, within=given_by(self._input))
         return Fields(parent=Inner(self._input), count_elements_read=read)

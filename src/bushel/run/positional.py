@@ -17,6 +17,7 @@ from bushel.core.tune import TARGET_SECONDS, BlockSize
 from bushel.errors import StateRangeError
 from bushel.on_error.records import BadCounts, BadRecord, Ledger
 from bushel.run.allocator import keep_freed_memory
+from bushel.run.fixed_threads import FixedThreads, threads_counted_on
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
 from bushel.run.spent import Stopwatch
@@ -88,6 +89,10 @@ class PositionalStream(Stream):
         self._threads = (threads or ThreadsOfStreams()).of(
             read_options, lambda: available_cores() / sharing
         )
+        counted_on = threads_counted_on(node, read_options)
+        if counted_on:
+            self._threads = SharedThreads(read_options, counted_on)
+            self._threads.choice = FixedThreads(counted_on)
         self._choice = self._threads.choice
         self._chooses = self._choice.may_use_threads
         self._seat = Seat()

@@ -88,7 +88,7 @@ class ThreadPool:
         self._tasks: SimpleQueue[tuple[Evaluate, _Task] | None] = SimpleQueue()
         self._users: set[object] = set()
         self.stopped = False
-        self.threads = [OwnThread(self._work, f"bushel-read-{number}") for number in range(threads)]
+        self.threads = [OwnThread(self._work, f"bushel-read_{number}") for number in range(threads)]
 
     def enter(self, user: object) -> None:
         """Takes note of somebody who is going to submit tasks, and will `leave`."""

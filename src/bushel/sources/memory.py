@@ -1,5 +1,6 @@
 """Sources in memory: ranges, sequences of records, and columns."""
 
+import os
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any, SupportsIndex
@@ -252,6 +253,12 @@ def source_node(source: Any) -> Source:
         from bushel.sources.huggingface import hugging_face_source
 
         source = hugging_face_source(source)
+    if isinstance(source, (str, os.PathLike)):
+        raise SourceError(
+            f"a source is records, and got the {type(source).__name__} {os.fspath(source)!r:.100}. "
+            "To read a file, write `MapDataset.source(bushel.open(path))`; for the characters of a "
+            "text, `MapDataset.source(list(text))`."
+        )
     columns = _columns_of(source)
     if columns is not None:
         return columns

@@ -23,6 +23,7 @@ class FilterNode(Drop):
     input: Node
     function: Callable[[Any], Any]
     transform: Any
+    called_with = ("element",)
 
     def keep(self, rows: Sequence[Any], positions: Positions) -> tuple[list[bool], Failure | None]:
         return collect(self, self.results, rows, positions)

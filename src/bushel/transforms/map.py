@@ -26,6 +26,7 @@ class MapNode(OneByOne):
     function: Callable[[Any], Any]
     transform: Any
     skips_none: bool = True
+    called_with = ("element",)
 
     def apply(self, block: Block) -> Block:
         return apply_to_rows(self, self.results, block, self.skips_none)
@@ -55,6 +56,7 @@ class MapWithIndexNode(OneByOne):
     skips_none: bool = True
     lane: tuple[int, int] = ONE_LANE
     uses_positions = True
+    called_with = ("index", "element")
 
     def apply(self, block: Block) -> Block:
         return apply_to_rows(self, self.results, block, self.skips_none)
@@ -90,6 +92,7 @@ class RandomMapNode(OneByOne):
     randomness: Randomness
     seed: int | None
     skips_none: bool = True
+    called_with = ("element", "rng")
     lane: tuple[int, int] = ONE_LANE
     uses_positions = True
     counter = "index_for_rng"
@@ -123,6 +126,7 @@ class MapBatchesNode(Columnwise):
     input: Node
     function: Callable[[Any], Any]
     transform: Any
+    called_with = ("columns",)
 
     def apply(self, block: Block) -> Block:
         values = block.values
