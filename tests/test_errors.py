@@ -249,7 +249,7 @@ CASES: dict[str, Case] = {
         lambda: numbers.batch(2.5),  # type: ignore[arg-type]
         TypeError,
         TypeError,
-        "'float' object cannot be interpreted as an integer",
+        "batch_size must be an integer, and is 2.5, a float",
     ),
     "batch_fn is no function": (
         lambda: numbers.batch(2, batch_fn=3),  # type: ignore[arg-type]
@@ -348,7 +348,7 @@ CASES: dict[str, Case] = {
         lambda: numbers["a"],  # type: ignore[call-overload]
         TypeError,
         TypeError,
-        "'str' object cannot be interpreted as an integer",
+        "a position must be an integer, and is 'a', a str",
     ),
     "an element of nothing": (
         lambda: MapDataset.range(0)[0],
@@ -404,7 +404,7 @@ CASES: dict[str, Case] = {
         lambda: numbers.shuffle(seed=0.5),  # type: ignore[arg-type]
         TypeError,
         TypeError,
-        "'float' object cannot be interpreted as an integer",
+        "seed must be an integer, and is 0.5, a float",
     ),
     # Several inputs.
     "a mix of nothing": (

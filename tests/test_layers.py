@@ -56,6 +56,9 @@ OPTIONAL = {
 }
 # Imports within functions, with what they are for.
 LAZY = {
+    ("core/arguments.py", "difflib"): "only for those who are mistaken",
+    ("errors.py", "inspect"): "the same",
+    ("dataset/stream.py", "bushel.dataset.random_access"): "the same; it imports this module",
     ("deliver/device.py", "jax"): "an optional dependency",
     ("checkpoint/orbax.py", "orbax.checkpoint"): "an optional dependency, base of its classes",
     ("checkpoint/orbax.py", "bushel.deliver.device"): "the way to jax, as for sharding.py",

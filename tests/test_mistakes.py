@@ -40,15 +40,15 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     'batch("8")': (
         lambda: numbers.batch("8"),
         TypeError,
-        "batch_size must be a whole number, and is '8', a str.",
+        "batch_size must be an integer, and is '8', a str.",
     ),
     'stream.batch("8")': (
         lambda: stream.batch("8"),
         TypeError,
-        "batch_size must be a whole number, and is '8', a str.",
+        "batch_size must be an integer, and is '8', a str.",
     ),
-    "batch(2.5)": (lambda: numbers.batch(2.5), TypeError, "a whole number, and is 2.5, a float"),
-    "batch(None)": (lambda: numbers.batch(None), TypeError, "batch_size must be a whole number"),
+    "batch(2.5)": (lambda: numbers.batch(2.5), TypeError, "an integer, and is 2.5, a float"),
+    "batch(None)": (lambda: numbers.batch(None), TypeError, "batch_size must be an integer"),
     "batch(0)": (lambda: numbers.batch(0), ValueError, "batch_size must be positive. Got 0."),
     "batch(-1)": (lambda: stream.batch(-1), ValueError, "batch_size must be positive. Got -1."),
     "batch_fn=3": (
@@ -56,19 +56,19 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         "`batch_fn` must be a function, and is 3",
     ),
-    'repeat("2")': (lambda: numbers.repeat("2"), TypeError, "num_epochs must be a whole number"),
+    'repeat("2")': (lambda: numbers.repeat("2"), TypeError, "num_epochs must be an integer"),
     "repeat(0)": (lambda: numbers.repeat(0), ValueError, "num_epochs must be positive, but got 0"),
     "repeat().repeat()": (
         lambda: numbers.repeat().repeat(),
         ValueError,
         "`repeat` does nothing for a dataset that is infinite already",
     ),
-    'take("3")': (lambda: stream.take("3"), TypeError, "count must be a whole number"),
+    'take("3")': (lambda: stream.take("3"), TypeError, "count must be an integer"),
     "take(-1)": (lambda: stream.take(-1), ValueError, "takes a number of elements, and got -1"),
     "skip(-1)": (lambda: stream.skip(-1), ValueError, "takes a number of elements, and got -1"),
     "windows(0)": (lambda: stream.windows(0), ValueError, "size and stride must be positive"),
-    'ds["a"]': (lambda: numbers["a"], TypeError, "a position must be a whole number, and is 'a'"),
-    "ds[1.5]": (lambda: numbers[1.5], TypeError, "a position must be a whole number, and is 1.5"),
+    'ds["a"]': (lambda: numbers["a"], TypeError, "a position must be an integer, and is 'a'"),
+    "ds[1.5]": (lambda: numbers[1.5], TypeError, "a position must be an integer, and is 1.5"),
     "empty[0]": (lambda: MapDataset.source([])[0], IndexError, "this dataset is empty"),
     # Streams are no sequences.
     "stream[0]": (lambda: stream[0], TypeError, "an IterDataset is a stream"),
@@ -202,7 +202,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     'shuffle(seed="a")': (
         lambda: numbers.shuffle(seed="a"),
         TypeError,
-        "seed must be a whole number, and is 'a'",
+        "seed must be an integer, and is 'a'",
     ),
     "shuffle(seed=-1)": (
         lambda: numbers.shuffle(seed=-1),

@@ -4,6 +4,8 @@
     ├── PlanError          (ValueError)         the pipeline as written cannot work
     ├── SourceError        (TypeError)          this object cannot be read as a source
     ├── BatchError         (ValueError)         these elements cannot be stacked
+    │   ├── StructureError (TypeError)          they are made differently
+    │   └── FeatureError   (KeyError)           one lacks what it should be packed by
     ├── EmptyDatasetError  (ZeroDivisionError,  there is no element at any position
     │                       IndexError)
     ├── StateError         (ValueError)         this state does not belong to this pipeline

@@ -15,9 +15,12 @@ import bushel
 from bushel import DatasetIterator, IterDataset, MapDataset, ReadOptions
 from bushel.errors import BatchError, PlanError
 from bushel.experimental import (
+    DatasetOptions,
     FlatMapMapDataset,
+    InterleaveIterDataset,
     LimitIterDataset,
     RebatchIterDataset,
+    WithOptionsIterDataset,
     get_element_spec,
     get_next_index,
     multithread_prefetch,
@@ -146,15 +149,10 @@ class Over(IterDataset[int]):
 def test_own_streams_with_one_thread_are_used_as_they_are() -> None:
     ds = multithread_prefetch(Own(), 1, 2)
     assert list(ds) == list(range(6))
-    iterator = iter(ds)
-    next(iterator)
-    assert (
-        get_next_index(iter(multithread_prefetch(MapDataset.range(9).to_iter_dataset(), 1, 2))) == 0
-    )
-    state = iterator.get_state()
-    iterator.set_state(state)
-    assert list(iterator) == [1, 2, 3, 4, 5]
-    iterator.close()
+    with iter(ds) as iterator:
+        next(iterator)
+        iterator.set_state(iterator.get_state())
+        assert list(iterator) == [1, 2, 3, 4, 5]
 
 
 def test_own_streams_with_more_threads_are_sliced_by_their_own_method() -> None:
@@ -166,6 +164,24 @@ def test_own_streams_with_more_threads_are_sliced_by_their_own_method() -> None:
     assert list(over) == list(range(6))
 
 
+def _seldom(number: int) -> bool:
+    return number % 50 == 49
+
+
+def test_options_reach_what_is_interleaved_and_what_follows() -> None:
+    options = DatasetOptions(filter_raise_threshold_ratio=0.5)
+    numbers = MapDataset.range(3000).to_iter_dataset(INLINE)
+    filtered = numbers.filter(_seldom)
+    pipelines: list[IterDataset[Any]] = [
+        WithOptionsIterDataset(InterleaveIterDataset([filtered] * 2, cycle_length=2), options),
+        WithOptionsIterDataset(multithread_prefetch(filtered, 2, 2), options),
+        multithread_prefetch(WithOptionsIterDataset(numbers, options), 2, 2).filter(_seldom),
+    ]
+    for ds in pipelines:
+        with iter(ds) as iterator, pytest.raises(ValueError, match="filter"):
+            list(iterator)
+
+
 def test_elements_by_number() -> None:
     stream = MapDataset.range(10).to_iter_dataset(INLINE)
     iterator = iter(LimitIterDataset(stream, 5))
@@ -173,6 +189,12 @@ def test_elements_by_number() -> None:
     assert get_next_index(iterator) == 2
     set_next_index(iterator, 4)
     assert list(iterator) == [4]
+    for ds in (InterleaveIterDataset([stream], cycle_length=1), multithread_prefetch(stream, 1, 2)):
+        with iter(ds) as alone:
+            next(alone), next(alone)
+            assert get_next_index(alone) == 2
+            set_next_index(alone, 7)
+            assert list(alone) == [7, 8, 9]
 
 
 class Joined:

@@ -34,10 +34,10 @@ def test_as_grain_says(name: str) -> None:
     assert (actual.shape, np.dtype(actual.dtype)) == (expected.shape, np.dtype(expected.dtype))
 
 
-def test_the_last_batch_may_be_shorter() -> None:
+def test_the_last_batch_may_be_shorter_and_the_others_are_told() -> None:
     batches = bushel.MapDataset.range(9).to_iter_dataset().batch(2)
     spec = bushel.experimental.get_element_spec(bushel.experimental.RebatchIterDataset(batches, 3))
-    assert spec.shape == (None,)
+    assert spec.shape == (3,)
 
 
 def test_not_known_of_rows() -> None:

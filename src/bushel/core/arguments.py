@@ -17,13 +17,13 @@ def whole(value: Any, name: str) -> int:
     >>> whole("8", "batch_size")
     Traceback (most recent call last):
         ...
-    TypeError: batch_size must be a whole number, and is '8', a str.
+    TypeError: batch_size must be an integer, and is '8', a str.
     """
     try:
         return operator.index(value)
     except TypeError:
         raise TypeError(
-            f"{name} must be a whole number, and is {value!r:.100}, a {type(value).__name__}."
+            f"{name} must be an integer, and is {value!r:.100}, a {type(value).__name__}."
         ) from None
 
 

@@ -138,7 +138,8 @@ class DatasetOptions:
       filter_warn_threshold_ratio: warn when a filter drops at least this share of 1,000
         elements in a row; None never warns.
       filter_raise_threshold_ratio: raise in that case; None never raises.
-      execution_tracking_mode: whether steps measure themselves.
+      execution_tracking_mode: accepted for programs written for Grain; steps do not measure
+        themselves yet.
       min_shm_size: accepted for programs written for Grain; bushel decides by itself what
         travels by shared memory.
     """

@@ -12,6 +12,7 @@ from bushel.core.block import Block
 from bushel.core.fields import Declares
 from bushel.core.frozen import plain
 from bushel.core.node import Node, refuse_length
+from bushel.core.options import DatasetOptions
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
 from bushel.core.stream import Cursor, Stream
@@ -82,6 +83,8 @@ class How:
     first_of: Callable[[Node], list[Any]]
     # Reads the streams of these nodes side by side, where they can be.
     side_by_side: Callable[[Iterable[Node | None]], SideBySide | None] = _each_by_itself
+    # The options of the pipeline, which hold for streams that the step opens itself as well.
+    options: DatasetOptions | None = None
 
 
 class Step(Node):

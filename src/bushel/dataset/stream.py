@@ -18,7 +18,7 @@ from bushel.batch.unbatch import UnbatchNode
 from bushel.cache.memory import CacheNode
 from bushel.core.arguments import NotThere, explains, whole
 from bushel.core.node import Node
-from bushel.core.options import MultiprocessingOptions
+from bushel.core.options import DatasetOptions, MultiprocessingOptions
 from bushel.core.places import CustomStreamNode, SeedNode, ToStreamNode, WorkersNode
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.lengths import Lengths
@@ -511,10 +511,10 @@ class _Opener:
     def part(self, number: int) -> Node:
         return self._parts[number]
 
-    def open(self, number: int) -> Any:
+    def open(self, number: int, options: DatasetOptions | None) -> Any:
         from bushel.deliver.open import open_stream
 
-        return open_stream(self._parts[number])
+        return open_stream(self._parts[number], options)
 
 
 def _parts_of(first: IterDataset[Any], others: Sequence[Any], method: str) -> list[Node]:

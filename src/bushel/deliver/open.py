@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from bushel.checkpoint.made_with import made_with
 from bushel.checkpoint.state import describe_pipeline
 from bushel.core.node import Node
-from bushel.core.places import WorkersNode
+from bushel.core.options import DatasetOptions
+from bushel.core.places import OptionsNode, WorkersNode
 from bushel.core.stream import Stream
 from bushel.deliver.device import agreement, process_index_and_count
 from bushel.deliver.iterator import StreamIterator
@@ -24,8 +25,13 @@ def iterate(node: Node) -> StreamIterator[Any]:
     return StreamIterator(open_stream(node), describe_pipeline(node), partial(made_with, node))
 
 
-def open_stream(node: Node) -> Stream:
-    """Makes the stream of a node, with worker processes where it asks for them."""
+def open_stream(node: Node, options: DatasetOptions | None = None) -> Stream:
+    """Makes the stream of a node, with worker processes where it asks for them.
+
+    `options` are those of the pipeline that it is a part of.
+    """
+    if options is not None:
+        node = OptionsNode(node, options)
     refuse_copies(node)
     agreements: list[Agreement] = []
 

@@ -1,12 +1,14 @@
 """Streams of streams: repeated, limited, cached, interleaved, prefetched by threads."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from bushel.cache.memory import CacheNode
 from bushel.core.arguments import whole
 from bushel.core.node import Node
-from bushel.core.places import PrefetchNode
+from bushel.core.options import DatasetOptions
+from bushel.core.places import OptionsNode, PrefetchNode
 from bushel.core.stream import Cursor
 from bushel.dataset import IterDataset, MapDataset, StreamNodeDataset, stream_node
 from bushel.deliver.iterator import DatasetIterator
@@ -17,6 +19,7 @@ from bushel.order.interleave import InterleaveNode
 from bushel.order.repeat import StreamRepeatNode
 from bushel.order.take import LimitNode
 from bushel.run.background import BackgroundStream
+from bushel.run.build import options_of
 from bushel.run.custom import CustomStream
 
 T = TypeVar("T")
@@ -131,9 +134,9 @@ class _Parts:
         dataset = self._datasets[number]
         return None if dataset is None else stream_node(dataset)
 
-    def open(self, number: int) -> Any:
+    def open(self, number: int, options: DatasetOptions | None) -> Any:
         node = self.node(number)
-        return None if node is None else open_stream(node)
+        return None if node is None else open_stream(node, options)
 
 
 def multithread_prefetch(
@@ -160,7 +163,12 @@ def multithread_prefetch(
         return ds
     nodes = copies_of(stream_node(ds), threads, sequential_slice)
     parts = [StreamNodeDataset[T](PrefetchNode(node, size), ds) for node in nodes]
-    return InterleaveIterDataset(parts, cycle_length=threads)
+    made: IterDataset[T] = InterleaveIterDataset(parts, cycle_length=threads)
+    # What was attached before holds for what follows, too.
+    options = options_of(stream_node(ds))
+    if not options._user_set_fields:
+        return made
+    return StreamNodeDataset(OptionsNode(stream_node(made), options), made)
 
 
 class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
@@ -175,25 +183,30 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         self._stream = BackgroundStream(CustomStream(parent), size)
         self._cursor = Cursor(self._stream)
         self._closed = False
+        # Held by whoever takes an element or goes elsewhere.
+        self._lock = threading.RLock()
 
     def __next__(self) -> T:
-        if self._closed:
-            raise ClosedError("this iterator was closed and cannot go on. Make another one.")
-        taken = self._cursor.take(1)
-        if taken.failure is not None:
-            raise taken.failure.release()
-        for row in taken.block.rows():
-            element: T = row
-            return element
-        raise StopIteration
+        with self._lock:
+            if self._closed:
+                raise ClosedError("this iterator was closed and cannot go on. Make another one.")
+            taken = self._cursor.take(1)
+            if taken.failure is not None:
+                raise taken.failure.release()
+            for row in taken.block.rows():
+                element: T = row
+                return element
+            raise StopIteration
 
     def get_state(self) -> Any:
         """The parent's state as of the last element handed out."""
-        return self._cursor.state()["iterator"]
+        with self._lock:
+            return self._cursor.state()["iterator"]
 
     def set_state(self, state: Any) -> None:
         """Restores the parent, and forgets what was read ahead."""
-        self._cursor.restore({"iterator": state, "skip": 0})
+        with self._lock:
+            self._cursor.restore({"iterator": state, "skip": 0})
 
     def start_prefetch(self) -> None:
         self._stream.start()

@@ -12,6 +12,7 @@ from bushel.core.block import Block, Failure
 from bushel.core.fields import Fields, Kind, Path, Whole, check_state, check_whole, is_flag
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node, failed
+from bushel.core.options import DatasetOptions
 from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
@@ -39,7 +40,7 @@ class InterleaveNode(Step):
 
     # What dataset number i is, and what opens it; None where there is none at this number.
     part: Callable[[int], Node | None]
-    open_part: Callable[[int], Any]
+    open_part: Callable[[int, DatasetOptions | None], Any]
     count: Callable[[], int]
     cycle_length: int
     name: str
@@ -49,7 +50,7 @@ class InterleaveNode(Step):
         return ()
 
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
-        return InterleaveStream(self, how.side_by_side)
+        return InterleaveStream(self, how.side_by_side, how.options)
 
     def describe(self) -> str:
         return self.name
@@ -176,9 +177,11 @@ class InterleaveStream(Stream):
         self,
         node: InterleaveNode,
         side_by_side: ReadSideBySide,
+        options: DatasetOptions | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._node, self._side_by_side, self._clock = node, side_by_side, clock
+        self._options = options
         # How many rounds are made at once: what it costs to read from a stream does not depend
         # on how many elements are read.
         self._at_once = BlockSize(
@@ -210,6 +213,9 @@ class InterleaveStream(Stream):
                 self._slots.append(entering)
         return None
 
+    def _opened(self, number: int) -> Any:
+        return self._node.open_part(number, self._options)
+
     def _has_next(self) -> bool:
         return self._following < self._node.count()
 
@@ -217,7 +223,7 @@ class InterleaveStream(Stream):
         """Opens the next dataset; None where there is none at its number."""
         number = self._following
         try:
-            stream = self._node.open_part(number)
+            stream = self._opened(number)
         except Exception as error:
             return failed(error, self._node, number)
         self._following += 1
@@ -362,6 +368,24 @@ class InterleaveStream(Stream):
         self._turn = following
         return Chunk(block, marks)
 
+    def state_for(self, index: int) -> State:
+        if self._node.count() != 1:
+            return super().state_for(index)
+        part = self._opened(0)
+        try:
+            return interleave_state(0, 1, [0], [part.state_for(index)], [False])
+        finally:
+            part.close()
+
+    def index_in(self, state: State) -> int:
+        if self._node.count() != 1:
+            return super().index_in(state)
+        part = self._opened(0)
+        try:
+            return int(part.index_in(state["iterators_in_use_states"][0]))
+        finally:
+            part.close()
+
     def state(self) -> State:
         side = self._beginning()
         if side is not None:
@@ -386,7 +410,7 @@ class InterleaveStream(Stream):
             return
         slots: list[_Slot] = []
         for number, inner, flag in zip(numbers, states, ended, strict=True):
-            stream = _EndedStream(inner) if flag else self._node.open_part(number)
+            stream = _EndedStream(inner) if flag else self._opened(number)
             if stream is None:
                 raise StateError(f"this state has dataset {number} open, and there is none.")
             check_state(stream, inner, _PLACE.of(len(slots)))

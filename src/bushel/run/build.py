@@ -56,6 +56,12 @@ class Lowering:
         """Makes the watch over a step that drops elements."""
         return DropQuota(label, self._options)
 
+    def how(self) -> How:
+        """What a step is opened with, where each of its streams is read by itself."""
+        how = how_to_open(self.quota)
+        how.options = self._options
+        return how
+
     def note(self, step: Node, where: str, stream: Stream) -> None:
         """Takes note of a stream that was opened."""
         self.opened.append(Opened(step, where, type(stream).__name__))
@@ -92,7 +98,7 @@ class Lowering:
         def inputs() -> list[Stream]:
             return [self.stream(part, parts) for part in stretch.inputs]
 
-        how = how_to_open(self.quota)
+        how = self.how()
         how.side_by_side = side_by_side
         return node.join(inputs, how) if isinstance(node, Join) else step_of(node, inputs(), how)
 

@@ -87,7 +87,7 @@ class _WithWorkers:
         (step,) = stretch.steps
         if isinstance(step, CustomStreamNode):
             return CustomStream(iter(step.dataset))
-        stream = step_of(step, inputs, how_to_open(self._lowering.quota))
+        stream = step_of(step, inputs, self._lowering.how())
         if isinstance(stream, LanesStream):
             stream.starts_together = True
             if stream.shared:
