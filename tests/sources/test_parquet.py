@@ -32,7 +32,7 @@ from bushel.sources.arrow.parts import Part
 from bushel.sources.arrow.unpacked import Unpacked
 from tests.grain.oracle import assert_same
 from tests.patience import PATIENCE_SECONDS
-from tests.sources.reading import check_source
+from tests.sources.reading import check_source, run
 
 
 @pytest.fixture(autouse=True)
@@ -531,3 +531,30 @@ def test_the_stream_refuses_what_grain_does(tmp_path: Path) -> None:
         list(ParquetIterDataset(path, columns=["x"]))
     with pytest.raises(PlanError, match="at least one file"):
         ParquetIterDataset([])
+
+
+CUT_SHORT = """
+import glob, os, sys
+
+from bushel.sources import ParquetDataSource
+
+source = ParquetDataSource(sys.argv[1], cache_bytes=1000)
+groups = [0, 5000, 10000, 15000]
+for _ in range(2):
+    source.__getitems__(groups)
+kept = glob.glob(os.environ["BUSHEL_CACHE"] + "/**/*.unpacked", recursive=True)
+assert len(kept) == 4, kept
+for path in kept:
+    os.truncate(path, 4096)
+for _ in range(2):
+    assert [source[key + 4000]["x"] for key in groups] == [key + 4000 for key in groups]
+"""
+
+
+def test_what_was_unpacked_is_cut_short_while_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUSHEL_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": list(range(20000))}), path, row_group_size=5000)
+    run(CUT_SHORT, str(path))

@@ -88,10 +88,18 @@ class TableFiles(KeyedSource):
 
     def _reader_of(self, bundles: Bundles) -> Reader:
         cache, span = self._cache, bundles.span
+
+        def part_of(number: int) -> Part:
+            part = cache.get(span(number))
+            if not part.is_whole():  # What was unpacked is unpacked again.
+                cache.discard(span(number), part)
+                part = cache.get(span(number))
+            return part
+
         return Reader(
             self._schema,
             bundles.ends,
-            lambda part: cache.get(span(part)),
+            part_of,
             lambda part: cache.is_coming(span(part)),
         )
 
@@ -135,7 +143,7 @@ class TableFiles(KeyedSource):
                 self._check_stamp(file)
             kept = disk.open(span.first)
             if kept is not None:
-                return Part(kept)
+                return Part(kept.batches, mapped=kept.mapped)
             # Far away each file is a wait, so they are waited for together.
             read = _together.each if is_remote(self._paths[0]) else map
             found = list(read(lambda file: self._small(file, *wanted[file]), list(wanted)))
@@ -148,7 +156,9 @@ class TableFiles(KeyedSource):
         whole = arrow().concat_tables(found).combine_chunks()
         batches, size = whole.to_batches(), whole.nbytes
         kept = disk.keep(span.first, self._schema, batches, size) if again else None
-        return Part(batches, max(1, size)) if kept is None else Part(kept)
+        if kept is not None:
+            return Part(kept.batches, mapped=kept.mapped)
+        return Part(batches, max(1, size))
 
     def _small(self, file: int, first: int, stop: int) -> Any:
         table = self._table(file, range(first, stop))

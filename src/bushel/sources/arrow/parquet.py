@@ -102,7 +102,7 @@ class ParquetDataSource(TableFiles):
         disk = self._unpacked("parquet", [file])
         kept = disk.open(number)
         if kept is not None:
-            return Part(kept)
+            return Part(kept.batches, mapped=kept.mapped)
         with opened(path, number, metadata=_FOOTERS.get(path, stamp)) as table:
             metadata = _FOOTERS.put(path, stamp, table.metadata)
             group = metadata.row_group(number)
@@ -116,13 +116,15 @@ class ParquetDataSource(TableFiles):
                 )
                 kept = disk.keep(number, self._schema, map(self._in_order, batches), size)
                 if kept is not None:
-                    return Part(kept)
+                    return Part(kept.batches, mapped=kept.mapped)
             # Threads are bushel's: several row groups are decoded at a time, not one by several.
             group = table.read_row_group(number, self._columns, use_threads=False)
         batches = self._in_order(group).to_batches()
         size = group.nbytes
         kept = disk.keep(number, self._schema, batches, size) if again else None
-        return Part(batches, max(1, size)) if kept is None else Part(kept)
+        if kept is not None:
+            return Part(kept.batches, mapped=kept.mapped)
+        return Part(batches, max(1, size))
 
     def _table(self, file: int, numbers: range) -> Any:
         path = self._paths[file]

@@ -1,5 +1,6 @@
 """Rows of Arrow data that lies in parts: row groups, record batches, or whole files."""
 
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,17 +25,29 @@ class Part:
         batches: the record batches.
         nbytes: memory that is held for them; none where they are views of a file.
         stretch: memory in which all of them lie, if that is known.
+        mapped: the file in which they lie, where others may have cut it short.
     """
 
-    __slots__ = ("_ends", "_pieces", "nbytes")
+    __slots__ = ("_ends", "_mapped", "_pieces", "nbytes")
 
-    def __init__(self, batches: Sequence[Any], nbytes: int = 0, stretch: Any = None) -> None:
+    def __init__(
+        self,
+        batches: Sequence[Any],
+        nbytes: int = 0,
+        stretch: Any = None,
+        mapped: mmap.mmap | None = None,
+    ) -> None:
+        self._mapped = mapped
         if stretch is None and len(batches) > 1:
             stretch = stretch_of(batches)
         groups = [batches] if stretch is not None else [[batch] for batch in batches]
         self._pieces = [Piece(group, stretch, nbytes == 0) for group in groups]
         self._ends = np.cumsum([piece.length for piece in self._pieces], dtype=np.int64)
         self.nbytes = nbytes
+
+    def is_whole(self) -> bool:
+        """Whether all of it is still there: to look beyond the end of a file ends a process."""
+        return self._mapped is None or self._mapped.size() >= len(self._mapped)
 
     @property
     def length(self) -> int:

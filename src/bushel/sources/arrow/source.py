@@ -77,14 +77,16 @@ class ArrowDataSource(TableFiles):
         disk = self._unpacked("arrow", [file])
         kept = None if table.in_place else disk.open(number)
         if kept is not None:
-            return Part(kept)
+            return Part(kept.batches, mapped=kept.mapped)
         batches = [batch.select(self._schema.names) for batch in table.read(number)]
         if table.in_place:
             return Part(batches, 0, table.map)
         size = sum(batch.nbytes for batch in batches)
         if again or size > self._cache_bytes:
             kept = disk.keep(number, self._schema, batches, size)
-        return Part(batches, max(1, size)) if kept is None else Part(kept)
+        if kept is not None:
+            return Part(kept.batches, mapped=kept.mapped)
+        return Part(batches, max(1, size))
 
     def _table(self, file: int, numbers: range) -> Any:
         # Small, so it is in memory; and not kept open, as what is read of it is kept instead.

@@ -11,7 +11,7 @@ import mmap
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from bushel.core.machine import boot_id
 from bushel.errors import FileError
@@ -36,6 +36,13 @@ _checked: set[tuple[int, int, int]] = set()
 _MOST_CHECKED = 1 << 16
 
 
+class Kept(NamedTuple):
+    """The record batches of a part, and the file that they lie in."""
+
+    batches: list[Any]
+    mapped: mmap.mmap
+
+
 class Unpacked:
     """The parts of some files, in bushel's cache folder.
 
@@ -50,7 +57,7 @@ class Unpacked:
         self._name = hashlib.sha256(f"2\n{of}\n{boot_id()}".encode()).hexdigest()[:32]
         self._most_bytes = most_bytes
 
-    def open(self, number: int) -> list[Any] | None:
+    def open(self, number: int) -> Kept | None:
         """The record batches of a part, if it is there."""
         if not self._most_bytes:
             return None
@@ -63,7 +70,8 @@ class Unpacked:
             finally:
                 os.close(descriptor)
             reader = arrow().ipc.open_file(arrow().py_buffer(whole))
-            return [reader.get_batch(index) for index in range(reader.num_record_batches)]
+            batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+            return Kept(batches, whole.obj)  # type: ignore[arg-type]
         except DamagedError as error:
             warn_once(f"The unpacked part {path!r} is damaged {error}, and made again.")
             with suppress(OSError):
@@ -74,7 +82,7 @@ class Unpacked:
             pass
         return None
 
-    def keep(self, number: int, schema: Any, tables: Iterable[Any], size: int) -> list[Any] | None:
+    def keep(self, number: int, schema: Any, tables: Iterable[Any], size: int) -> Kept | None:
         """Writes a part of about so many bytes if there is room, and gives its batches."""
         limit = Limit(
             kept_folder(_FOLDER),
