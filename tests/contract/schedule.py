@@ -18,7 +18,7 @@ from bushel.run import background, inline, positional
 from bushel.run.thread_choice import ThreadChoice
 
 _SIZES = (1, 1, 2, 3, 5, 7, 64, 8192)
-_TRICKLES = (1, 2, 2, 3, 5, 64)
+_MOST_ON_DEMAND = (1, 2, 2, 3, 5, 64)
 _LOOK_AHEADS = ((1, 1), (2, 3), (3, 17), (8192, 1 << 15))
 # How likely one goes from inline to threads, or back, after a block.
 _UNREST = (0.0, 0.1, 0.5, 1.0)
@@ -40,7 +40,7 @@ def schedule(seed: int) -> Iterator[None]:
         for owner, name, value in (
             *_of_block_sizes(lots),
             *_of_thread_choices(lots),
-            (positional, "_MOST_TRICKLED", chance.choice(_TRICKLES)),
+            (positional, "_MOST_ON_DEMAND", chance.choice(_MOST_ON_DEMAND)),
             (inline, "_FIRST_LOOK_AHEAD", first),
             (inline, "_LAST_LOOK_AHEAD", last),
             (background, "_CHUNKS", chance.choice([1, 2, 3])),

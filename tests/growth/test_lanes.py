@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import bushel
-from bushel.core.stream import Cursor, Taken
+from bushel.core.cursor import Cursor, Taken
 from bushel.run.shared_threads import SharedThreads
 from bushel.run.thread_choice import ThreadChoice
 from tests.growth.counting import CountingSource, counting_shuffles, threads

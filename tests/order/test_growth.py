@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bushel import IterDataset, MapDataset, ReadOptions, WeightSchedule
+from bushel.core.cursor import Cursor
 from bushel.core.node import Node
-from bushel.core.stream import Cursor
 from bushel.experimental import InterleaveIterDataset
 from bushel.order import pattern, permutations, shares, shuffle
 from bushel.order.pattern import Pattern

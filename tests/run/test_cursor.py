@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bushel.core.stream import Cursor, Taken
+from bushel.core.cursor import Cursor, Taken
 from bushel.dataset import stream_node
 from bushel.run.build import build_stream
 from tests.contract.events import Event, freeze, freeze_error, freeze_state, run_events

@@ -47,17 +47,17 @@ def test_there_is_no_pull_for_each() -> None:
     # By this clock nothing takes any time.
     stream = PositionalStream(node, INLINE, False, quota, clock=lambda: 0.0)
     for number in range(4):
-        assert stream.trickle() is None
+        assert stream.on_demand() is None
         chunk = stream.pull(1)
         assert chunk is not None and int(chunk.block.rows()[0][0]) == number
-    made = stream.trickle()
+    made = stream.on_demand()
     assert made is not None
     assert [int(row[0]) for row in made.rows] == list(range(4, 4 + 64))
     assert made.marks.at(0) == {"next_index": 68}
     # Where several are asked for, they are small again.
     chunk = stream.pull(3)
     assert chunk is not None and [int(row[0]) for row in chunk.block.rows()] == [68, 69, 70]
-    assert stream.trickle() is None
+    assert stream.on_demand() is None
 
 
 def test_the_memory_of_one_serves_the_next() -> None:

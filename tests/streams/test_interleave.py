@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import bushel
 from bushel import IterDataset, MapDataset
-from bushel.core.stream import Cursor
+from bushel.core.cursor import Cursor
 from bushel.dataset import stream_node
 from bushel.experimental import InterleaveIterDataset
 from bushel.run.build import build_stream

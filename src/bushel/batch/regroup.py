@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.cursor import Cursor
 from bushel.core.fields import Fields, Whole
 from bushel.core.frozen import plain
 from bushel.core.node import failed
 from bushel.core.state import State
 from bushel.core.step import How, OverOne
-from bushel.core.stream import Chunk, Cursor, Marks, Stream
+from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import StateError
 from bushel.order.front import with_front, with_shown
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from bushel.core.cursor import Cursor
 from bushel.core.state import State
-from bushel.core.stream import Cursor, Stream
+from bushel.core.stream import Stream
 
 
 class Merged(Stream):

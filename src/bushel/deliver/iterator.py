@@ -18,7 +18,7 @@ from bushel.core.ending import park_at_the_end
 from bushel.core.fields import check_state
 from bushel.core.frozen import plain
 from bushel.core.state import State, copy_state
-from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, Stream, Trickle, beginning_of
+from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, OnDemand, Stream, beginning_of
 from bushel.core.tune import BlockSize
 from bushel.deliver.device import process_index_and_count, wait_for_all_processes
 from bushel.errors import ClosedError, FatalElementError, ForkedError, StateError
@@ -178,7 +178,7 @@ class StreamIterator(DatasetIterator[T]):
         self._ready = _Ready([], FixedMarks({}))
         self._rows: Iterator[T] = self._ready.rows
         # Where elements are made when they are taken.
-        self._trickle: Trickle | None = None
+        self._on_demand: OnDemand | None = None
         # While the stream is asked. If it still is at the next time, it was interrupted.
         self._asking = False
         # What stands after the elements that wait, and is tried again.
@@ -224,25 +224,25 @@ class StreamIterator(DatasetIterator[T]):
 
     def _made_one(self) -> bool:
         """Has one element made that is to be taken at once, or learns that it fails."""
-        trickle = self._trickle
-        if trickle is None:
+        on_demand = self._on_demand
+        if on_demand is None:
             return False
         cell: list[Any] = []
-        ready = _Ready.for_one(cell, _OneByOneMarks(trickle.marks.at(0), trickle.marks))
+        ready = _Ready.for_one(cell, _OneByOneMarks(on_demand.marks.at(0), on_demand.marks))
         try:
-            for row in trickle.rows:
+            for row in on_demand.rows:
                 # No call from the moment that it counts as made to where it can be taken.
                 cell[:] = (row,)
                 self._ready, self._rows = ready, ready.rows
                 return True
         except BaseException as error:
-            self._trickle = None
+            self._on_demand = None
             if not isinstance(error, Exception):
                 raise
-            failed = _Ready([], trickle.marks, failure_of(error))
-            trickle.failed, self._ready, self._rows = True, failed, _NOTHING
+            failed = _Ready([], on_demand.marks, failure_of(error))
+            on_demand.failed, self._ready, self._rows = True, failed, _NOTHING
             return True
-        self._trickle = None
+        self._on_demand = None
         return False
 
     def _read_on(self) -> bool:
@@ -255,16 +255,16 @@ class StreamIterator(DatasetIterator[T]):
                 self._stream.restore(self._state_now())
         self._asking = True
         self._raise_fatal()
-        more = self._trickled() or self._pulled()
+        more = self._begun_on_demand() or self._pulled()
         self._asking = False
         return more
 
-    def _trickled(self) -> bool:
+    def _begun_on_demand(self) -> bool:
         """Begins with elements that are made when they are taken, where that is better now."""
-        trickle = None if self._fresh else self._stream.trickle()
-        if trickle is None:
+        on_demand = None if self._fresh else self._stream.on_demand()
+        if on_demand is None:
             return False
-        self._trickle = trickle
+        self._on_demand = on_demand
         return self._made_one() or self._pulled()
 
     def _pulled(self) -> bool:
@@ -357,7 +357,7 @@ class StreamIterator(DatasetIterator[T]):
     def _forget(self) -> None:
         ready = _Ready([], FixedMarks({}))
         self._ready, self._rows = ready, ready.rows
-        self._trickle, self._asking, self._fresh, self._fatal = None, False, True, None
+        self._on_demand, self._asking, self._fresh, self._fatal = None, False, True, None
 
     def start_prefetch(self) -> None:
         if self._closed or not self._fresh:

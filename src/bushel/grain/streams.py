@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 from bushel.cache.memory import CacheNode
 from bushel.core.arguments import whole
+from bushel.core.cursor import Cursor
 from bushel.core.node import Node
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, PrefetchNode
-from bushel.core.stream import Cursor
 from bushel.dataset import IterDataset, MapDataset, StreamNodeDataset, stream_node
 from bushel.deliver.iterator import DatasetIterator
 from bushel.deliver.open import open_stream

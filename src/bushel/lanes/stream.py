@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Columns, Failure, merge_columns
+from bushel.core.cursor import Cursor, Taken
 from bushel.core.fields import Fields, Whole, all_before
 from bushel.core.frozen import frozen
 from bushel.core.merged import Merged
@@ -17,7 +18,7 @@ from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
 from bushel.core.step import FEWEST_TOGETHER, EvaluateTogether, How, Join
-from bushel.core.stream import Chunk, Cursor, Stream, Taken
+from bushel.core.stream import Chunk, Stream
 from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
 from bushel.lanes.deal import Agree
 from bushel.lanes.padding import zeros_like

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bushel.core.cursor import Cursor
 from bushel.core.sizes import bytes_of
 from bushel.core.step import EvaluateTogether
-from bushel.core.stream import Cursor
 
 # With so many at a time, what a read costs no longer matters.
 _MOST = 64

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.cursor import Cursor
 from bushel.core.fields import Fields, Kind, Path, Whole, check_state, check_whole, is_flag
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node, failed
@@ -17,7 +18,7 @@ from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
 from bushel.core.step import How, SideBySide, Step
-from bushel.core.stream import Chunk, ComputedMarks, Cursor, Marks, Stream
+from bushel.core.stream import Chunk, ComputedMarks, Marks, Stream
 from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.errors import StateError
 from bushel.order.interleave_side import SideTurns, interleave_state

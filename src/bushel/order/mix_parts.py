@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.block import Columns, Failure
+from bushel.core.cursor import Cursor
 from bushel.core.fields import Declares
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys, sorted_runs
 from bushel.core.state import State
 from bushel.core.step import EvaluateTogether, SideBySide
-from bushel.core.stream import Cursor, Marks, Stream
+from bushel.core.stream import Marks, Stream
 from bushel.order.foresight import Foresight
 
 Counts: TypeAlias = npt.NDArray[np.int64]

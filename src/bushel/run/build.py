@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bushel.core.cursor import Cursor
 from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, walk
 from bushel.core.options import DatasetOptions
 from bushel.core.places import CustomStreamNode, OptionsNode, PrefetchNode, ToStreamNode
 from bushel.core.step import EvaluateTogether, How, Join, Step
-from bushel.core.stream import Cursor, Stream
+from bushel.core.stream import Stream
 from bushel.errors import PlanError
 from bushel.run.background import BackgroundStream
 from bushel.run.custom import CustomStream

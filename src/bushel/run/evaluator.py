@@ -28,8 +28,8 @@ class Evaluator(ABC):
         return self.at(run_of(start, stop))
 
     @property
-    def trickles(self) -> bool:
-        """Whether elements had better be made one by one, by `trickle`.
+    def prefers_on_demand(self) -> bool:
+        """Whether elements had better be made one by one, by `on_demand`.
 
         What `run` makes at a time lies in memory at a time. Where elements are batches, that
         is worth avoiding: the memory of one that the user is done with serves the next, still
@@ -37,7 +37,7 @@ class Evaluator(ABC):
         """
         return False
 
-    def trickle(self, start: int, stop: int) -> Iterator[Any] | None:
+    def on_demand(self, start: int, stop: int) -> Iterator[Any] | None:
         """The elements from `start` up to `stop` or before, each made when it is taken.
 
         None where there is not one of them that could be made like that.

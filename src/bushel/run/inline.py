@@ -133,11 +133,11 @@ class _Apply(Evaluator):
         return self._apply(self.input.run(start, stop))
 
     @property
-    def trickles(self) -> bool:
-        return isinstance(self.node, OneByOne) and self.input.trickles
+    def prefers_on_demand(self) -> bool:
+        return isinstance(self.node, OneByOne) and self.input.prefers_on_demand
 
-    def trickle(self, start: int, stop: int) -> Iterator[Any] | None:
-        made = self.input.trickle(start, stop)
+    def on_demand(self, start: int, stop: int) -> Iterator[Any] | None:
+        made = self.input.on_demand(start, stop)
         return None if made is None else self._changed(made, run_of(start, stop))
 
     def _changed(self, made: Iterator[Any], positions: Positions) -> Iterator[Any]:
@@ -258,10 +258,10 @@ class _Group(Evaluator):
         return self._folded(block, range(start, stop), [size] * len(positions), positions)
 
     @property
-    def trickles(self) -> bool:
+    def prefers_on_demand(self) -> bool:
         return self._groups > 0 and self._table.reads_later
 
-    def trickle(self, start: int, stop: int) -> Iterator[Any] | None:
+    def on_demand(self, start: int, stop: int) -> Iterator[Any] | None:
         size, groups = self._size, self._groups
         epoch = start // groups
         first = (start - epoch * groups) * size

@@ -12,7 +12,7 @@ from bushel.core.machine import available_cores
 from bushel.core.node import Fold, Guard, Node, Source, leaves_out, walk
 from bushel.core.options import ReadOptions
 from bushel.core.state import State
-from bushel.core.stream import Chunk, Marks, Stream, Trickle
+from bushel.core.stream import Chunk, Marks, OnDemand, Stream
 from bushel.core.tune import TARGET_SECONDS, BlockSize
 from bushel.errors import StateRangeError
 from bushel.on_error.records import BadCounts, BadRecord, Ledger
@@ -56,7 +56,7 @@ class _CountingMarks(_IndexMarks):
 # What a block of threads that are new takes.
 _FIRST_SECONDS = 0.00025
 # With so many, what a pull costs beside the work no longer matters.
-_MOST_TRICKLED = 64
+_MOST_ON_DEMAND = 64
 # After so many pulls of one element each, the user takes them one by one: they are large.
 _PULLS_OF_ONE = 4
 
@@ -110,21 +110,21 @@ class PositionalStream(Stream):
         self._rest: _Rest | None = None
         self._delivered = 0
         self._clock = clock
-        self._trickles = self._work.trickles
+        self._prefers_on_demand = self._work.prefers_on_demand
         # How many pulls, the last ones, were of one element each.
         self._pulls_of_one = 0
         # Elements that are made one by one, or were, since the last pull.
-        self._trickle: Trickle | None = None
+        self._on_demand: OnDemand | None = None
         self._progress = _Progress(None, 0, 0)
-        self._trickled = 0
+        self._made_on_demand = 0
         # Seconds of an element that was made last.
         self._seconds_each = 0.0
         # The position after the last element handed out; those dropped since do not count.
         self._behind = 0
 
     def pull(self, want: int) -> Chunk | None:
-        if self._trickle is not None:
-            self._end_trickle(self._trickle)
+        if self._on_demand is not None:
+            self._end_on_demand(self._on_demand)
         self._pulls_of_one = self._pulls_of_one + 1 if want == 1 else 0
         start = self._next
         # Who gave elements took note of them, for many streams at once.
@@ -136,18 +136,18 @@ class PositionalStream(Stream):
             return None
         self._next = start + len(block) + (block.failure is not None)
         if notes:
-            self._delivered += len(block) + self._trickled
+            self._delivered += len(block) + self._made_on_demand
             if self._rest is None:
-                made_in_between = self._trickled * self._seconds_each
+                made_in_between = self._made_on_demand * self._seconds_each
                 self._threads.delivered(self._delivered, self._clock(), made_in_between)
                 self._delivered = 0
-        self._trickled = 0
+        self._made_on_demand = 0
         marks = _IndexMarks(start)
         if self._work.guards:
             block, marks = self._entered(block, start)
         chunk = Chunk(block, marks) if self._allow_nones else self._without_nones(block, marks)
         count = len(chunk.block) + (chunk.block.failure is not None)
-        if count and (self._trickles or self._pulls_of_one):
+        if count and (self._prefers_on_demand or self._pulls_of_one):
             self._behind = chunk.marks.at(count)["next_index"]
         return chunk
 
@@ -206,7 +206,7 @@ class PositionalStream(Stream):
             if not self._in_pieces:
                 self._seat.leave()
             return None
-        if self._trickles:
+        if self._prefers_on_demand:
             # One, to see how long it takes, in place of those that were made one by one.
             count = 1
         return self._made_inline(count)
@@ -234,7 +234,7 @@ class PositionalStream(Stream):
         if stopwatch is not None:
             spent = stopwatch.read()
             # It stands for those that were made one by one.
-            times = 1 + self._trickled
+            times = 1 + self._made_on_demand
             self._choice.learn_work(times * len(block), spent.times(times))
             self._seconds_each = spent.seconds / count
         self._block_size.learn(count, seconds)
@@ -243,23 +243,23 @@ class PositionalStream(Stream):
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
         return block
 
-    def trickle(self) -> Trickle | None:
-        if self._trickle is not None or self._ahead is not None or self._choice.threaded:
+    def on_demand(self) -> OnDemand | None:
+        if self._on_demand is not None or self._ahead is not None or self._choice.threaded:
             return None
-        if not self._trickles and not self._may_go_one_by_one():
+        if not self._prefers_on_demand and not self._may_go_one_by_one():
             return None
         start = self._next
         # Not beyond what the watch looks at together, so that it finds fault in the same place.
-        most = min(_MOST_TRICKLED, self._quota.room)
+        most = min(_MOST_ON_DEMAND, self._quota.room)
         count = min(self._block_size.size, most, self._length - start)
-        trickle = self._work.trickle if self._trickles else self._work.one_by_one
-        rows = trickle(start, start + count) if count > 1 else None
+        make = self._work.on_demand if self._prefers_on_demand else self._work.one_by_one
+        rows = make(start, start + count) if count > 1 else None
         if rows is None:
             return None
         quota = None if self._allow_nones else self._quota
         self._progress = _Progress(quota, self._behind, start)
-        self._trickle = Trickle(filter(self._progress, rows), self._progress)
-        return self._trickle
+        self._on_demand = OnDemand(filter(self._progress, rows), self._progress)
+        return self._on_demand
 
     def _may_go_one_by_one(self) -> bool:
         """Whether elements are so large that they are asked for one by one.
@@ -270,14 +270,14 @@ class PositionalStream(Stream):
             return False
         return self._pulls_of_one >= _PULLS_OF_ONE
 
-    def _end_trickle(self, trickle: Trickle) -> None:
+    def _end_on_demand(self, on_demand: OnDemand) -> None:
         """Goes on after the elements that were made one by one, be it all of them or not."""
         progress = self._progress
         progress.settle()
-        end = progress.position + trickle.failed
-        self._trickled = end - self._next
-        self._next, self._behind = end, end if trickle.failed else progress.behind
-        self._trickle = None
+        end = progress.position + on_demand.failed
+        self._made_on_demand = end - self._next
+        self._next, self._behind = end, end if on_demand.failed else progress.behind
+        self._on_demand = None
 
     def _without_nones(self, block: Block, marks: _IndexMarks) -> Chunk:
         values = block.values
@@ -306,7 +306,7 @@ class PositionalStream(Stream):
     def upcoming(self, count: int) -> tuple[int, int] | None:
         """The next positions, so many at the most, where somebody else may evaluate them."""
         busy = self._rest is not None or self._ahead is not None or self._choice.threaded
-        if busy or self._trickles or self._least > 1 or self._work.guards:
+        if busy or self._prefers_on_demand or self._least > 1 or self._work.guards:
             return None
         stop = min(self._next + count, self._length)
         return (self._next, stop) if stop > self._next else None
@@ -330,7 +330,7 @@ class PositionalStream(Stream):
 
         What comes after it will be asked for, too.
         """
-        self._length, self._trickles, self._in_pieces = stop, False, True
+        self._length, self._prefers_on_demand, self._in_pieces = stop, False, True
 
     def state(self) -> State:
         return self._state(self._next, self._ledger.counts)
@@ -347,7 +347,7 @@ class PositionalStream(Stream):
         self._quota.reset()
         self._threads.interrupted()
         self._next = self._behind = index
-        self._trickle, self._trickled, self._pulls_of_one = None, 0, 0
+        self._on_demand, self._made_on_demand, self._pulls_of_one = None, 0, 0
 
     def fields(self) -> Fields:
         return position_fields(self._length, self._work.guards)

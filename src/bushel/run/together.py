@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from bushel.core.block import Block
+from bushel.core.cursor import Cursor
 from bushel.core.positions import Keys, Positions, run_of
 from bushel.core.step import FEWEST_TOGETHER
-from bushel.core.stream import Cursor, Stream
+from bushel.core.stream import Stream
 from bushel.run.inline import compile_node
 from bushel.run.many import Many, compile_many
 from bushel.run.positional import PositionalStream

@@ -17,8 +17,8 @@ class Work:
         self.guards: list[Guard] = []
         evaluator = compile_node(node, self.guards)
         self._paths = paths_to_guards(node, self.guards)
-        self._run, self.trickle = evaluator.run, evaluator.trickle
-        self.trickles = evaluator.trickles
+        self._run, self.on_demand = evaluator.run, evaluator.on_demand
+        self.prefers_on_demand = evaluator.prefers_on_demand
 
     def __call__(self, start: int, count: int) -> Block:
         evaluate = self._guarded if self.guards else self._run

@@ -111,7 +111,7 @@ def test_dropped_batches_are_absent_however_few_are_made_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As where a machine is so slow that blocks stay small: all of one may be dropped.
-    monkeypatch.setattr(positional, "_MOST_TRICKLED", 2)
+    monkeypatch.setattr(positional, "_MOST_ON_DEMAND", 2)
     ds = numbers().map(lambda x: x if x[0] % 40 == 0 else None)
     iterator = iter(ds)
     kept = []
