@@ -53,6 +53,68 @@ def _counting() -> Callable[[int], int]:
     return count
 
 
+def _looking_up(table: dict[str, int]) -> Callable[[dict[str, int]], dict[str, int]]:
+    def look_up(x: dict[str, int]) -> dict[str, int]:
+        x["y"] = x["x"] * table["by"]
+        return x
+
+    return look_up
+
+
+@dataclass
+class Noting(bushel.transforms.Map):
+    seen: list[int]
+    count: int = 0
+
+    def map(self, element: int) -> int:
+        self.seen.append(element)
+        self.count += 1
+        return element
+
+
+def _memories(used: bool) -> list[Any]:
+    """Functions with a memory: after some elements, or before any."""
+    seen: list[int] = []
+    table: dict[Any, Any] = {"rows": {}}
+    left = {3, 5}
+
+    def note(x: int) -> int:
+        seen.append(x)
+        return x
+
+    def index(x: int) -> int:
+        table[(x, len(str(x)))] = x
+        return x
+
+    def inner(x: int) -> int:
+        table["rows"][x] = x
+        return x
+
+    def comprehended(x: int) -> int:
+        return sum(seen.append(y) or y for y in (x, x))  # type: ignore[func-returns-value]
+
+    def first(x: int) -> bool:
+        left.discard(x)
+        del table["rows"]
+        return not left
+
+    def by_default(x: int, memory: list[int] = []) -> int:  # noqa: B006
+        memory.append(x)
+        return x
+
+    def by_argument(memory: list[int], x: int, *, names: dict[int, int]) -> int:
+        memory.append(x)
+        names.setdefault(x, x)
+        return x
+
+    by_default.__defaults__ = ([],)
+    partial = functools.partial(by_argument, [], names={})
+    functions = [note, index, inner, comprehended, by_default, partial, Noting([]), first]
+    for function in functions if used else ():
+        (function.map if isinstance(function, Noting) else function)(3)  # type: ignore[operator]
+    return functions
+
+
 SAME: list[tuple[Any, Any]] = [
     (lambda x: x + 1, lambda x: x + 1),
     (_adding(2), _adding(2)),
@@ -61,6 +123,7 @@ SAME: list[tuple[Any, Any]] = [
     (Squares(), Squares()),
     (abs, abs),
     (_counting(), _counting()),
+    *zip(_memories(used=False), _memories(used=True), strict=True),
 ]
 OTHERS: list[tuple[Any, Any]] = [
     (lambda x: x + 1, lambda x: x + 2),
@@ -71,6 +134,7 @@ OTHERS: list[tuple[Any, Any]] = [
     (_adding(2), _adding(3)),
     (functools.partial(_adding, 2), functools.partial(_adding, 3)),
     (Scale(2), Scale(3)),
+    (_looking_up({"by": 2}), _looking_up({"by": 3})),
     (abs, float),
     (lambda x: x in {"a", "b"}, lambda x: x in {"a", "c"}),
 ]

@@ -1,9 +1,11 @@
 """What the functions and sources of a pipeline are, as far as one can tell from outside."""
 
 import functools
+from itertools import zip_longest
 from types import CodeType
 from typing import Any
 
+from bushel.core.altered import altered_by
 from bushel.core.naming import name_of
 from bushel.core.node import Node, walk
 
@@ -78,9 +80,10 @@ def _shown(constant: Any) -> str:
 def behaviour_of(function: Any) -> str:
     """A digest of what a function does, as far as it is written down.
 
-    Its code and constants, and the plain values that it was made with: those of its closure that
-    it does not set itself, its defaults, the arguments of a `partial`, the fields of a dataclass.
-    The same in every process of a Python version, whatever the file and line.
+    Its code and constants, and the plain values that it was made with: those of its closure, its
+    defaults, the arguments of a `partial`, the fields of a dataclass.
+    What a function changes (`altered_by`) is its memory, and does not count. The same in every
+    process of a Python version, whatever the file and line.
 
     >>> behaviour_of(lambda x: x + 1) == behaviour_of(lambda x: x + 1)
     True
@@ -111,39 +114,47 @@ def _told(value: Any, depth: int) -> Any:
         ]
         return "dict", sorted(pairs, key=lambda pair: pair[0])
     if isinstance(value, functools.partial):
-        return "partial", *(
-            _told(part, depth + 1) for part in (value.func, value.args, value.keywords)
-        )
+        return _told_partial(value, depth)
     own = _code_of(value)
     if own is not None:
         return _told_function(getattr(value, "__func__", value), own, depth)
     if isinstance(value, type) or hasattr(value, "__qualname__"):
         return getattr(value, "__module__", ""), value.__qualname__
-    codes = [_code_of(getattr(type(value), name, None)) for name in ("__call__", *_METHODS)]
-    told = [_text_of(code) for code in codes if code is not None]
-    fields = getattr(type(value), "__dataclass_fields__", {}) if told else {}
-    plain = [(name, _told(getattr(value, name, None), depth + 1)) for name in fields]
-    return type(value).__qualname__, told, plain
+    methods = [_code_of(getattr(type(value), name, None)) for name in ("__call__", *_METHODS)]
+    codes = [code for code in methods if code is not None]
+    fields = getattr(type(value), "__dataclass_fields__", ()) if codes else ()
+    plain = [
+        (name, _told(getattr(value, name, None), depth + 1))
+        for name in fields
+        if not any(name in altered_by(code) for code in codes)
+    ]
+    return type(value).__qualname__, [_text_of(code) for code in codes], plain
 
 
 def _told_function(function: Any, code: CodeType, depth: int) -> Any:
-    closure, cells = [], getattr(function, "__closure__", None) or ()
-    # What it counts in, say, is no part of what it does.
-    own = _set_by(code) if cells else set()
+    cells = getattr(function, "__closure__", None) or ()
+    around: list[tuple[str, Any]] = []
     for name, cell in zip(code.co_freevars, cells, strict=False):
-        if name in own:
-            continue
         try:
-            closure.append((name, _told(cell.cell_contents, depth + 1)))
+            around.append((name, cell.cell_contents))
         except ValueError:  # An empty one.
-            closure.append((name, ""))
-    defaults = getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None)
-    return _text_of(code), closure, _told(defaults, depth + 1)
+            around.append((name, ""))
+    defaults = getattr(function, "__defaults__", None) or ()
+    last = code.co_argcount
+    around += zip(code.co_varnames[last - len(defaults) : last], defaults, strict=False)
+    around += sorted((getattr(function, "__kwdefaults__", None) or {}).items())
+    return _text_of(code), _told_around(around, code, depth)
 
 
-@functools.lru_cache(maxsize=64)
-def _set_by(code: CodeType) -> set[str]:
-    """The names around a function that it sets."""
-    import dis
+def _told_partial(value: "functools.partial[Any]", depth: int) -> Any:
+    code = _code_of(value.func)
+    names = code.co_varnames if code is not None else ()
+    given = zip_longest(names[: len(value.args)], value.args, fillvalue="")
+    around = [*given, *sorted(value.keywords.items())]
+    return "partial", _told(value.func, depth + 1), _told_around(around, code, depth)
 
-    return {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_DEREF"}
+
+def _told_around(around: list[tuple[str, Any]], code: CodeType | None, depth: int) -> Any:
+    """The values that a function was made with, apart from those that it changes."""
+    changed = altered_by(code) if around and code is not None else ()
+    return [(name, _told(value, depth + 1)) for name, value in around if name not in changed]

@@ -101,7 +101,7 @@ class RepeatStream(OneInput):
         self._had_any = True
 
     def pull(self, want: int) -> Chunk | None:
-        while True:
+        while not self._is_over():
             chunk = self._input.pull(want)
             if chunk is not None:
                 self._had_any = self._had_any or bool(len(chunk.block) or chunk.block.failure)
@@ -115,6 +115,11 @@ class RepeatStream(OneInput):
             self._input.restore(self._start.at(0))
             self._epoch += 1
             self._had_any = False
+        return None
+
+    def _is_over(self) -> bool:
+        # In a state of Grain's: at the end, it counts the last epoch as well.
+        return bool(self._epochs) and self._epoch == self._epochs
 
     def state(self) -> State:
         return {"parent": self._input.state(), "epoch": self._epoch}
@@ -124,9 +129,7 @@ class RepeatStream(OneInput):
         self._epoch, self._had_any = state["epoch"], True
 
     def fields(self) -> Fields:
-        # (None at all is an epoch that ends at once.)
-        most = None if self._epochs is None else max(0, self._epochs - 1)
-        return Fields(parent=Inner(self._input), epoch=Whole(most))
+        return Fields(parent=Inner(self._input), epoch=Whole(self._epochs))
 
     def most_before(self, state: State | None) -> int | None:
         once = self._input.most_before(None)

@@ -86,7 +86,11 @@ class PositionPart:
         """How many elements can have come before a state (see `Stream`)."""
         if not self.restarts:
             return _Positions(self.length).most_before(state)
-        return None if state is None else state["epoch"] * self.length + state["in_epoch"]
+        # Where an epoch had none, as when all of them failed, it ends with any number of errors.
+        if state is None or not state["in_epoch"]:
+            return None
+        count: int = state["epoch"] * self.length + state["parent"]["next_index"]
+        return count
 
     def taken(self, state: State) -> int | None:
         """How many elements were taken in a state, if that is all it says."""
