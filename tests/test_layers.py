@@ -121,7 +121,10 @@ LAZY = {
     ("files/paths.py", "difflib"): "only where a file is missing",
     ("core/fingerprint.py", "hashlib"): "it loads a library of cryptography",
     ("core/fingerprint.py", "dis"): "only where a state is asked for",
-    ("on_error/records.py", "json"): "where a bad record is written down, and not in every worker",
+    (
+        "on_error/quarantine.py",
+        "json",
+    ): "where a bad record is written down, and not in every worker",
     ("files/beside.py", "multiprocessing.managers"): "much to import, for a forked process",
     ("files/beside.py", "secrets"): "the same",
     (

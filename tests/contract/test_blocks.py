@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bushel.dataset import map_node
+from bushel.run.definition import element
 from bushel.run.inline import compile_node
-from bushel.run.plain import element
 from tests.contract.events import freeze, freeze_error, pull_events, run_events, wants_from
 from tests.contract.pipelines import PIPELINES, RANDOM_ACCESS, Kit, stream_of
 

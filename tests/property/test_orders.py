@@ -13,8 +13,9 @@ from bushel.order.concatenate import ConcatenateNode
 from bushel.order.mix import MixNode, SelectNode, to_proportions
 from bushel.order.permutation import permute, permute_one
 from bushel.order.repeat import RepeatNode
-from bushel.order.shuffle import ShuffleNode, WindowShuffleNode
+from bushel.order.shuffle import ShuffleNode
 from bushel.order.slice import SliceNode
+from bushel.order.window_shuffle import WindowShuffleNode
 from bushel.run.inline import compile_node
 from bushel.sources.memory import RangeNode
 from tests.property.profile import tried

@@ -8,8 +8,8 @@ import pytest
 
 from bushel import IterDataset
 from bushel.core.block import Block
-from bushel.core.fields import Fields, Whole
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, ComputedMarks, Stream
 from bushel.experimental import ThreadPrefetchIterDataset
 from bushel.run.background import BackgroundStream

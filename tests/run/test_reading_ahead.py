@@ -4,9 +4,9 @@ import pytest
 
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.core.block import Block
-from bushel.core.fields import Fields, Whole
 from bushel.core.positions import run_of
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, FixedMarks, Stream
 from bushel.lanes.stream import LanesStream, OwnLanesNode
 from bushel.run.together import Together

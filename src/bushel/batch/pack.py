@@ -6,10 +6,10 @@ from typing import Any
 from bushel.batch.packing import Bins, Packing, order_of_rows
 from bushel.batch.regroup import Machine, Regroup
 from bushel.batch.sequences import Sequences, sequences_of
-from bushel.core.fields import Fields, Inner, Whole
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Node
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Inner, Whole
 from bushel.core.stream import Stream
 
 

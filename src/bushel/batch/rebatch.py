@@ -9,10 +9,10 @@ import numpy as np
 
 from bushel.batch.regroup import Machine, Regroup
 from bushel.core.block import first_leaf
-from bushel.core.fields import Fields, Inner, Whole
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Inner, Whole
 from bushel.core.stream import Stream
 from bushel.core.tree import Path, leaves_with_paths, map_leaves, show_path
 from bushel.errors import BatchError, StateError

@@ -15,10 +15,10 @@ import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.cursor import Cursor
-from bushel.core.fields import Fields, Whole
 from bushel.core.frozen import plain
 from bushel.core.node import failed
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Whole
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import StateError
@@ -49,7 +49,7 @@ class Machine(ABC):
     def add(self, element: Any) -> bool:
         """Takes an element; False where it ends the group, and is offered again to the next."""
 
-    # Whether `elements` below may be rows that were taken apart (`bushel/ragged.py`).
+    # Whether `elements` below may be rows that were taken apart (`core/ragged.py`).
     takes_ragged = False
 
     def add_many(self, elements: Sequence[Any], start: int) -> int:

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from bushel.batch.cells import joined, padding, places
 from bushel.batch.regroup import Machine, Regroup
 from bushel.batch.split_tables import Table, table_of
-from bushel.core.fields import Fields, Inner, Kind, Path, Whole
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Inner, Kind, Path, Whole
 from bushel.core.stream import Stream
 from bushel.errors import BatchError, PlanError, StateError
 

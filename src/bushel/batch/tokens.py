@@ -6,10 +6,10 @@ from typing import Any
 from bushel.batch.lengths import LengthOf
 from bushel.batch.pad import Padding, with_lengths
 from bushel.batch.regroup import Machine, Regroup
-from bushel.core.fields import Fields, Inner, Kind, Path, check_whole
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Inner, Kind, Path, check_whole
 from bushel.core.stream import Stream
 from bushel.errors import BatchError, StateError
 

@@ -10,10 +10,10 @@ from bushel.cache.file import CacheReader, CacheWriter, Identity
 from bushel.cache.memory import CacheNode, cache_fields, cache_state
 from bushel.checkpoint.state import describe_pipeline
 from bushel.core.block import Block
-from bushel.core.fields import Fields
 from bushel.core.fingerprint import fingerprints
 from bushel.core.frozen import plain
 from bushel.core.state import State, indices_in
+from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, Marks, OneInput, Stream, beginning_of, counted
 from bushel.errors import BatchError, StateError
 from bushel.files.limits import refusal

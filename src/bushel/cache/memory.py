@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block
-from bushel.core.fields import Declares, Fields, Flag, Inner, Whole
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Node
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State, indices_in
+from bushel.core.state_fields import Declares, Fields, Flag, Inner, Whole
 from bushel.core.step import How, OverOne
 from bushel.core.stream import (
     Chunk,

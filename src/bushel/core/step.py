@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 from bushel.core.block import Block
 from bushel.core.cursor import Cursor
-from bushel.core.fields import Declares
 from bushel.core.frozen import plain
 from bushel.core.node import Node, refuse_length
 from bushel.core.options import DatasetOptions
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
+from bushel.core.state_fields import Declares
 from bushel.core.stream import Stream
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bushel.core.block import Block
-from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.state import State
+from bushel.core.state_fields import Fields
 from bushel.errors import StateError
 
 

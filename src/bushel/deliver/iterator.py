@@ -15,9 +15,9 @@ from bushel.checkpoint.made_with import MadeWith, restore_into
 from bushel.checkpoint.state import Pipeline, sign, verify
 from bushel.core.block import Failure, failure_of
 from bushel.core.ending import park_at_the_end
-from bushel.core.fields import check_state
 from bushel.core.frozen import plain
 from bushel.core.state import State, copy_state
+from bushel.core.state_fields import check_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, OnDemand, Stream, beginning_of
 from bushel.core.tune import BlockSize
 from bushel.deliver.device import process_index_and_count, wait_for_all_processes

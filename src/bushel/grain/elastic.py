@@ -5,9 +5,9 @@ from typing import Any
 
 from bushel.checkpoint.state import describe_pipeline, sign, verify
 from bushel.core.arguments import whole
-from bushel.core.fields import Fields, Whole
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.core.places import droppers
+from bushel.core.state_fields import Fields, Whole
 from bushel.dataset import IterDataset, MapDataset, map_node
 from bushel.deliver.iterator import DatasetIterator
 from bushel.errors import ClosedError, PlanError

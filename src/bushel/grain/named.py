@@ -18,8 +18,7 @@ from bushel.dataset import (
 from bushel.dataset.steps import check_seed, check_window, flat_map_step
 from bushel.deliver.device import Placement, ToDeviceNode
 from bushel.errors import PlanError
-from bushel.order.shuffle import WindowShuffleNode
-from bushel.order.window import StreamWindowShuffleNode
+from bushel.order.window_shuffle import StreamWindowShuffleNode, WindowShuffleNode
 from bushel.order.zip import ZipNode
 from bushel.transforms import base as transforms
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.state import State
+from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.lanes.stream import LanesStream
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bushel.core.cursor import Taken
-from bushel.core.fields import Declares, Kind, Path
 from bushel.core.frozen import plain
 from bushel.core.state import State
+from bushel.core.state_fields import Declares, Kind, Path
 from bushel.core.stream import Marks
 from bushel.errors import StateError
 from bushel.order.front import with_front

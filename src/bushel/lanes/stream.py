@@ -10,13 +10,13 @@ import numpy as np
 
 from bushel.core.block import Block, Columns, Failure, merge_columns
 from bushel.core.cursor import Cursor, Taken
-from bushel.core.fields import Fields, Whole, all_before
 from bushel.core.frozen import frozen
 from bushel.core.merged import Merged
 from bushel.core.node import Node
 from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Whole, all_before
 from bushel.core.step import FEWEST_TOGETHER, EvaluateTogether, How, Join
 from bushel.core.stream import Chunk, Stream
 from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize

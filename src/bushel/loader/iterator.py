@@ -20,7 +20,7 @@ from bushel.loader.chain import Chain
 from bushel.loader.recipe import Recipe
 
 if TYPE_CHECKING:
-    # Nothing in the arguments of a loader says what its elements are (see dataset.py).
+    # Nothing in the arguments of a loader says what its elements are (see dataset/base.py).
     import typing_extensions
 
     T = typing_extensions.TypeVar("T", default=Any)

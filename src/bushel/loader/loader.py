@@ -14,7 +14,7 @@ from bushel.sources.memory import source_node
 from bushel.transforms import base as transforms
 
 if TYPE_CHECKING:
-    # Nothing in the arguments of a loader says what its elements are (see dataset.py).
+    # Nothing in the arguments of a loader says what its elements are (see dataset/base.py).
     import typing_extensions
 
     from bushel.loader.iterator import DataLoaderIterator

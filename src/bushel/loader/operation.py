@@ -7,12 +7,12 @@ import numpy as np
 
 from bushel.core.block import Block, failure_of
 from bushel.core.cursor import Cursor
-from bushel.core.fields import Fields
 from bushel.core.frozen import frozen
 from bushel.core.naming import name_of
 from bushel.core.node import Node
 from bushel.core.record import Record, RecordMetadata
 from bushel.core.state import State
+from bushel.core.state_fields import Fields
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, FixedMarks, Marks, Stream
 from bushel.errors import PlanError, note_where

@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.fields import Fields, Inner, given_by
 from bushel.core.node import Guard, failed
 from bushel.core.record import RecordMetadata
 from bushel.core.state import State, innermost_index
+from bushel.core.state_fields import Fields, Inner, given_by
 from bushel.core.stream import Chunk, Framed, OneInput, Stream
 from bushel.errors import where_raised
-from bushel.on_error.records import BadCounts, BadRecord, Ledger, bad_record
+from bushel.on_error.budget import BadCounts, Ledger
+from bushel.on_error.records import BadRecord, bad_record
 
 
 class GuardStream(OneInput):

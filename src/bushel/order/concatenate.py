@@ -6,11 +6,11 @@ from typing import cast
 
 import numpy as np
 
-from bushel.core.fields import Fields, InnerOf, Whole, all_before
 from bushel.core.frozen import frozen
 from bushel.core.node import Choice, Node
 from bushel.core.positions import Keys, Positions, split_epochs
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, InnerOf, Whole, all_before
 from bushel.core.step import How, Step
 from bushel.core.stream import Chunk, Framed, Stream, beginning_of
 

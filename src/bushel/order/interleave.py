@@ -10,13 +10,13 @@ import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.cursor import Cursor
-from bushel.core.fields import Fields, Kind, Path, Whole, check_state, check_whole, is_flag
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node, failed
 from bushel.core.options import DatasetOptions
 from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Kind, Path, Whole, check_state, check_whole, is_flag
 from bushel.core.step import How, SideBySide, Step
 from bushel.core.stream import Chunk, ComputedMarks, Marks, Stream
 from bushel.core.tune import SOON_SECONDS, BlockSize

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from bushel.core.block import Columns, Failure
 from bushel.core.cursor import Cursor
-from bushel.core.fields import Declares
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys, sorted_runs
 from bushel.core.state import State
+from bushel.core.state_fields import Declares
 from bushel.core.step import EvaluateTogether, SideBySide
 from bushel.core.stream import Marks, Stream
 from bushel.order.foresight import Foresight

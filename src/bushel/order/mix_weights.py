@@ -2,7 +2,7 @@
 
 A state says by which weights elements were chosen, as plain values. With other weights the
 mixture still gives by the old ones what a step after it has to make again (see
-`run/front.py`), and follows the new ones from there on:
+`order/front.py`), and follows the new ones from there on:
 
     index                 front
       |---- old weights ----|---- new weights ---->
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bushel.core.fields import Kind, Path
 from bushel.core.fingerprint import fingerprint_of
 from bushel.core.frozen import plain
 from bushel.core.state import State
+from bushel.core.state_fields import Kind, Path
 from bushel.errors import PlanError, StateError
 from bushel.order.proportions import table_of
 from bushel.order.schedule import WeightSchedule, in_order

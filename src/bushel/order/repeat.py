@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.fields import Declares, Fields, Inner, Whole, given_by
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, LocateMany, Node, Order
 from bushel.core.positions import Positions, split_epochs
 from bushel.core.state import State
+from bushel.core.state_fields import Declares, Fields, Inner, Whole, given_by
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, ComputedMarks, Framed, Marks, OneInput, Stream, beginning_of
 from bushel.errors import PlanError

@@ -1,4 +1,4 @@
-"""Shuffles by position: the whole dataset, or windows of it."""
+"""Shuffles a whole random-access dataset, by position."""
 
 from collections.abc import Sequence
 
@@ -37,34 +37,3 @@ class ShuffleNode(Order):
 
     def describe(self) -> str:
         return f"shuffle(seed={self.seed})"
-
-
-@frozen
-class WindowShuffleNode(Order):
-    """Shuffles within consecutive windows of positions.
-
-    Windows run on through the end of an epoch: the last one of an epoch may hold the first
-    elements of the next.
-    """
-
-    input: Node
-    window_size: int
-    seed: int
-    costly = True
-
-    @property
-    def stretch(self) -> int:
-        return self.window_size
-
-    def locate(self, positions: Positions) -> Positions:
-        windows, offsets = split_epochs(positions, self.window_size)
-        images = permute(offsets, self.window_size - 1, (self.seed + windows) & 0xFFFFFFFF)
-        return join_epochs(images, windows, self.window_size)
-
-    @classmethod
-    def side_by_side(cls, nodes: Sequence["WindowShuffleNode"]) -> LocateMany | None:  # type: ignore[override]
-        windows = [node.window_size for node in nodes]
-        return Permutations(windows, [node.seed for node in nodes]).locate
-
-    def describe(self) -> str:
-        return f"window_shuffle(window_size={self.window_size}, seed={self.seed})"

@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.fields import Fields, Flag, Inners, Whole, Wholes, all_before
 from bushel.core.frozen import frozen, plain
 from bushel.core.naming import name_of
 from bushel.core.node import ONE_LANE, Choice, Node, failed, refuse_length
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Flag, Inners, Whole, Wholes, all_before
 from bushel.core.step import How, Join
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError

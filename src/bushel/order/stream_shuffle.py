@@ -29,10 +29,10 @@ import numpy.typing as npt
 
 from bushel.core.block import Block, Failure
 from bushel.core.cursor import Cursor
-from bushel.core.fields import Fields, Inner, Whole
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import ONE_LANE, Node
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Inner, Whole
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import StateError

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from bushel.core.fields import Fields, Inner, Whole, given_by
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.places import is_by_position
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Inner, Whole, given_by
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Framed, Marks, OneInput, Stream, beginning_of, counted
 from bushel.errors import StateRangeError

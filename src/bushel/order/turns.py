@@ -1,7 +1,7 @@
 """Whose turn it is: which part of a mixture gives the next element.
 
 Where the weights stay the same, that is a function of the number of the element (see
-`order/mix.py`). Where they change, each part is due a share of each element, and gets one
+`order/pattern.py`). Where they change, each part is due a share of each element, and gets one
 whenever it has been due more than it got:
 
     share of part 0       .5   .5   .5   .25  .25  .25  .25

@@ -7,12 +7,12 @@ import numpy as np
 
 from bushel.core.block import Block
 from bushel.core.cursor import Cursor
-from bushel.core.fields import Fields, Flag, Inner
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node, Order, failed
 from bushel.core.positions import Positions, join_epochs, split_epochs
 from bushel.core.stack import stack
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Flag, Inner
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.core.tree import map_leaves

@@ -6,12 +6,12 @@ import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.cursor import Taken
-from bushel.core.fields import Declares, Fields, Flag, Inners, all_before
 from bushel.core.frozen import frozen, plain
 from bushel.core.merged import Merged
 from bushel.core.node import Node, Zip
 from bushel.core.positions import Positions
 from bushel.core.state import State
+from bushel.core.state_fields import Declares, Fields, Flag, Inners, all_before
 from bushel.core.step import How, Join, SideBySide
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError

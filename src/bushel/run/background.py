@@ -9,8 +9,8 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 from bushel.core.ending import OwnThread, end_with_program, go_first
-from bushel.core.fields import Fields
 from bushel.core.state import State
+from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, FixedMarks, Marks, Stream, beginning_of
 from bushel.core.tune import BlockSize
 from bushel.errors import ClosedError, StateError

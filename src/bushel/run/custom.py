@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure, failure_of
-from bushel.core.fields import Fields, Opaque, Whole
 from bushel.core.state import State, copy_state
+from bushel.core.state_fields import Fields, Opaque, Whole
 from bushel.core.stream import Chunk, ComputedMarks, FixedMarks, Marks, Stream
 from bushel.errors import StateError
 

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.fields import Fields, Whole
 from bushel.core.machine import available_cores
 from bushel.core.node import Fold, Guard, Node, Source, leaves_out, walk
 from bushel.core.options import ReadOptions
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, Marks, OnDemand, Stream
 from bushel.core.tune import TARGET_SECONDS, BlockSize
 from bushel.errors import StateRangeError
-from bushel.on_error.records import BadCounts, BadRecord, Ledger
+from bushel.on_error.budget import BadCounts, Ledger
+from bushel.on_error.records import BadRecord
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.fixed_threads import FixedThreads, threads_counted_on
 from bushel.run.quota import DropQuota

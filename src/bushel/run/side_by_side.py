@@ -17,12 +17,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from bushel.core.block import Block
-from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.node import Each, Guard, Node, leaves_out, walk, with_inputs
 from bushel.core.places import OptionsNode, SeedNode, ToStreamNode
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
+from bushel.core.state_fields import Fields
 from bushel.core.step import SideBySide
 from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.order.repeat import EpochsNode, epoch_fields

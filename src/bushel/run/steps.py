@@ -9,12 +9,12 @@ import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.cursor import Cursor
-from bushel.core.fields import Fields, Inner, Whole, given_by
 from bushel.core.frozen import plain
 from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, failed
 from bushel.core.positions import Keys
 from bushel.core.record import RecordMetadata
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Inner, Whole, given_by
 from bushel.core.stream import Chunk, Marks, OneInput, Stream, counted
 from bushel.errors import PlanError, StateError
 from bushel.on_error.records import BadRecord

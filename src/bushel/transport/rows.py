@@ -1,6 +1,6 @@
 """Rows on their way: they travel as columns where they can, and arrive as the same rows.
 
-Elements that are alike, or differ in their lengths only, are taken apart (`bushel/ragged.py`) into
+Elements that are alike, or differ in their lengths only, are taken apart (`core/ragged.py`) into
 a few flat arrays. Those are made where they will be sent from, so that nothing is copied twice.
 """
 

@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from bushel.batch.batch import BatchNode
 from bushel.core.block import Block, Columns, Failure, join
-from bushel.core.fields import Fields, Whole
 from bushel.core.frozen import plain
 from bushel.core.node import Guard, Node, Place, walk
 from bushel.core.options import ReadOptions
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
 from bushel.errors import FatalElementError, WorkerError
 from bushel.on_error.records import BadRecord

@@ -104,7 +104,7 @@ def _likely() -> list[str]:
     Nothing but bushel's and numpy's: what else a program imports may start threads.
     """
     found = [name for name in list(sys.modules) if name.startswith(_OF_PIPELINES)]
-    return [*found, "bushel.samplers", "bushel.rng", "numpy.random"]
+    return [*found, "bushel.samplers", "bushel.core.rng", "numpy.random"]
 
 
 def _interpreter() -> list[str]:

@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bushel.core.fields import Fields
 from bushel.core.frozen import plain
 from bushel.core.node import Guard
 from bushel.core.state import State, innermost_index, replaced
+from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.errors import StateError
 from bushel.lanes.ahead import Reached
-from bushel.on_error.records import Ledger, bad_records_in, with_bad_records
+from bushel.on_error.budget import Ledger, bad_records_in, with_bad_records
 from bushel.order.front import with_front
 from bushel.run.quota import DropQuota
 from bushel.workers.engine import Engine

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.fields import Fields, Whole
 from bushel.core.frozen import frozen
 from bushel.core.node import Node, failed
 from bushel.core.positions import Keys
 from bushel.core.state import State
+from bushel.core.state_fields import Fields, Whole
 from bushel.core.step import How, Step
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import RecordError, StateRangeError

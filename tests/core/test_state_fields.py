@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from bushel.core.fields import (
+from bushel.core.state import State
+from bushel.core.state_fields import (
     Fields,
     Flag,
     Inner,
@@ -16,7 +17,6 @@ from bushel.core.fields import (
     check_state,
     given_by,
 )
-from bushel.core.state import State
 from bushel.errors import StateError, StateRangeError
 
 
