@@ -12,7 +12,7 @@ from bushel import IterDataset, MapDataset, ReadOptions, WeightSchedule
 from bushel.core.cursor import Cursor
 from bushel.core.node import Node
 from bushel.experimental import InterleaveIterDataset
-from bushel.order import pattern, permutations, shares, shuffle
+from bushel.order import pattern, permutation, permutations, shares, shuffle
 from bushel.order.pattern import Pattern
 from bushel.order.stream_mix import MixStream
 from bushel.run.inline import compile_node
@@ -152,6 +152,42 @@ def test_interleaved(
     # A few of each stream at first, then many.
     assert counts["pulls"] <= elements / 3
     assert counts["touched"] <= elements / 3
+
+
+def test_first_elements_of_many_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make all of a shuffle takes as long as the first elements of hundreds of them."""
+    made: list[int] = []
+
+    def noted(max_index: int, seed: int) -> Any:
+        made.append(seed)
+        return permutation.whole_permutation(max_index, seed)
+
+    monkeypatch.setattr(permutations, "whole_permutation", noted)
+    parts = [MapDataset.range(500).shuffle(seed=seed) for seed in range(200)]
+    evaluator = compile_node(node_of(MapDataset.mix(parts)))
+    rows: list[int] = []
+    for block in range(4):
+        rows += evaluator.run(400 * block, 400 * (block + 1)).rows()
+    assert not made
+    for block in range(4, 12):
+        rows += evaluator.run(400 * block, 400 * (block + 1)).rows()
+    assert sorted(made) == list(range(200))
+    assert rows == [part[turn] for turn in range(24) for part in parts]
+
+
+def test_interleaved_short_streams_walk_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a range of 200 an element walks hundreds of steps to its place."""
+    walked: list[int] = []
+    walk_one = permutation._walk_one
+
+    def noted(value: int, *more: Any) -> int:
+        walked.append(value)
+        return walk_one(value, *more)
+
+    monkeypatch.setattr(permutation, "_walk_one", noted)
+    parts = [MapDataset.range(200).shuffle(seed=seed).to_iter_dataset() for seed in range(40)]
+    assert len(list(InterleaveIterDataset(parts, cycle_length=4))) == 40 * 200
+    assert len(walked) <= 40 * 16
 
 
 def test_patterns_are_what_each_part_would_say() -> None:

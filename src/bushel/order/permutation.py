@@ -37,6 +37,8 @@ _FEW = 32
 _ALWAYS_WHOLE = 128
 _OFTEN_WHOLE = 4096
 _OFTEN = 64
+# In a range of 200, six positions walk for half as long as all take together; of 2,000, sixty.
+_OFTEN_PART = 32
 # Of so many permutations at most, unless of each of them a good part is needed.
 _MOST_WHOLE = 32
 _GOOD_PART = 3
@@ -89,7 +91,7 @@ def permute(
         # Neighbouring positions nearly always share an epoch, and so a seed.
         if (seeds == first).all():
             seeds = first
-    if max_index < _ALWAYS_WHOLE or (max_index < _OFTEN_WHOLE and len(positions) >= _OFTEN):
+    if max_index < _OFTEN_WHOLE and len(positions) >= enough_for_whole(max_index):
         images = _permute_whole(positions, max_index, seeds, rounds)
         if images is not None:
             return images
@@ -121,6 +123,11 @@ def _permute_few(
     ]
 
 
+def enough_for_whole(max_index: int) -> int:
+    """For how many positions of a small range all of it is worth being made."""
+    return 1 if max_index < _ALWAYS_WHOLE else min(_OFTEN, max_index // _OFTEN_PART)
+
+
 def _permute_whole(
     positions: Positions, max_index: int, seeds: int | Positions, rounds: int
 ) -> Positions | None:
@@ -128,7 +135,10 @@ def _permute_whole(
         return _whole_permutation(max_index, seeds, rounds).take(positions)
     distinct, which = np.unique(seeds, return_inverse=True)
     much = len(positions) * _GOOD_PART >= len(distinct) * (max_index + 1)
-    if len(distinct) > _MOST_WHOLE and not much:
+    few = len(distinct) <= _MOST_WHOLE and len(positions) >= min(
+        _OFTEN, len(distinct) * enough_for_whole(max_index)
+    )
+    if not few and not much:
         return None  # A little of each: all of them are walked together.
     whole = [_whole_permutation(max_index, seed, rounds) for seed in distinct.tolist()]
     images: Positions = np.stack(whole)[which, positions]
@@ -440,7 +450,7 @@ def _walk_each(
     values: Words,
     max_indices: Words,
     half: int,
-    keys: "RoundKeys",
+    keys: "list[npt.NDArray[np.uint32]]",
 ) -> Words:
     out = np.empty_like(values)
     encrypt(values, half, keys, out)
@@ -448,13 +458,18 @@ def _walk_each(
         last = (values == max_indices) & (values == 1 << 2 * half)
         out[last] = max_indices[last]
     outside = (out > max_indices).nonzero()[0]
-    walking, most, keys = out.take(outside), max_indices.take(outside), _take_keys(keys, outside)
-    while len(outside):
+    walking, most = out.take(outside), max_indices.take(outside)
+    keys = [key.take(outside) for key in keys]
+    while len(outside) >= _FEW:
         encrypt(walking, half, keys, walking)
         out[outside] = walking
         still_out = (walking > most).nonzero()[0]
         outside, walking = outside.take(still_out), walking.take(still_out)
-        most, keys = most.take(still_out), _take_keys(keys, still_out)
+        most, keys = most.take(still_out), [key.take(still_out) for key in keys]
+    if len(outside):
+        keys_of_each = zip(*(key.tolist() for key in keys), strict=True)
+        few = zip(walking.tolist(), most.tolist(), keys_of_each, strict=True)
+        out[outside] = [_walk_one(value, last, half, mine) for value, last, mine in few]
     return out
 
 

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.positions import Keys, Positions, grouped
-from bushel.order.permutation import permute_each, whole_permutation
+from bushel.order.permutation import enough_for_whole, permute_each, whole_permutation
 
 # In a shorter range the walk back from outside of it is long (see `order/permutation.py`): then
-# whole permutations are made, and kept as long as they are in use.
+# whole permutations are made, and kept as long as they are in use. To make one takes as long as
+# the walks of some dozen positions, so the first ones of each range walk.
 _SHORT = 4096
 
 
@@ -25,6 +26,9 @@ class Permutations:
         self._seeds = np.array(seeds, dtype=np.int64)
         self._any_short = int(self._lengths.min()) <= _SHORT
         self._all_short = int(self._lengths.max()) <= _SHORT
+        # How many positions of each range have walked.
+        self._walked = np.zeros(len(lengths), dtype=np.int64)
+        self._enough = np.array([enough_for_whole(length - 1) for length in lengths])
         # By range and seed, those used last at the end. Replaced as a whole.
         self._whole: dict[tuple[int, int], npt.NDArray[np.uint16]] = {}
 
@@ -57,9 +61,24 @@ class Permutations:
             images[long] = permute_each(
                 offsets.take(long), lengths.take(long) - 1, seeds.take(long)
             )
+        walks = short & ~self._whole_pays(which)
+        if walks.any():
+            mine = walks.nonzero()[0]
+            images[mine] = permute_each(
+                offsets.take(mine), lengths.take(mine) - 1, seeds.take(mine)
+            )
+            short &= ~walks
         mine = short.nonzero()[0]
         images[mine] = self._by_whole(which.take(mine), offsets.take(mine), seeds.take(mine))
         return images
+
+    def _whole_pays(self, which: Keys) -> npt.NDArray[np.bool_]:
+        """Whether, with these, enough positions of the range of each were asked for."""
+        if (self._walked >= self._enough).all():
+            return np.ones(len(which), dtype=bool)
+        self._walked = self._walked + np.bincount(which, minlength=len(self._walked))
+        pays: npt.NDArray[np.bool_] = (self._walked >= self._enough).take(which)
+        return pays
 
     def _by_whole(self, which: Keys, offsets: Positions, seeds: Positions) -> Positions:
         images = np.empty(len(offsets), dtype=np.int64)

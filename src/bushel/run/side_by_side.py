@@ -36,10 +36,11 @@ from bushel.transforms.function import any_none
 # With fewer streams, each is read in blocks that are worth what a block costs.
 FEWEST = 2
 # What reading a stream by itself costs, roughly. Elements that take longer are read like that:
-# then it matters less than whether they have threads. To touch a part for the first time may
-# take longer (a file is opened, an order computed), and it is only after a while that it is sure.
+# then it matters less than whether they have threads. Now and then a part takes longer (a file is
+# opened, an order computed), to begin with and when it has given many light elements; and it is
+# only after a while that it is sure.
 _LIGHT_SECONDS = 20e-6
-_FIRST_SECONDS = 2e-3
+_SECONDS_NOW_AND_THEN = 2e-3
 _CALL_SECONDS = 500e-6
 _SURE_SECONDS = 0.05
 _SECONDS_OF_A_PART = 10e-6
@@ -153,8 +154,9 @@ class PartsSideBySide(SideBySide):
         # Each of the sources is asked by itself, be it for one element or for ten.
         seconds = max(SOON_SECONDS, _SECONDS_OF_A_PART * len(parts))
         self._block_size = BlockSize(most_bytes=_BYTES_AT_ONCE, target_seconds=seconds)
-        # The seconds that elements took beyond what light ones take.
+        # The seconds that elements took beyond what light ones take; below 0, what they may take.
         self._excess = 0.0
+        self._most_credit = _SECONDS_NOW_AND_THEN * len(parts)
         self._touched = np.zeros(len(parts), dtype=bool)
         self._leaves_out = False
 
@@ -207,8 +209,8 @@ class PartsSideBySide(SideBySide):
         new = which[~self._touched.take(which)]
         if len(new):
             self._touched[new] = True
-            beyond -= len(np.unique(new)) * _FIRST_SECONDS
-        self._excess = max(0.0, self._excess + beyond)
+            beyond -= len(np.unique(new)) * _SECONDS_NOW_AND_THEN
+        self._excess = max(-self._most_credit, self._excess + beyond)
 
     def take(self, counts: Positions) -> None:
         """Takes so many elements of each."""
