@@ -120,7 +120,7 @@ LAZY = {
     ("checkpoint/differences.py", "difflib"): "only where a state does not fit",
     ("files/paths.py", "difflib"): "only where a file is missing",
     ("core/fingerprint.py", "hashlib"): "it loads a library of cryptography",
-    ("core/fingerprint.py", "dis"): "only where a state is asked for",
+    ("core/altered.py", "dis"): "only where a state is asked for",
     (
         "on_error/quarantine.py",
         "json",
