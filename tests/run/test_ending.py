@@ -22,7 +22,7 @@ atexit.register(tell_threads)
 
 import bushel
 from bushel.experimental import ThreadPrefetchIterDataset
-from bushel.run import ending
+from bushel.core import ending
 
 ending._PATIENCE_SECONDS = float(sys.argv[1])
 records = bushel.MapDataset.range(1 << 40).map(lambda number: number)

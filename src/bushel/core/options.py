@@ -20,7 +20,8 @@ class ReadOptions:
 
     Args:
       num_threads: at most this many threads.
-      prefetch_buffer_size: at most this many elements are kept ready.
+      prefetch_buffer_size: at most this many elements are kept ready, beside those of two
+        batches where the stream is batched.
     """
 
     num_threads: int = 16

@@ -199,6 +199,12 @@ class Stream(ABC):
         """The index of the element that follows a state, where that is plain arithmetic."""
         raise NotImplementedError(_NO_INDEX)
 
+    def needed_together(self, count: int) -> None:  # noqa: B027
+        """Takes note that a later step needs so many elements for one of its own.
+
+        Of these, the last ones are not ahead of what was asked for.
+        """
+
     def start(self) -> None:  # noqa: B027
         """Begins work ahead of time, where there is such."""
 
@@ -216,6 +222,9 @@ class OneInput(Stream):
     def fields(self) -> Fields:
         # Those of its input, unless it has some of its own.
         return self._input.fields()
+
+    def needed_together(self, count: int) -> None:
+        self._input.base.needed_together(count)
 
     def start(self) -> None:
         self._input.start()

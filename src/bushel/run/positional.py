@@ -99,6 +99,8 @@ class PositionalStream(Stream):
         self._seat = Seat()
         self._in_pieces = False
         self._least = least_block(node)
+        # How many of its elements a later step needs for one.
+        self.together = 0
         self._work = Work(node)
         self._ledger = Ledger(self._work.guards)
         # Where somebody else keeps the ledger, what to enter in it.
@@ -365,6 +367,9 @@ class PositionalStream(Stream):
         index: int = state["next_index"]
         return index
 
+    def needed_together(self, count: int) -> None:
+        self.together = count
+
     def start(self) -> None:
         if self._ahead is None and self._choice.may_use_threads:
             self._choice.begin_threaded()
@@ -377,7 +382,7 @@ class PositionalStream(Stream):
         # On trial, next to nothing at first: nobody has looked yet how large elements are.
         first = size.within(_FIRST_SECONDS) if self._choice.trying else size.size
         self._ahead = self._threads.read_ahead(
-            self._work, first, self._next, self._length, self._least
+            self._work, first, self._next, self._length, self._least, self.together
         )
         return self._ahead
 

@@ -102,14 +102,23 @@ class SharedThreads:
         self._user_seconds = None
 
     def read_ahead(
-        self, evaluate: Evaluate, first_size: int, start: int, stop: int, least: int = 1
+        self,
+        evaluate: Evaluate,
+        first_size: int,
+        start: int,
+        stop: int,
+        least: int = 1,
+        together: int = 0,
     ) -> ReadAhead:
-        """Has threads evaluate the positions of one of the streams."""
+        """Has threads evaluate the positions of one of the streams.
+
+        So many elements are needed `together`: beside its buffer, a single stream has room for
+        those that are asked for and for as many that are asked for next.
+        """
         pool = self.pool()
         share = max(1, len(pool.threads) // self._streams)
-        return ReadAhead(
-            evaluate, share, self._buffer_size, first_size, start, stop, pool, least, self.choice
-        )
+        room = self._buffer_size + (2 * together if self._streams == 1 else 0)
+        return ReadAhead(evaluate, share, room, first_size, start, stop, pool, least, self.choice)
 
     def pool(self) -> ThreadPool:
         """The threads, as many as there should be now."""

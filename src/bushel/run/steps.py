@@ -399,6 +399,7 @@ class FoldStream(Stream):
         self._number = 0
         self._skip = 0
         self.eager = input.eager
+        self.needed_together(1)
 
     def pull(self, want: int) -> Chunk | None:
         if not self._node.one_per_group:
@@ -514,6 +515,9 @@ class FoldStream(Stream):
         if not self._node.one_per_group:
             return super().index_in(state)
         return -(-self._cursor.stream.index_in(state) // self._node.group_size)
+
+    def needed_together(self, count: int) -> None:
+        self._cursor.stream.base.needed_together(count * self._node.group_size)
 
     def start(self) -> None:
         self._cursor.stream.start()

@@ -195,8 +195,10 @@ class ReadAhead:
         self._evaluate, self._interest = evaluate, interest or _NoInterest()
         self._next, self._stop = start, stop
         self._least = least
+        # Of what the buffer holds, each thread is at one block and has another before it: who
+        # takes blocks and asks for more may come late.
         self._block_size = BlockSize(
-            max(1, buffer_size // threads), first_size, least=least, side_by_side=threads
+            max(1, buffer_size // (2 * threads)), first_size, least=least, side_by_side=threads
         )
         # Large blocks on many threads tell nothing of what they take on one.
         self._teaches = least == 1
