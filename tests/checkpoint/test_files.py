@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bushel.checkpoint.files import MAX_BYTES, encode, read_state, read_states, write_encoded
-from bushel.checkpoint.state import MAX_DEPTH
+from bushel.checkpoint.signed import MAX_DEPTH
 from bushel.errors import StateError
 from tests.checkpoint.programs import run
 from tests.patience import PATIENCE_SECONDS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bushel.checkpoint.state import MAX_DEPTH
+from bushel.checkpoint.signed import MAX_DEPTH
 from bushel.errors import StateError
 from tests.checkpoint.pipelines import Counter, ahead, loader, mapped, rest, streamed
 

@@ -16,8 +16,8 @@ import pytest
 from bushel.errors import FileError, PlanError
 from bushel.files import cache as module
 from bushel.files import evict
-from bushel.files.cache import PIECE, Cache, GoneError, Kept, cache_here
-from bushel.files.evict import Limit
+from bushel.files.cache import PIECE, Cache, CachedFile, GoneError, cache_here
+from bushel.files.evict import FolderLimit
 from bushel.files.index import index_of
 from bushel.files.local import open_file
 from bushel.files.remote import RemoteFile
@@ -53,13 +53,13 @@ def entries(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.name != ".lock")
 
 
-def kept(cache: Cache, name: str = "a", size: int = SIZE) -> Kept:
+def kept(cache: Cache, name: str = "a", size: int = SIZE) -> CachedFile:
     kept = cache.keep(name, "stamp", size)
     assert kept is not None
     return kept
 
 
-def missing(kept: Kept, *pieces: int) -> list[int]:
+def missing(kept: CachedFile, *pieces: int) -> list[int]:
     starts = np.array(pieces, dtype=np.int64) * PIECE
     return kept.missing(starts, starts + 10)
 
@@ -413,7 +413,7 @@ class TestLimit:
         (tmp_path / "old").write_bytes(bytes(100_000))
         os.utime(tmp_path / "old", (1, 1))
         (tmp_path / "new").write_bytes(bytes(100_000))
-        with Limit(str(tmp_path), 250_000).room(100_000) as room:
+        with FolderLimit(str(tmp_path), 250_000).room(100_000) as room:
             assert room
             assert sorted(os.listdir(tmp_path)) == [".lock", "new"]
 
@@ -421,28 +421,28 @@ class TestLimit:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(evict, "PATIENCE_SECONDS", 0.0)
-        one, other = Limit(str(tmp_path), 1000), Limit(str(tmp_path), 1000)
+        one, other = FolderLimit(str(tmp_path), 1000), FolderLimit(str(tmp_path), 1000)
         with one.room(10) as first, other.room(10) as second:
             assert (first, second) == (True, False)
-        with Limit(str(tmp_path), 1000).room(10) as third:
+        with FolderLimit(str(tmp_path), 1000).room(10) as third:
             assert third
 
     @pytest.mark.parametrize("said", [b"", b"nonsense", b"-5", b"9" * 30, b"0"])
     def test_what_the_lock_says_is_not_believed_blindly(self, tmp_path: Path, said: bytes) -> None:
-        limit = Limit(str(tmp_path), 250_000)
+        limit = FolderLimit(str(tmp_path), 250_000)
         with limit.room(100_000) as room:
             assert room
             (tmp_path / "a").write_bytes(bytes(100_000))
         (tmp_path / ".lock").write_bytes(said)
         # A process that comes anew counts; one that is there does so when it is full.
-        with Limit(str(tmp_path), 250_000).room(100_000) as room:
+        with FolderLimit(str(tmp_path), 250_000).room(100_000) as room:
             assert room
             assert (tmp_path / "a").exists()
         with limit.room(100_000) as room:
             assert room
 
     def test_more_than_there_is_room_for_is_refused(self, tmp_path: Path) -> None:
-        limit = Limit(str(tmp_path), 1000)
+        limit = FolderLimit(str(tmp_path), 1000)
         with limit.room(600) as room:
             assert room
         with limit.room(1001) as room:

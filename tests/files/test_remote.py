@@ -179,7 +179,7 @@ class TestHttp:
         monkeypatch.setattr(stores, "PATIENCE_SECONDS", 0.01)
         monkeypatch.setattr(retry, "MOST_ATTEMPTS", 2)
         stores._stores.made.clear()
-        monkeypatch.setattr(file._link, "_place", stores.store_of(file.path))
+        monkeypatch.setattr(file._backend, "_place", stores.store_of(file.path))
         server.gate.clear()
         with pytest.raises(FileError, match=r"in 2 attempts; .* \(no answer in time\)"):
             file.read(0, 10)

@@ -17,7 +17,7 @@ from bushel.files import aws, retry, stores
 from bushel.files.local import ByteFile, OpenFiles
 from bushel.files.paths import expand
 from bushel.files.remote import RemoteFile
-from bushel.files.together import MOST_REQUESTS
+from bushel.files.request_pool import MOST_REQUESTS
 from tests.files.forks import true_in_a_fork
 from tests.files.server import Server
 from tests.patience import PATIENCE_SECONDS

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel import WeightSchedule
-from bushel.order.lines import Lines, to_proportions
 from bushel.order.proportions import Runs, table_of
 from bushel.order.shares import chosen, chosen_by_runs, chosen_each, chosen_evenly
+from bushel.order.weight_lines import Lines, to_proportions
 from tests.property.profile import tried
 
 ONE = 1 << 60

@@ -26,8 +26,8 @@ from bushel.experimental import (
 )
 from bushel.files.local import LocalFile
 from bushel.sources import ParquetDataSource
-from bushel.sources.arrow.cache import PartCache
 from bushel.sources.arrow.files import SeekableFile
+from bushel.sources.arrow.part_cache import PartCache
 from bushel.sources.arrow.parts import Part
 from bushel.sources.arrow.unpacked import Unpacked
 from tests.grain.oracle import assert_same

@@ -23,7 +23,7 @@ from hypothesis.extra import numpy as arrays
 
 import bushel
 from bushel.errors import ClosedError, PlanError, SourceError
-from bushel.sources.arrays.layout import Packing
+from bushel.sources.arrays.layout import LayoutWriter
 from bushel.sources.arrays.shared import SharedMemoryDataSource
 from tests.grain.oracle import difference, outcome
 from tests.property.profile import tried
@@ -436,7 +436,7 @@ def test_a_failure_while_writing_leaves_no_name(name: str, monkeypatch: pytest.M
     def fail(*_: Any) -> None:
         raise MemoryError("while writing")
 
-    monkeypatch.setattr(Packing, "write", fail)
+    monkeypatch.setattr(LayoutWriter, "write", fail)
     with pytest.raises(MemoryError, match="while writing"):
         SharedMemoryDataSource([1], name=name)
 

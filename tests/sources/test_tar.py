@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from bushel.errors import PlanError, RecordError
 from bushel.sources import TarDataSource
 from bushel.sources.tar import members as tar_members
-from bushel.sources.tar import plain as tar_plain
+from bushel.sources.tar import plain_members as tar_plain
 from bushel.sources.tar import samples as tar_samples
 from bushel.sources.tar.members import Window
 from tests.grain.oracle import assert_same

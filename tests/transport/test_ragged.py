@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel.core.block import Columns
-from bushel.core.ragged import Kept, Lists, RaggedRows, Run, Table, Text, take_apart
+from bushel.core.ragged import Lists, Objects, RaggedRows, Run, Struct, Text, take_apart
 from bushel.transport.arena import Arena
 from bushel.transport.rows import pack_values, unpack_values
 from bushel.transport.slots import Ring
@@ -222,14 +222,14 @@ def test_one_long_list_is_enough() -> None:
 def test_only_what_is_odd_is_kept() -> None:
     rows = [{"x": np.arange(i), "odd": object} for i in range(5)]
     apart = take_apart(rows)
-    assert apart is not None and isinstance(apart.tree, Table)
-    assert [type(column) for column in apart.tree.columns] == [Run, Kept]
+    assert apart is not None and isinstance(apart.tree, Struct)
+    assert [type(column) for column in apart.tree.columns] == [Run, Objects]
     assert_same(apart.rows(), rows)
 
 
 def test_short_texts_are_pickled_together() -> None:
     apart = take_apart([("word", "long " * 500)] * 4)
-    assert apart is not None and [type(part) for part in apart.tree.columns] == [Kept, Text]
+    assert apart is not None and [type(part) for part in apart.tree.columns] == [Objects, Text]
 
 
 def test_they_stack_like_rows() -> None:
@@ -273,7 +273,7 @@ def test_one_odd_array_keeps_all_as_they_are(odd: str, place: int) -> None:
     assert pack_values(rows) is rows
     named = [{"x": row, "y": [i]} for i, row in enumerate(rows)]
     apart = take_apart(named)
-    assert apart is not None and isinstance(apart.feature("x"), Kept)
+    assert apart is not None and isinstance(apart.feature("x"), Objects)
     assert_same(apart.rows(), named)
 
 

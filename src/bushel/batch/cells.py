@@ -10,7 +10,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def joined(pieces: Sequence[Array], size: int, like: Array) -> Array:
-    """Writes arrays end to end, which have so many cells together, as the type of one of them."""
+    """Writes arrays end to end, `size` cells together, as the type of `like`."""
     made = np.empty((size, *like.shape[1:]), like.dtype)
     # Cast as by assignment, each piece by itself.
     np.concatenate(pieces, out=made, casting="unsafe")
@@ -18,7 +18,7 @@ def joined(pieces: Sequence[Array], size: int, like: Array) -> Array:
 
 
 def padding(size: int, like: Array, value: Any = None) -> Array:
-    """So many cells of no sequence."""
+    """Makes `size` cells of padding."""
     shape = (size, *like.shape[1:])
     return np.zeros(shape, like.dtype) if value is None else np.full(shape, value, like.dtype)
 

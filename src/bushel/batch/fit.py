@@ -34,7 +34,7 @@ class Fit(ABC):
         # Where in each bin the next sequence begins.
         self.starts = [0] * limits.bins
         self.counts = [0] * limits.bins
-        # Of each sequence: its bin, its number in it from 1, and its start.
+        # For each sequence: its bin, its number in the bin from 1, and its start.
         self.chosen: list[int] = []
         self.numbers: list[int] = []
         self.begins: list[int] = []

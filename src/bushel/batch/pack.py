@@ -42,8 +42,8 @@ class _Packer(Machine):
         self._node = node
         self._bins: Bins = node.packing.begin()
         self._paths = [feature.path for feature in node.packing.features]
-        # The elements that were shown last, and what was taken out of them.
-        self._shown: Sequence[Any] = ()
+        # The elements that were offered last, and what was taken out of them.
+        self._offered: Sequence[Any] = ()
         self._sequences: Sequences | None = None
 
     def begin(self, carried: Any) -> None:
@@ -53,9 +53,9 @@ class _Packer(Machine):
         return self._bins.add(element)
 
     def add_many(self, elements: Sequence[Any], start: int) -> int:
-        if elements is not self._shown:
+        if elements is not self._offered:
             packing = self._node.packing
-            self._shown = elements
+            self._offered = elements
             self._sequences = sequences_of(elements, start, self._paths, packing.loose)
         if self._sequences is None:
             return 0

@@ -17,8 +17,8 @@ from bushel.core.stream import Stream
 from bushel.core.tree import Path, leaves_with_paths, map_leaves, show_path
 from bushel.errors import BatchError, StateError
 
-# Batches are joined before they are cut up to so many bytes: a batch that somebody keeps keeps
-# them all.
+# Bytes up to which batches are joined before they are cut: a batch that somebody keeps keeps them
+# all.
 _SMALL = 1 << 20
 
 
@@ -48,9 +48,9 @@ class _Rebatcher(Machine):
         self._missing = node.batch_size
         self._start = 0
         self._pieces: list[Any] = []
-        # The batches that were shown last, end to end; which rows of them are in the new batch,
+        # The batches that were offered last, end to end; which rows of them are in the new batch,
         # and which of them comes next.
-        self._shown: Sequence[Any] = ()
+        self._offered: Sequence[Any] = ()
         self._table: _Table | None = None
         self._first = self._last = 0
         self._next = 0
@@ -61,9 +61,9 @@ class _Rebatcher(Machine):
         self._first = self._last = 0
 
     def add_many(self, elements: Sequence[Any], start: int) -> int:
-        if elements is not self._shown:
+        if elements is not self._offered:
             self._keep()
-            self._shown, self._table = elements, _table_of(elements, start)
+            self._offered, self._table = elements, _table_of(elements, start)
         table = self._table
         if table is None:
             return 0

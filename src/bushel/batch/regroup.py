@@ -22,7 +22,7 @@ from bushel.core.state_fields import Fields, Whole
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import StateError
-from bushel.order.front import with_front, with_shown
+from bushel.order.held import with_held, with_seen
 
 # One row takes many elements, so many more are asked for than rows: as many as it took before,
 # within bounds.
@@ -65,7 +65,7 @@ class Machine(ABC):
 
     @abstractmethod
     def end(self, made_before: int) -> list[Any]:
-        """Makes the elements of the group, so many having been made before it."""
+        """Makes the elements of the group; `made_before` were made by earlier groups."""
 
     def finish(self, made: list[Any]) -> list[Any]:
         """Completes what several groups made, where that is better done together; cannot fail."""
@@ -109,14 +109,14 @@ class _Group:
     used: int
     failures: int
     # After what the group before was shown: the first element of this one may have ended it.
-    shown: tuple[Marks, int, int] | None
+    seen: tuple[Marks, int, int] | None
     # What must be the same when it is made again, as long as nothing of it was handed out: an
     # element that is used in part, and what comes up to a failure.
     touched: tuple[Marks, int, int] | None = None
     # How many are in this chunk, and where it ends; known when it is done.
     count: int = 0
     end: tuple[Marks, int, int] | None = None
-    # Whether it ends because the input does.
+    # Whether the group ends because the input does.
     is_last: bool = False
 
     def state(self, machine: Machine, taken: int) -> State:
@@ -125,9 +125,9 @@ class _Group:
         parent = marks.at(place)
         behind = self.end if used else self.touched
         if behind is not None:
-            parent = with_front(parent, _state_at(behind), used > 0 and self.is_last)
-        elif self.shown is not None:
-            parent = with_shown(parent, _state_at(self.shown))
+            parent = with_held(parent, _state_at(behind), used > 0 and self.is_last)
+        elif self.seen is not None:
+            parent = with_seen(parent, _state_at(self.seen))
         state = machine.state_of(parent, self.carried, used, self.made_before)
         return {**state, "failures": self.failures} if self.failures else state
 
@@ -166,19 +166,19 @@ class RegroupStream(Stream):
         # How many elements were made by all groups that are done.
         self._made = 0
         # How many elements were taken, and how many were made of them, as far as it is known.
-        self._seen = [0, 0]
+        self._taken_and_made = [0, 0]
         # After the last element taken: looking ahead may move the cursor to the next chunk,
         # and where that begins depends on how the stream was cut.
         self._place: tuple[Marks, int, int] | None = None
-        # Of the group that comes next: how many elements to skip, and how many failures.
+        # How many elements, and how many failures, of the next group were handed out before.
         self._skip = 0
         self._skip_failures = 0
         # The group that is being made, from one pull to the next where an element failed.
         self._open: _Group | None = None
-        # `_refused`: the next element was refused by the previous group. `_shown`: the place
+        # `_refused`: the next element was refused by the previous group. `_seen`: the place
         # after the last element that group saw; None after a restore, the input's state has it.
         self._refused = False
-        self._shown: tuple[Marks, int, int] | None = None
+        self._seen: tuple[Marks, int, int] | None = None
         self._ended = False
 
     def pull(self, want: int) -> Chunk | None:
@@ -200,7 +200,7 @@ class RegroupStream(Stream):
                     f"{self._skip_failures} of them do not: it belongs to other data."
                 )
             self._skip = 0
-            self._shown = self._behind_shown()
+            self._seen = self._after_seen()
             try:
                 made = self._machine.end(self._made)
             except Exception as error:
@@ -216,9 +216,9 @@ class RegroupStream(Stream):
                 break  # What is left makes nothing, and the state stays where it begins.
             self._open = None
             self._made += len(made)
-            self._seen[1] += len(made)
+            self._taken_and_made[1] += len(made)
             group.count = len(made) - group.used
-            group.end, group.is_last = self._shown, self._ended
+            group.end, group.is_last = self._seen, self._ended
             groups.append(group)
             rows += made[group.used :] if group.used else made
         return self._chunk(rows, groups, self._following(), None) if groups else None
@@ -230,10 +230,10 @@ class RegroupStream(Stream):
         if self._place is None:
             self._place = self._cursor.mark()
         carried, skip = self._machine.carried, (self._skip, self._skip_failures)
-        touched = self._shown if carried and self._machine.cuts_elements else None
-        return _Group(self._place, carried, self._made, *skip, self._shown, touched)
+        touched = self._seen if carried and self._machine.cuts_elements else None
+        return _Group(self._place, carried, self._made, *skip, self._seen, touched)
 
-    def _behind_shown(self) -> tuple[Marks, int, int]:
+    def _after_seen(self) -> tuple[Marks, int, int]:
         """After all elements that the machine was shown: others might not end the group."""
         marks, used, _ = self._cursor.mark()
         is_cut = self._machine.cuts_elements and bool(self._machine.carried)
@@ -253,7 +253,7 @@ class RegroupStream(Stream):
         """Gives elements to the machine until its group is complete, or the input ends."""
         machine, cursor = self._machine, self._cursor
         self._refused = False
-        taken, made = self._seen
+        taken, made = self._taken_and_made
         likely = min(want * taken // made, _AT_MOST) if made else 0
         while True:
             wanted = max(want, likely, _AT_LEAST)
@@ -279,7 +279,7 @@ class RegroupStream(Stream):
                 failure = failed(error, self._node, self._made)
             finally:
                 cursor.pass_over(taken)
-                self._seen[0] += taken
+                self._taken_and_made[0] += taken
                 if taken or failure is not None:
                     self._place = cursor.mark()
             if failure is None:
@@ -297,7 +297,7 @@ class RegroupStream(Stream):
         self._cursor.restore(parent)
         self._machine.carried = carried
         self._made, self._skip, self._skip_failures = made, skip, failures
-        self._place, self._open, self._shown = None, None, None
+        self._place, self._open, self._seen = None, None, None
         self._refused = self._ended = False
 
     def fields(self) -> Fields:

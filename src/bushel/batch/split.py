@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from bushel.batch.cells import joined, padding, places
 from bushel.batch.regroup import Machine, Regroup
-from bushel.batch.split_tables import Table, table_of
+from bushel.batch.split_tables import SplitTable, table_of
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node
 from bushel.core.state import State
-from bushel.core.state_fields import Fields, Inner, Kind, Path, Whole
+from bushel.core.state_fields import FieldKind, Fields, Inner, Path, Whole
 from bushel.core.stream import Stream
 from bushel.errors import BatchError, PlanError, StateError
 
@@ -25,7 +25,7 @@ _Array: TypeAlias = npt.NDArray[Any]
 _Pieces: TypeAlias = "dict[str, _Laid]"
 
 _dimensions = attrgetter("ndim")
-# So many rows are written together at most: one that somebody keeps keeps them all.
+# Most rows that are written together: one that somebody keeps keeps them all.
 _TOGETHER = 64
 
 
@@ -110,9 +110,9 @@ class _Splitter(Machine):
         # The types of rows that are made together.
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._least_bos = np.min_scalar_type(node.bos_token or 0)
-        # The elements that were shown last, and what was taken out of them.
-        self._shown: Sequence[Any] = ()
-        self._table: Table | None = None
+        # The elements that were offered last, and what was taken out of them.
+        self._offered: Sequence[Any] = ()
+        self._table: SplitTable | None = None
 
     def begin(self, carried: Any) -> None:
         self._resumed, self.carried = carried, None
@@ -120,8 +120,8 @@ class _Splitter(Machine):
         self._used = dict.fromkeys(self._names, 0)
 
     def add_many(self, elements: Sequence[Any], start: int) -> int:
-        if elements is not self._shown:
-            self._shown = elements
+        if elements is not self._offered:
+            self._offered = elements
             self._table = table_of(
                 self._node.lengths, self._node.splits_whole_rows, elements, start
             )
@@ -137,7 +137,7 @@ class _Splitter(Machine):
 
     def add_at(self, elements: Sequence[Any], index: int) -> bool:
         table, only = self._table, self._only
-        if table is None or elements is not self._shown:
+        if table is None or elements is not self._offered:
             return self.add(elements[index])
         if only is not None:
             laid = self._add_only(table.array_of(only, index), only)
@@ -341,7 +341,7 @@ class _Splitter(Machine):
         return state["parent_state"], None if _is_untouched(slices) else slices, used, 0
 
 
-class _Remainders(Kind):
+class _Remainders(FieldKind):
     """What is left of an element that was split, from where to where for each feature."""
 
     def __init__(self, features: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from bushel.core.ragged import Lists, Numbers, RaggedRows, Run, Stacked
 _Array: TypeAlias = npt.NDArray[Any]
 
 
-class Table(ABC):
+class SplitTable(ABC):
     """Elements whose features are plain sequences, from one of them on."""
 
     __slots__ = ()
@@ -36,20 +36,20 @@ class Table(ABC):
 
 def table_of(
     lengths: Mapping[str, int], splits_whole_rows: bool, elements: Any, start: int
-) -> Table | None:
+) -> SplitTable | None:
     """Looks at elements; None where not all of them have exactly these features, and plain."""
-    table: _Table | _FlatTable | None
+    table: _NestedTable | _FlatTable | None
     if isinstance(elements, RaggedRows):
         table = _flat_table(lengths, elements)
     else:
-        table = _table(lengths, elements, start)
+        table = _nested_table(lengths, elements, start)
     if table is not None and not splits_whole_rows:
         table.note_whole_rows(lengths)
     return table
 
 
 @plain
-class _Table(Table):
+class _NestedTable(SplitTable):
     """Elements that are dicts of arrays."""
 
     start: int
@@ -81,17 +81,19 @@ class _Table(Table):
         return self.arrays[name][index - self.start]
 
 
-def _table(lengths: Mapping[str, int], elements: Sequence[Any], start: int) -> _Table | None:
+def _nested_table(
+    lengths: Mapping[str, int], elements: Sequence[Any], start: int
+) -> _NestedTable | None:
     names = lengths.keys()
     shown = elements[start:]
-    # So many names, among which are those looked for: no others.
+    # Every element has as many names as are packed, and these among them: so no others.
     if set(map(type, shown)) != {dict} or set(map(len, shown)) != {len(names)}:
         return None
     table = sequences_of(elements, start, [(name,) for name in names], lists=True)
     if table is None:
         return None
     ends = [list(accumulate(sizes, initial=0)) for sizes in table.sizes]
-    return _Table(
+    return _NestedTable(
         start,
         dict(zip(names, table.arrays, strict=True)),
         dict(zip(names, table.sizes, strict=True)),
@@ -101,7 +103,7 @@ def _table(lengths: Mapping[str, int], elements: Sequence[Any], start: int) -> _
 
 
 @plain
-class _FlatTable(Table):
+class _FlatTable(SplitTable):
     """Elements that were taken apart: each feature one array, cut where elements begin."""
 
     flats: dict[str, _Array]

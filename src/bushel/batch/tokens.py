@@ -9,7 +9,7 @@ from bushel.batch.regroup import Machine, Regroup
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.state import State
-from bushel.core.state_fields import Fields, Inner, Kind, Path, check_whole
+from bushel.core.state_fields import FieldKind, Fields, Inner, Path, check_whole
 from bushel.core.stream import Stream
 from bushel.errors import BatchError, StateError
 
@@ -19,7 +19,7 @@ COUNTED = ("batches", "rows", "tokens", "cells")
 
 @frozen
 class TokenBatchNode(Regroup):
-    """Batches neighbours: as many as fit, padded to the longest, into so many cells."""
+    """Batches neighbours: as many as fit into `max_tokens` cells, padded to the longest."""
 
     input: Node
     max_tokens: int
@@ -114,7 +114,7 @@ class _TokenBatcher(Machine):
         return state["parent"], tuple(counts), 0, made
 
 
-class _Padding(Kind):
+class _Padding(FieldKind):
     """What batches had so far."""
 
     def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:

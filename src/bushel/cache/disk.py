@@ -8,7 +8,7 @@ import numpy as np
 
 from bushel.cache.file import CacheReader, CacheWriter, Identity
 from bushel.cache.memory import CacheNode, cache_fields, cache_state
-from bushel.checkpoint.state import describe_pipeline
+from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.block import Block
 from bushel.core.fingerprint import fingerprints
 from bushel.core.frozen import plain
@@ -179,7 +179,7 @@ def _why_not(error: OSError | TypeError, path: str) -> str:
 
 
 def _states(marks: Marks, first: int, last: int) -> list[Any]:
-    """The states after so many elements; None for those of an iterator that has none."""
+    """The states after `first` to `last` elements; None where a user's iterator has none."""
     try:
         return [marks.at(used) for used in range(first, last + 1)]
     except StateError:

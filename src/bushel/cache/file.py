@@ -22,7 +22,7 @@ from typing import Any
 from bushel.checkpoint.differences import differing_steps
 from bushel.core.frozen import plain
 from bushel.errors import BatchError, FileError, PlanError
-from bushel.files.container import DamagedError, ForeignError, Pieces, PieceWriter
+from bushel.files.container import DamagedError, ForeignError, PieceReader, PieceWriter
 from bushel.files.elements import HOLDS, Encoder, UnheldError, decode
 from bushel.files.keep import open_ours
 from bushel.files.local import LocalFile
@@ -53,7 +53,7 @@ class CacheReader:
     def __init__(self, path: str, identity: Identity) -> None:
         self._file = file = LocalFile(path)
         try:
-            self._pieces = pieces = Pieces(file.read, file.size)
+            self._pieces = pieces = PieceReader(file.read, file.size)
             self._begin = pieces.footer["begin"]
             steps, functions = list(pieces.footer["steps"]), list(pieces.footer["functions"])
         except ForeignError:
@@ -74,7 +74,7 @@ class CacheReader:
         return self._starts[-1]
 
     def rows(self, start: int, want: int) -> list[Any]:
-        """Elements from `start` on, about so many; none are handed out twice."""
+        """About `want` elements from `start` on; none are handed out twice."""
         number = bisect_right(self._starts, start) - 1
         if self._rows is None or self._rows[0] != number:
             try:
@@ -95,7 +95,7 @@ class CacheReader:
         self._rows = None
 
     def state_at(self, position: int) -> Any:
-        """The state of the input after so many elements."""
+        """The state of the input after `position` elements."""
         if not position:
             return self._begin
         number = bisect_right(self._starts, position - 1) - 1

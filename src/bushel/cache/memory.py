@@ -138,7 +138,7 @@ class CacheStream(OneInput):
         return ShiftedMarks(SeriesMarks(self._parts), len(self._rows))
 
     def _counted(self, position: int) -> State:
-        """The state of the input after so many elements, as far as there are any."""
+        """The state of the input after `position` elements, or at its end."""
         start = min(position, len(self._rows))
         parent = SeriesMarks(self._parts).at(start)
         self._position, self._reads = start, False

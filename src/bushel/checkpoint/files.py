@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bushel.checkpoint.state import check_depth
+from bushel.checkpoint.signed import check_depth
 from bushel.errors import StateError
 from bushel.files.limits import refusal
 from bushel.files.whole import remove_leftovers, written_whole

@@ -18,7 +18,7 @@ from bushel.files.local import stamp_of
 
 MadeWith = dict[str, Any]
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-# So many are told by name; of more there is one digest.
+# Functions and files that a state lists by name; of more there is one digest.
 _MOST_FUNCTIONS, _MOST_FILES = 32, 8
 
 

@@ -17,7 +17,7 @@ class PartCounts:
     """
 
     elements: int
-    # Of all elements of this mixture; 0 before the first.
+    # Part of all elements of this mixture, from 0 to 1; 0 before the first.
     share: float
     epoch: int
     in_epoch: int

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from bushel.cli.conversion_folder import ConversionFolder
 from bushel.cli.show import size
 from bushel.cli.tables import schema_from, schema_of, schema_text
-from bushel.cli.work import Work
 from bushel.cli.writers import TARGETS, Target
 from bushel.core.machine import available_cores
 from bushel.core.options import MultiprocessingOptions, ReadOptions
@@ -34,8 +34,8 @@ from bushel.sources.formats import BY_NAME
 
 # More than so much becomes several files, which several processes write.
 _SHARD_BYTES = 256 << 20
-# So many records say which columns a table has, where the source does not: some at the beginning,
-# and some of everywhere.
+# Records that are looked at for the columns of a table, where the source does not say them: some
+# at the beginning, and some from everywhere.
 LOOKED_AT = 4096
 _READ_AT_ONCE = 64
 _REPORT_EVERY = 256
@@ -87,7 +87,7 @@ def convert(
     if target.is_table:
         rows = _Encoded(target.name, described, len(source))
         plan["schema"] = _schema_text(getattr(source, "schema", None), rows, look_at)
-    with Work(to, plan) as work:
+    with ConversionFolder(to, plan) as work:
         if not work.is_moving:
             there = [name for name in names if os.path.exists(name)]
             if there and not overwrite:
@@ -154,7 +154,7 @@ def _bounds(records: int, shards: int) -> list[int]:
     return [records * number // shards for number in range(shards + 1)]
 
 
-def _write_all(work: Work, target: Target, plan: dict[str, Any], workers: int) -> None:
+def _write_all(work: ConversionFolder, target: Target, plan: dict[str, Any], workers: int) -> None:
     pending, shards, records = work.pending(), plan["shards"], plan["records"]
     bounds = _bounds(records, shards)
     done = sum(bounds[n + 1] - bounds[n] for n in range(shards) if n not in set(pending))

@@ -9,10 +9,10 @@ import numpy as np
 from bushel.errors import PlanError
 from bushel.sources.arrow.package import arrow, parquet
 
-# Rows that are put into columns together: so many, or so many bytes.
+# Rows, or bytes of rows, that are put into columns together.
 _AT_ONCE = 1024
 _BYTES_AT_ONCE = 8 << 20
-# Rows of one group of a Parquet file: so many bytes at most.
+# Most bytes of a row group of a Parquet file.
 _GROUP_BYTES = 32 << 20
 
 

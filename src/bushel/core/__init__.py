@@ -1,1 +1,1 @@
-"""What every other part of bushel is built on; nothing here knows of pipelines."""
+"""What every other part of bushel is built on: nodes, blocks, streams, states and options."""

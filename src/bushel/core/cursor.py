@@ -123,7 +123,7 @@ class Cursor:
     def look_ahead(
         self, want: int, ragged: bool = False
     ) -> tuple[Sequence[Any], int, Failure | None]:
-        """Elements of which some, from the index that comes with them on, are still to come.
+        """Returns elements, and the index from which on they are still to come.
 
         None are taken. At the end there are none, and where one failed there is that failure,
         which is taken. `ragged` rows that were taken apart stay so.
@@ -137,7 +137,7 @@ class Cursor:
         return block.rows(), self._used, None
 
     def available(self, want: int) -> int:
-        """How many elements can be shown at once; none at the end, or where one failed."""
+        """How many elements are ready in one chunk; 0 at the end, or where one failed."""
         while self._used >= self._size:
             chunk = self._chunk
             if chunk is not None and not self._failed and chunk.block.failure is not None:
@@ -147,17 +147,17 @@ class Cursor:
         return self._size - self._used
 
     def pass_over(self, count: int) -> None:
-        """Takes so many of the elements that `look_ahead` showed."""
+        """Takes `count` of the elements that `look_ahead` returned."""
         self._used += count
 
     @property
     def ready(self) -> int:
-        """How many elements can be shown without looking further."""
+        """How many elements are left of the chunk."""
         return self._size - self._used
 
     @property
     def prepared(self) -> int:
-        """How many elements can be shown, up to one that failed."""
+        """How many elements are ready, up to one that failed."""
         ready = self._size - self._used
         if self._waiting and self._chunk is not None:
             last = None if self._failed else self._chunk.block.failure
@@ -168,7 +168,7 @@ class Cursor:
         return ready
 
     def prepare(self, count: int, ahead: int = 0) -> int:
-        """Sees to it that so many elements can be shown, and says how many can be.
+        """Reads on until `count` elements are ready, and says how many are.
 
         Fewer where the stream ends or an element fails. None are taken. `ahead` is how many
         more had better be read, if any must be.
@@ -196,7 +196,7 @@ class Cursor:
         return True
 
     def show(self, count: int) -> tuple[list[Any], Marks]:
-        """So many elements that were prepared, and the states between them. None are taken."""
+        """The next `count` prepared elements, and the states between them. None are taken."""
         assert self._chunk is not None
         start, stop = self._used, self._used + count
         if start > 0 and stop <= self._size:
@@ -216,7 +216,7 @@ class Cursor:
         return rows, TakenMarks(tuple(segments))
 
     def advance(self, count: int) -> None:
-        """Takes so many of the elements that were prepared."""
+        """Takes `count` of the elements that were prepared."""
         while count > self._size - self._used:
             count -= self._size - self._used
             self._chunk, self._used, self._failed = self._waiting.popleft(), 0, False

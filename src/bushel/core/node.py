@@ -41,7 +41,7 @@ class Node(ABC):
     """One step of a pipeline."""
 
     __slots__ = ()
-    # Whether it vouches that no element is missing, whatever steps before it may leave out.
+    # Whether the step vouches that no element is missing, whatever steps before it leave out.
     has_all = False
     # What its `function` is called with, for the message to a user whose function takes something
     # else.
@@ -188,7 +188,7 @@ class Each(_Single):
     uses_positions = False
     # Whether it must run in the process that asks, and never in a worker.
     stays_here = False
-    # What a state calls that count.
+    # Name of the running count in a state.
     counter = "counter"
     # Which lane this step is in, and of how many. Element n of a lane counts as number
     # n * lanes + lane, so that no two lanes see the same one.
@@ -283,7 +283,7 @@ class Fold(_Single):
         return self.groups_in(self.input.length())
 
     def groups_in(self, length: int) -> int:
-        """How many groups so many neighbours make."""
+        """How many groups `length` neighbours make."""
         whole, rest = divmod(length, self.group_size)
         return whole + (1 if rest and not self.drops_short_group else 0)
 

@@ -113,7 +113,7 @@ MultiprocessingOptions.__init__ = _explain(MultiprocessingOptions.__init__)  # t
 
 
 class ExecutionTrackingMode(enum.Enum):
-    """Whether the steps of a pipeline measure themselves."""
+    """Whether the steps of a pipeline measure themselves, in Grain; here without effect."""
 
     DISABLED = enum.auto()
     STAGE_TIMING = enum.auto()

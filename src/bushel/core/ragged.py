@@ -1,6 +1,6 @@
 """Rows of unlike lengths, end to end: one flat array for each part of them, and where each begins.
 
-    [{"x": array([1, 2]), "y": "ab"},          Table(dict, ("x", "y"))
+    [{"x": array([1, 2]), "y": "ab"},          Struct(dict, ("x", "y"))
      {"x": array([3]),    "y": "c"}]             Run  [1 2 3]   bounds [0 2 3]
                                                  Text "abc"     bounds [0 2 3]
 
@@ -35,7 +35,7 @@ _LONG_TEXT = 1024
 # Lists in lists in lists: some contain themselves.
 _DEEPEST = 6
 _PLAIN_KINDS = frozenset("biufc")
-# What may be much, though it is one.
+# Types of single values that may be large.
 _OF_SEVERAL = frozenset([dict, tuple, list, str, bytes])
 _NUMBERS: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 
@@ -63,7 +63,7 @@ class Column(ABC):
 
 
 @plain
-class Kept(Column):
+class Objects(Column):
     """Values that could not be taken apart."""
 
     values: list[Any]
@@ -71,8 +71,8 @@ class Kept(Column):
     def rows(self) -> list[Any]:
         return self.values
 
-    def part(self, start: int, stop: int) -> "Kept":
-        return Kept(self.values[start:stop])
+    def part(self, start: int, stop: int) -> "Objects":
+        return Objects(self.values[start:stop])
 
 
 @plain
@@ -169,7 +169,7 @@ class Text(Column):
 
 
 @plain
-class Table(Column):
+class Struct(Column):
     """Dicts with the same names, or tuples of one length."""
 
     kind: type
@@ -187,11 +187,11 @@ class Table(Column):
         row = tuple(column.item(index) for column in self.columns)
         return row if self.kind is tuple else dict(zip(self.names, row, strict=True))
 
-    def part(self, start: int, stop: int) -> "Table":
-        return Table(self.kind, self.names, [column.part(start, stop) for column in self.columns])
+    def part(self, start: int, stop: int) -> "Struct":
+        return Struct(self.kind, self.names, [column.part(start, stop) for column in self.columns])
 
-    def alone(self) -> "Table":
-        return Table(self.kind, self.names, [column.alone() for column in self.columns])
+    def alone(self) -> "Struct":
+        return Struct(self.kind, self.names, [column.alone() for column in self.columns])
 
 
 class RaggedRows(Columns):
@@ -226,13 +226,13 @@ class RaggedRows(Columns):
     def names(self) -> tuple[str, ...] | None:
         """What features rows have, where they are dicts."""
         table = self.tree
-        return table.names if isinstance(table, Table) and table.kind is dict else None
+        return table.names if isinstance(table, Struct) and table.kind is dict else None
 
     def feature(self, *path: Any) -> Column | None:
         """One part of all rows, where they are dicts (of dicts) that have it."""
         column: Column = self.tree
         for name in path:
-            if not isinstance(column, Table) or name not in column.names:
+            if not isinstance(column, Struct) or name not in column.names:
                 return None
             column = column.columns[column.names.index(name)]
         return column
@@ -243,7 +243,7 @@ class RaggedRows(Columns):
 
     def select(self, indices: Keys) -> "RaggedRows":
         rows = self.rows()
-        return RaggedRows(Kept([rows[i] for i in indices.tolist()]), None, len(indices))
+        return RaggedRows(Objects([rows[i] for i in indices.tolist()]), None, len(indices))
 
     def only(self, names: Sequence[str]) -> "RaggedRows | None":
         """The same rows with these features, of those that they have; None if they are no dicts."""
@@ -251,7 +251,7 @@ class RaggedRows(Columns):
         kept = tuple(name for name in names if name in known)
         if not kept:
             return None
-        return RaggedRows(Table(dict, kept, [known[name] for name in kept]), None, self.size)
+        return RaggedRows(Struct(dict, kept, [known[name] for name in kept]), None, self.size)
 
 
 def take_apart(rows: list[Any], make: Make | None = None) -> RaggedRows | None:
@@ -260,7 +260,7 @@ def take_apart(rows: list[Any], make: Make | None = None) -> RaggedRows | None:
         return None
     taking = _Taking(make or np.empty)
     column = taking.column(rows, 0)
-    if isinstance(column, Kept) or taking.shares:
+    if isinstance(column, Objects) or taking.shares:
         return None
     return RaggedRows(column, None, len(rows))
 
@@ -286,7 +286,7 @@ class _Taking:
         kind = type(first)
         made: Column | None = None
         if kind not in _OF_SEVERAL and len(values) < _FEWEST:
-            return Kept(values)
+            return Objects(values)
         if kind is np.ndarray:
             made = self._arrays(values, first)
         elif kind is dict:
@@ -301,7 +301,7 @@ class _Taking:
             made = _numbers(values, kind)
         elif _is_number_of_numpy(first) and _all_of(values, kind):
             made = Stacked(np.array(values, dtype=first.dtype))
-        return Kept(values) if made is None else made
+        return Objects(values) if made is None else made
 
     def _arrays(self, values: list[Any], first: Array) -> Column | None:
         dtype, inner, dimensions = first.dtype, first.shape[1:], first.ndim
@@ -351,7 +351,7 @@ class _Taking:
             return None
         items = list(chain.from_iterable(values))
         column = self.column(items, depth + 1) if items else None
-        if column is None or isinstance(column, Kept):
+        if column is None or isinstance(column, Objects):
             return None
         self._met.append(list(map(id, values)))
         return Lists(column, _bounds_of(values))
@@ -371,10 +371,10 @@ class _Taking:
         return Text(flat, bounds, encoding)
 
 
-def _table(kind: type, names: tuple[str, ...], columns: list[Column]) -> Table | None:
-    if all(isinstance(column, Kept) for column in columns):
+def _table(kind: type, names: tuple[str, ...], columns: list[Column]) -> Struct | None:
+    if all(isinstance(column, Objects) for column in columns):
         return None
-    return Table(kind, names, columns)
+    return Struct(kind, names, columns)
 
 
 def _numbers(values: list[Any], kind: type) -> Column | None:

@@ -5,8 +5,8 @@ from typing import Any
 
 from bushel.core.tree import open_node
 
-# Of a long list, so many at most are looked at: to look at every token of a batch may take longer
-# than to make it.
+# Items of a long list that are looked at: to look at every token of a batch may take longer than
+# to make it.
 _LOOKED_AT = 16
 # What numpy needs for an array beside its numbers.
 _ARRAY_BYTES = 112

@@ -62,7 +62,7 @@ def walk_states(state: Any) -> Iterator[State]:
 
 
 def replaced(state: State, depth: int, make: Callable[[State], State]) -> State:
-    """The same state, with another in place of the one so many parents below it.
+    """The same state, with another in place of the one `depth` parents below it.
 
     >>> replaced({"parent": {"next_index": 3}, "epoch": 1}, 1, lambda inner: {"next_index": 4})
     {'parent': {'next_index': 4}, 'epoch': 1}

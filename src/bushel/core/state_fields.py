@@ -67,7 +67,7 @@ class Fields:
     right by themselves, and so are those of the streams below.
     """
 
-    def __init__(self, *relations: Relation, **kinds: "Kind") -> None:
+    def __init__(self, *relations: Relation, **kinds: "FieldKind") -> None:
         self.relations, self.kinds = relations, kinds
 
     def check(self, state: Any) -> None:
@@ -92,7 +92,7 @@ class Fields:
                 )
 
 
-class Kind(ABC):
+class FieldKind(ABC):
     """What the value of a field may be."""
 
     # Whether a state may do without it.
@@ -107,7 +107,7 @@ class Kind(ABC):
         return None
 
 
-class Inner(Kind):
+class Inner(FieldKind):
     """The state of a stream below."""
 
     def __init__(self, stream: Declares) -> None:
@@ -117,7 +117,7 @@ class Inner(Kind):
         return ((self._stream, value, path),)
 
 
-class InnerOf(Kind):
+class InnerOf(FieldKind):
     """The state of one of several streams below; an earlier field says which."""
 
     def __init__(self, field: str, streams: Sequence[Declares]) -> None:
@@ -127,21 +127,21 @@ class InnerOf(Kind):
         return ((self._streams[state[self._field]], value, path),)
 
 
-class Whole(Kind):
+class Whole(FieldKind):
     """A whole number from 0 to `most`, and `within` what the rest of the state allows."""
 
     def __init__(
         self,
         most: int | None = None,
         *,
-        within: "Limit | None" = None,
+        within: "Bound | None" = None,
         optional: bool = False,
         or_none: bool = False,
         beyond: str = "",
     ) -> None:
         self.optional, self._or_none = optional, or_none
         self._most, self._limit = most, within
-        # What to say of one that is too large: `{value}` and `{most}` stand for these.
+        # The error message for a value that is too large, with `{value}` and `{most}` in it.
         self._beyond = beyond
 
     def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
@@ -163,17 +163,17 @@ class Whole(Kind):
         return too_large
 
 
-class Limit:
+class Bound:
     """The most that a field may be, by what the state says of the stream below."""
 
     def __init__(self, most: Callable[[State], int | None], what: str) -> None:
         self.most, self.what = most, what
 
 
-def given_by(stream: Declares, field: str = "parent") -> Limit:
+def given_by(stream: Declares, field: str = "parent") -> Bound:
     """As many as the elements that a stream below has given."""
     what = "elements before this place in what it reads from"
-    return Limit(lambda state: stream.most_before(state[field]), what)
+    return Bound(lambda state: stream.most_before(state[field]), what)
 
 
 def all_before(streams: Sequence[Declares], states: Sequence[State | None]) -> int | None:
@@ -187,7 +187,7 @@ def all_before(streams: Sequence[Declares], states: Sequence[State | None]) -> i
     return total
 
 
-class Wholes(Kind):
+class Wholes(FieldKind):
     """Whole numbers, one for each of several streams: in a list, or by their names.
 
     By their names some may be missing, and there may be others: parts come and go.
@@ -211,7 +211,7 @@ class Wholes(Kind):
         return ()
 
 
-class Inners(Kind):
+class Inners(FieldKind):
     """The states of several streams below, like `Wholes`."""
 
     def __init__(
@@ -228,7 +228,7 @@ class Inners(Kind):
             yield self._streams[number], inner, place
 
 
-class Flag(Kind):
+class Flag(FieldKind):
     """True or False, or 1 or 0 as some of them are written."""
 
     def __init__(self, optional: bool = False) -> None:
@@ -243,7 +243,7 @@ class Flag(Kind):
         return ()
 
 
-class Opaque(Kind):
+class Opaque(FieldKind):
     """Anything: what an iterator of the user's own says, or what is looked at elsewhere."""
 
     def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:

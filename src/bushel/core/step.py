@@ -50,21 +50,21 @@ class SideBySide(ABC):
 
     @abstractmethod
     def take(self, counts: Positions) -> None:
-        """Takes so many elements of each."""
+        """Takes `counts` elements of the streams, one number for each."""
 
     @abstractmethod
     def states(self, taken: Positions) -> list[State]:
-        """The states of the streams after so many elements of each."""
+        """The states of the streams after `taken` elements of each."""
 
     @abstractmethod
     def restore(self, states: Sequence[State]) -> bool:
         """Goes to states of the streams, where these say no more than how much was taken."""
 
 
-# Evaluates so many of the next elements of each of these streams, by their numbers, where that is
-# better done together. The streams have them when they are asked.
+# Evaluates the next elements of streams, given as (number of the stream, count), where that is
+# better done together. The streams hand these elements out when they are pulled.
 EvaluateTogether: TypeAlias = Callable[[Sequence[tuple[int, int]]], None]
-# So many streams are worth being evaluated together.
+# Streams from which on it pays to evaluate them together.
 FEWEST_TOGETHER = 4
 
 
@@ -76,7 +76,7 @@ def _each_by_itself(_nodes: Iterable[Node | None]) -> SideBySide | None:
 class How:
     """What a step may need of the engine and the pipeline in which it is opened."""
 
-    # Makes the watch over a step that drops elements, of which the label is given.
+    # Makes the watch over a step that drops elements, given the label of the step.
     quota: Callable[[str], Any]
     # Makes what evaluates the next elements of these streams together.
     together: Callable[[Sequence[Cursor]], EvaluateTogether]
@@ -92,7 +92,7 @@ class Step(Node):
     """A step of a stream, over any number of streams."""
 
     __slots__ = ()
-    # Whether its elements are those of its input, some of them or several times.
+    # Whether its elements are elements of its input: some of them, or some several times.
     same_elements = False
     # Whether element n is made of the elements from a known place of the input on.
     one_each = False
@@ -105,7 +105,7 @@ class Step(Node):
         return refuse_length(self)
 
     def length_after(self, lengths: Sequence[int | None]) -> int | None:
-        """How many elements it makes of so many of each input, where that is arithmetic."""
+        """How many elements it makes, given the lengths of its inputs; None if unknown."""
         return None
 
 

@@ -82,7 +82,7 @@ class Framed(Marks):
     """The states of a step: those of its input, with fields of its own beside them."""
 
     marks: Marks
-    # The step's own fields, or what they are after so many elements of the chunk.
+    # The step's own fields, or a function: the fields after n elements of the chunk.
     own: State | Callable[[int], State]
 
     def at(self, used: int) -> State:
@@ -137,8 +137,8 @@ class OnDemand:
     """
 
     rows: Iterator[Any]
-    # Of the place where we are, always: 0 is after the last element taken, 1 after the one
-    # that failed after it.
+    # They move along: 0 is always after the last element taken, 1 after the one that failed
+    # next.
     marks: Marks
     failed: bool = False
 
@@ -220,7 +220,7 @@ class OneInput(Stream):
         self.eager = input.eager
 
     def fields(self) -> Fields:
-        # Those of its input, unless it has some of its own.
+        # The fields of its input; a subclass with fields of its own overrides this.
         return self._input.fields()
 
     def needed_together(self, count: int) -> None:

@@ -10,7 +10,7 @@ from bushel.core.sizes import bytes_of
 # A block should be worth its overhead, and still arrive soon. To find the places of a few shuffled
 # and mixed records, read them and hand them on takes some 400 microseconds, however few they are.
 TARGET_SECONDS = 0.016
-# What is read ahead of one of several streams, while the others and the caller wait for it.
+# Seconds to read ahead in one of several streams, while the others and the caller wait.
 SOON_SECONDS = 0.004
 MOST_ELEMENTS = 8192
 # What a block holds should still be in the cache when it is handed out, and the memory of
@@ -49,7 +49,7 @@ class BlockSize:
         self.target_seconds, self._under_way = target_seconds, under_way
         self._first = first
         self._learned = 0
-        # What a source wants to be asked for at a time, for the sake of speed.
+        # Elements that a source wants to be asked for at a time, for the sake of speed.
         self._least = least
         self._least_seconds = _LEAST_SECONDS * side_by_side
         self._most_bytes = most_bytes

@@ -250,7 +250,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         return self._then(EnumerateNode(self._own_node(), whole(start, "start")))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
-        """Goes over the stream so many times, or for ever; each time is the same.
+        """Goes over the stream `num_epochs` times, or for ever; each time is the same.
 
         `MapDataset.repeat` differs from epoch to epoch where there are random steps.
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from bushel.checkpoint.made_with import MadeWith, restore_into
-from bushel.checkpoint.state import Pipeline, sign, verify
+from bushel.checkpoint.signed import Pipeline, sign, verify
 from bushel.core.block import Failure, failure_of
 from bushel.core.ending import park_at_the_end
 from bushel.core.frozen import plain

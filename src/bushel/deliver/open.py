@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bushel.checkpoint.made_with import made_with
-from bushel.checkpoint.state import describe_pipeline
+from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, WorkersNode

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.positions import Keys
-from bushel.files.evict import Limit
+from bushel.files.evict import FolderLimit
 from bushel.files.keep import cache_bytes, kept_folder, open_ours
 
 # What is asked for at once: no slower to get than a few bytes, where an answer takes 20 ms.
@@ -43,18 +43,18 @@ class GoneError(Exception):
 
 
 class Cache:
-    """A folder for pieces that never takes more than so many bytes of the disk."""
+    """A folder for pieces that never takes more than `most_bytes` of the disk."""
 
     def __init__(self, folder: str, most_bytes: int) -> None:
         self.folder = folder
         self.most_bytes = most_bytes
         wanted = max(min(_SEGMENT, most_bytes // _FEWEST_SEGMENTS), most_bytes // _MOST_SEGMENTS)
         self.segment_bytes = PIECE << (max(1, wanted // PIECE).bit_length() - 1)
-        self.limit = Limit(folder, most_bytes)
+        self.limit = FolderLimit(folder, most_bytes)
         self._sizes: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def keep(self, path: str, stamp: str, size: int) -> "Kept | None":
+    def keep(self, path: str, stamp: str, size: int) -> "CachedFile | None":
         """Where pieces of a file are kept, or None for a file that does not fit.
 
         Files that do not fit together are not kept in turns, which would help nobody: those
@@ -65,7 +65,7 @@ class Cache:
             if not size or others + size > self.most_bytes:
                 return None
             self._sizes[path] = size
-        return Kept(self, path, stamp, size)
+        return CachedFile(self, path, stamp, size)
 
 
 def cache_here() -> Cache | None:
@@ -83,7 +83,7 @@ def _cache_of(folder: str, most_bytes: int) -> Cache:
 os.register_at_fork(after_in_child=_cache_of.cache_clear)
 
 
-class Kept:
+class CachedFile:
     """The pieces of one file that are in the cache. Any thread may ask.
 
     It looks at each segment once. When one of them is gone it says so, and from then on it is

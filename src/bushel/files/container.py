@@ -34,7 +34,7 @@ class DamagedError(ValueError):
         super().__init__(f"from byte {start:,} on")
 
 
-class Pieces:
+class PieceReader:
     """The pieces of a file, and what its footer says of them.
 
     Raises a ForeignError, or a DamagedError, here and where a piece is read.
@@ -94,7 +94,7 @@ class PieceWriter:
         self._put(MAGIC)
 
     def add(self, count: int, data: Any) -> None:
-        """Writes a piece that has so many things."""
+        """Writes a piece that holds `count` things."""
         self._blocks.append((self.written, count, zlib.crc32(data)))
         self._put(data)
 

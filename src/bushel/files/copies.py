@@ -21,7 +21,7 @@ import numpy as np
 
 from bushel.core.machine import boot_id
 from bushel.errors import FileError
-from bushel.files.evict import Limit
+from bushel.files.evict import FolderLimit
 from bushel.files.keep import cache_bytes, kept_folder, make_private, open_ours, warn_once
 from bushel.files.limits import refusal
 from bushel.files.local import ByteFile, stamp_of
@@ -80,7 +80,7 @@ def made_once(
                     why,
                     target,
                 )
-                Limit(own, cache_bytes(), in_use_seconds=_IN_USE_SECONDS).reserve(file.size)
+                FolderLimit(own, cache_bytes(), in_use_seconds=_IN_USE_SECONDS).reserve(file.size)
                 make_private(of_file)
                 _make(target, pieces())
     except FileError:
@@ -95,8 +95,8 @@ def made_once(
 
 def _make(target: str, pieces: Iterable[bytes]) -> None:
     folder = os.path.dirname(target)
-    # Those of what the file was before, and what a process left that was killed. Whoever has
-    # one open keeps it.
+    # Copies of earlier versions of the file, and leftovers of processes that were killed. A
+    # process that has one open keeps it.
     for other in os.listdir(folder):
         if other != _LOCK:
             with suppress(OSError):

@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 20.0
 _LOCK = ".lock"
 
 
-class Limit:
+class FolderLimit:
     """Lets one at a time write into a folder, as long as there is room.
 
     The file of the lock says how much there is. It may say too much, where a process was killed

@@ -29,14 +29,14 @@ from bushel.files.keep import (
 )
 from bushel.files.limits import refusal
 from bushel.files.local import ByteFile
-from bushel.files.numbers import Column, read_numbers, write_numbers
+from bushel.files.numbers import NumberColumn, read_numbers, write_numbers
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
 from bushel.files.whole import alone, written_whole
 
 Columns: TypeAlias = dict[str, npt.NDArray[np.int64]]
 # Columns that are kept: arrays, or numbers in a mapped file.
-Index: TypeAlias = Mapping[str, npt.NDArray[np.int64] | Column]
+Index: TypeAlias = Mapping[str, npt.NDArray[np.int64] | NumberColumn]
 # Goes through a file and returns the columns of its index; tells the progress where it is.
 Scan: TypeAlias = Callable[[ByteFile, Progress], Columns]
 

@@ -214,19 +214,19 @@ class OpenFiles(PerProcess[str, ByteFile]):
         _every.add(self)
         # Links of all remote files that were ever open. Without them a source of more files than
         # are open at a time would ask for the size of one nearly every time that it reads.
-        self._links: dict[str, Any] = {}
+        self._backends: dict[str, Any] = {}
 
     def _make(self, key: str) -> ByteFile:
         if not is_remote(key):
             return LocalFile(key)
         from bushel.files.remote import RemoteFile
 
-        file = RemoteFile(key, self._links.get(key))
-        self._links[key] = file.link
+        file = RemoteFile(key, self._backends.get(key))
+        self._backends[key] = file.backend
         return file
 
 
-# Those of all sources of this process: together they may keep more than there may be.
+# The open files of all sources: together they may exceed what a process may have open.
 _every: "WeakSet[OpenFiles]" = WeakSet()
 
 

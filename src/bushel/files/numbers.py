@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.per_process import ProcessLock
-from bushel.files.container import MAGIC, DamagedError, ForeignError, Pieces, PieceWriter
+from bushel.files.container import MAGIC, DamagedError, ForeignError, PieceReader, PieceWriter
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -43,7 +43,7 @@ def _pieces_of(count: int) -> int:
     return (count + (1 << _BITS) - 1) >> _BITS
 
 
-class Column:
+class NumberColumn:
     """Numbers in a mapped file, read by position like those of an array.
 
     Where a piece is damaged, `renew` is asked for the numbers once more; and so it is where the
@@ -53,7 +53,7 @@ class Column:
     def __init__(
         self,
         values: Numbers,
-        pieces: Pieces,
+        pieces: PieceReader,
         first: int,
         mapped: mmap.mmap,
         renew: Callable[[DamagedError], Any],
@@ -136,7 +136,7 @@ def read_numbers(
         data = os.pread(descriptor, size, 0)
     else:
         data = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    pieces = Pieces(lambda start, stop: data[start:stop], len(data))
+    pieces = PieceReader(lambda start, stop: data[start:stop], len(data))
     counts = pieces.footer.pop("columns", None)
     whole = isinstance(counts, dict) and all(
         type(count) is int and 0 <= count < 1 << 60 for count in counts.values()
@@ -159,5 +159,5 @@ def read_numbers(
                 pieces.read(number)
         columns[name] = values
         if isinstance(data, mmap.mmap) and last > first:
-            columns[name] = Column(values, pieces, first, data, partial(renew, name))
+            columns[name] = NumberColumn(values, pieces, first, data, partial(renew, name))
     return pieces.footer, columns

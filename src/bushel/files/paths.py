@@ -8,7 +8,7 @@ from typing import Any
 
 from bushel.errors import MissingFileError, PlanError
 
-# Of so many remote names it is asked whether they are folders.
+# Remote names up to which the server is asked whether they are folders.
 _MOST_ASKED = 16
 
 
@@ -69,7 +69,7 @@ def _expand_one(path: str, endings: Sequence[str], unasked: bool) -> list[str]:
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if is_remote(path):
-        from bushel.files.link import expand_remote
+        from bushel.files.backend import expand_remote
 
         return _in_order(expand_remote(path, endings, unasked))
     path = os.path.expanduser(path)

@@ -46,7 +46,7 @@ class Progress:
         self._write(self.text(now - self._began))
 
     def text(self, seconds: float) -> str:
-        """The line, so many seconds after the beginning.
+        """The line, `seconds` after the beginning.
 
         >>> progress = Progress("indexing a.tar", 4_000_000_000)
         >>> progress._done = 1_000_000_000

@@ -14,26 +14,26 @@ import numpy as np
 
 from bushel.core.positions import Keys
 from bushel.errors import FileError
-from bushel.files.cache import PIECE, GoneError, Kept, cache_here
+from bushel.files.backend import Backend, backend_of
+from bushel.files.cache import PIECE, CachedFile, GoneError, cache_here
 from bushel.files.limits import refusal
-from bushel.files.link import Link, link_to
 from bushel.files.local import LONG, read_merged
-from bushel.files.together import requests
+from bushel.files.request_pool import requests
 
 # Two ranges with less than this between them are one request: it takes no longer.
 _GAP = 1 << 17
-# What is longer is asked for in parts, at the same time: so long at the least, and so long that
-# one connection takes about this time for one. To put parts together costs a copy.
+# Longer ranges are asked for in parts, in parallel. A part is at least `_MOST_AT_ONCE` bytes, and
+# what one connection reads in `_PART_SECONDS`. To put parts together costs a copy.
 _MOST_AT_ONCE = 1 << 22
 _PART_SECONDS = 0.05
 _LONGEST_PART = 1 << 26
-# What is shorter tells of the time to an answer rather than of the rate.
+# Bytes of an answer from which on its time tells the rate, and not the latency.
 _TELLING = 1 << 19
 # Bytes that a sequential reader prefetches, in parallel requests.
 _AHEAD = 1 << 25
 # How often bytes may vanish from the cache before they are read without it.
 _MOST_ROUNDS = 4
-# What is on the disk here is read like any file that is.
+# The same two bounds for bytes that are in the cache on this disk.
 _LOCAL_GAP = 4096
 _LOCAL_MOST_AT_ONCE = 1 << 23
 
@@ -69,22 +69,22 @@ class RemoteFile:
     Bytes that were read once are kept on this machine, as far as the cache goes (`Cache`).
     """
 
-    def __init__(self, path: str, link: Link | None = None) -> None:
-        """`link` is that of the same file when it was open before: then nobody is asked."""
+    def __init__(self, path: str, backend: Backend | None = None) -> None:
+        """`backend` is that of the same file when it was open before: then nobody is asked."""
         self.path = path
-        self._link = link or link_to(path)
-        self.size, self.stamp = self._link.size, self._link.stamp
+        self._backend = backend or backend_of(path)
+        self.size, self.stamp = self._backend.size, self._backend.stamp
         self._read_to = -1
         self._part_size = PartSize()
         self._keep()
 
     @property
-    def link(self) -> Link:
+    def backend(self) -> Backend:
         """What is known of the file: small, and good for as long as the file is the same."""
-        return self._link
+        return self._backend
 
     def _keep(self) -> None:
-        cache = cache_here() if self._link.keepable else None
+        cache = cache_here() if self._backend.keepable else None
         self._pid = os.getpid()
         self._kept = None if cache is None else cache.keep(self.path, self.stamp, self.size)
 
@@ -98,7 +98,7 @@ class RemoteFile:
         """Reads bytes that nobody will want again: the cache does not keep them."""
         return self._read_past_the_cache(np.array([start]), np.array([stop]))[0]
 
-    def _bring_ahead(self, kept: Kept, start: int, stop: int) -> None:
+    def _bring_ahead(self, kept: CachedFile, start: int, stop: int) -> None:
         """Gets more than is wanted now, for one who reads on and on."""
         begin = np.array([start])
         with suppress(GoneError):
@@ -133,7 +133,7 @@ class RemoteFile:
                     self._keep()
         return self._read_past_the_cache(starts, stops)
 
-    def _bring(self, kept: Kept, missing: list[int]) -> bool:
+    def _bring(self, kept: CachedFile, missing: list[int]) -> bool:
         """Gets pieces into the cache; those that another thread is getting, it waits for."""
         here = _here
         mine: list[int] = []
@@ -166,10 +166,10 @@ class RemoteFile:
         wait(others)
         return all(kept_all)
 
-    def _get(self, kept: Kept, run: range) -> bool:
+    def _get(self, kept: CachedFile, run: range) -> bool:
         """Gets pieces that are neighbours; says whether they are kept."""
         first = run.start * PIECE
-        data = memoryview(self._link.fetch(first, min(run.stop * PIECE, self.size)))
+        data = memoryview(self._backend.fetch(first, min(run.stop * PIECE, self.size)))
         try:
             return all(kept.put(piece, data[piece * PIECE - first :][:PIECE]) for piece in run)
         except OSError as error:
@@ -179,7 +179,7 @@ class RemoteFile:
         spans = _spans(starts, stops, self._part_size.bytes)
         begins = [start for start, _ in spans]
         began = time.perf_counter()
-        whole = self._link.fetch_many(spans)
+        whole = self._backend.fetch_many(spans)
         longest = max((stop - start for start, stop in spans), default=0)
         self._part_size.learn(longest, time.perf_counter() - began)
         parts = [memoryview(part) for part in whole]

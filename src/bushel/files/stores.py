@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
 from bushel.files import retry
 from bushel.files.aws import credentials_for, region_of
+from bushel.files.request_pool import MOST_REQUESTS, RequestPool, requests
 from bushel.files.systems import options_for_obstore, settings
-from bushel.files.together import MOST_REQUESTS, Together, requests
 
 # Silence of this length is the end of an attempt, however long an answer may take as a whole.
 PATIENCE_SECONDS = 60.0
@@ -31,7 +31,7 @@ _MOST_WHOLE = 1 << 26
 # A store is a set of connections. Most files share one; an address with a question has its own.
 _MOST_STORES = 256
 # One call of obstore has ten requests under way.
-_in_bulk = Together(MOST_REQUESTS // 10)
+_in_bulk = RequestPool(MOST_REQUESTS // 10)
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 _WEB = ("http", "https")
@@ -41,7 +41,7 @@ _PLAIN = re.compile(r"(https?://[^/?#@]+)/((?:[\w~-][\w.~-]*/)*[\w~-][\w.~-]*)",
 
 Span: TypeAlias = tuple[int, int]
 # A store, and what a file is called there.
-Place: TypeAlias = tuple[Any, str]
+StorePath: TypeAlias = tuple[Any, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def fetch(path: str, version: Version, spans: Sequence[Span]) -> list[Any]:
     return fetch_from(store_of(path), path, version, spans)
 
 
-def fetch_from(at: Place, path: str, version: Version, spans: Sequence[Span]) -> list[Any]:
+def fetch_from(at: StorePath, path: str, version: Version, spans: Sequence[Span]) -> list[Any]:
     """The same, where the store is known."""
     store, key = at
     parts: list[Any] = [None] * len(spans)
@@ -150,7 +150,7 @@ class _NoRangesError(FileError):
     """A server sends nothing but whole files."""
 
 
-def _fetch_one(at: Place, path: str, version: Version, span: Span) -> bytes:
+def _fetch_one(at: StorePath, path: str, version: Version, span: Span) -> bytes:
     store, key = at
     obstore = _obstore(path)
     start, stop = span
@@ -186,7 +186,7 @@ def _fetch_one(at: Place, path: str, version: Version, span: Span) -> bytes:
     return retry.insist(ask, path, what)
 
 
-def _fetch_whole(at: Place, path: str, version: Version) -> memoryview:
+def _fetch_whole(at: StorePath, path: str, version: Version) -> memoryview:
     if version.size > _MOST_WHOLE:
         raise FileError(
             f"{path!r} cannot be read by ranges: the server sends all of its "
@@ -256,7 +256,7 @@ class _Stores:
 
 
 _stores = _Stores()
-# Those of the process that this one was forked from: even to let go of them may wait for ever.
+# Stores of the process that this one was forked from: even to let go of one may block for ever.
 _lost: list[_Stores] = []
 
 
@@ -275,7 +275,7 @@ def lost() -> bool:
     return bool(_lost)
 
 
-def store_of(path: str) -> Place:
+def store_of(path: str) -> StorePath:
     """The store of a path, made when it is first asked for."""
     root, key = _place(path)
     which = root, settings()

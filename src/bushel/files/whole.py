@@ -205,7 +205,7 @@ def _locked(path: str) -> int | None:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Who had it before has removed it: whoever comes next makes another one.
+            # If not, the previous holder has removed the file: the next attempt makes another one.
             if os.path.samestat(os.lstat(path), os.fstat(descriptor)):
                 return descriptor
         except FileNotFoundError:

@@ -3,7 +3,7 @@
 import threading
 from typing import Any
 
-from bushel.checkpoint.state import describe_pipeline, sign, verify
+from bushel.checkpoint.signed import describe_pipeline, sign, verify
 from bushel.core.arguments import whole
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.core.places import droppers

@@ -14,7 +14,7 @@ from bushel.dataset import IterDataset, MapDataset, StreamNodeDataset, stream_no
 from bushel.deliver.iterator import DatasetIterator
 from bushel.deliver.open import open_stream
 from bushel.errors import ClosedError, PlanError
-from bushel.grain.copies import copies_of
+from bushel.grain.source_parts import copies_of
 from bushel.order.interleave import InterleaveNode
 from bushel.order.repeat import StreamRepeatNode
 from bushel.order.take import LimitNode
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class RepeatIterDataset(StreamNodeDataset[T]):
-    """Iterates over a stream so many times, or for ever; each time is the same.
+    """Iterates over a stream `num_epochs` times, or for ever; each time is the same.
 
     >>> stream = MapDataset.range(3).to_iter_dataset()
     >>> list(RepeatIterDataset(stream, 2))

@@ -49,7 +49,7 @@ class DealNode(Place):
 
 @frozen
 class GatherNode(Place):
-    """Takes rows from lane after lane: so many from each for one step."""
+    """Takes rows from lane after lane: the same number from each for a step."""
 
     input: Node
     rows: int

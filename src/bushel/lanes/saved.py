@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from bushel.core.cursor import Taken
 from bushel.core.frozen import plain
 from bushel.core.state import State
-from bushel.core.state_fields import Declares, Kind, Path
+from bushel.core.state_fields import Declares, FieldKind, Path
 from bushel.core.stream import Marks
 from bushel.errors import StateError
-from bushel.order.front import with_front
+from bushel.order.held import with_held
 
 if TYPE_CHECKING:
     from bushel.lanes.stream import LanesStream
@@ -42,10 +42,10 @@ class LaneMarks(Marks):
         state = part.at(min(count, size))
         if not is_open:
             return state
-        return with_front(state, lambda: part.at(min(count + self.stream.rows, size)))
+        return with_held(state, lambda: part.at(min(count + self.stream.rows, size)))
 
 
-class LaneStates(Kind):
+class LaneStates(FieldKind):
     """The states of lanes by their numbers: those of this host, and perhaps others."""
 
     def __init__(self, own: Mapping[str, Declares]) -> None:

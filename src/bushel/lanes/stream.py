@@ -24,17 +24,17 @@ from bushel.lanes.deal import Agree
 from bushel.lanes.padding import zeros_like
 from bushel.lanes.saved import LaneMarks, LaneStates
 
-# What a host says that has no more elements of its own, but can pad as long as others have.
+# The steps offered by a host that has no more elements, but can pad as long as others have some.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize
 
 _AHEAD = 64
-# With so many elements of a lane at once, what it costs to take them no longer matters; nor if
-# they take so long. It is longer than a read of one element takes beside its work: with less,
-# reading would stay slow because it is slow.
+# Elements of a lane that are taken at once, and seconds that they may take: with more, the cost
+# of taking them no longer matters. The seconds are more than what a read of one element costs
+# beside its work: with fewer, reading would stay slow because it is slow.
 _MOST_OF_A_LANE = 64
 _SECONDS_OF_A_LANE = 0.0005
 _BYTES_AT_ONCE = 1 << 22
-# What may wait of all lanes together.
+# Bytes that may wait, of all lanes together.
 _BYTES_AHEAD = 1 << 25
 # How much of what was measured still counts a step later.
 _LATELY = 0.98
@@ -51,8 +51,8 @@ class OwnLanesNode(Join):
     pads: bool
     # How many steps there are, where that is arithmetic.
     steps: int | None
-    # What makes the way in which hosts find out how many steps there are, where that is no
-    # arithmetic, and there are others.
+    # Makes the function by which hosts agree on the number of steps; None where that number is
+    # arithmetic, or there is one host.
     agreement: Callable[[], Agree] | None
     # Any lane of the job, by its number: for an element to pad with, where these have none.
     lane_of: Callable[[int], Node]
@@ -180,7 +180,7 @@ class LanesStream(Merged):
         return self._step + self._over
 
     def settle(self, steps: int) -> int:
-        """Waits until all hosts have so many steps; returns how many of them there are."""
+        """Waits until all hosts have `steps` steps, or one ends; returns how many all have."""
         assert self._agree is not None
         at_step = getattr(self._agree, "at_step", None)
         while self._end is None and self._agreed < steps:
@@ -392,7 +392,7 @@ class LanesStream(Merged):
         return merge_columns(size, list(zip(self._places(steps), blocks, strict=True)))
 
     def _places(self, steps: int) -> list[Keys]:
-        """The places that the elements of each lane take in so many steps."""
+        """The places that the elements of each lane take in the rows of `steps` steps."""
         each = np.arange(steps)[:, None] * self.width + np.arange(self.rows)
         return [(each + lane * self.rows).reshape(-1) for lane in range(len(self._cursors))]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bushel.batch.batch import BatchNode
-from bushel.checkpoint.state import Pipeline
+from bushel.checkpoint.signed import Pipeline
 from bushel.core.node import Each, Node
 from bushel.core.places import ToStreamNode, WorkersNode
 from bushel.core.rng import KeyedGenerators

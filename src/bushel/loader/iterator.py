@@ -11,7 +11,7 @@ import numpy as np
 
 from bushel.checkpoint.differences import differing_fields, differing_steps
 from bushel.checkpoint.made_with import made_with, tell_changes
-from bushel.checkpoint.state import VERSION, check_depth, is_pipeline
+from bushel.checkpoint.signed import VERSION, check_depth, is_pipeline
 from bushel.core.state import State, copy_state, innermost_index
 from bushel.deliver.iterator import StreamIterator, load_from, save_into
 from bushel.deliver.open import open_stream

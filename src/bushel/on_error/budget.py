@@ -11,15 +11,15 @@ from typing import Any
 
 from bushel.core.node import Choice, Guard, Node, walk
 from bushel.core.places import ToStreamNode
-from bushel.core.state import State
-from bushel.core.state_fields import Kind, Limit, Path, Relation
+from bushel.core.state import State, walk_states
+from bushel.core.state_fields import Bound, FieldKind, Path, Relation
 from bushel.errors import BadRecordsError, StateError
 from bushel.on_error.quarantine import quarantine
 from bushel.on_error.records import BadRecord
 from bushel.order.keys import record_of
 
 _log = logging.getLogger("bushel")
-# So many are told by the log; the quarantine file has them all.
+# Bad records that are logged; the quarantine file has them all.
 _TOLD = 5
 
 
@@ -59,7 +59,7 @@ class Ledger:
         return f" (further ones are not told here{where})"
 
     def has_room_for(self, records: Sequence[BadRecord]) -> bool:
-        """Whether so many more are within the budgets."""
+        """Whether these records are within the budgets, with those before them."""
         counts = list(self.counts)
         for record in records:
             counts[record.guard] += 1
@@ -74,10 +74,10 @@ class Ledger:
         self.counts = list(counts)
 
 
-class BadCounts(Kind):
+class BadCounts(FieldKind):
     """How many bad records each guard has passed over, in a state."""
 
-    def __init__(self, guards: int, within: Limit | None = None, *, optional: bool = False) -> None:
+    def __init__(self, guards: int, within: Bound | None = None, *, optional: bool = False) -> None:
         self._guards, self._within, self.optional = guards, within, optional
 
     def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
@@ -112,14 +112,12 @@ def bad_records_in(state: Any) -> list[int]:
     >>> bad_records_in({"parent": {"next_index": 5, "bad": [2]}, "bad": [1]})
     [2, 1]
     """
-    if not isinstance(state, dict):
-        return []
-    own = state.get("bad", [])
-    return [*bad_records_in(state.get("parent")), *(own if isinstance(own, list) else [])]
+    steps = reversed(list(walk_states(state)))
+    return [count for step in steps for count in step.get("bad", ())]
 
 
 def with_bad_records(state: dict[str, Any], more: Sequence[int]) -> dict[str, Any]:
-    """The same state with so many more counted, the innermost step first.
+    """The same state with `more` added to its counts, the innermost step first.
 
     >>> with_bad_records({"parent": {"next_index": 5, "bad": [2]}, "bad": [1]}, [10, 20])
     {'parent': {'next_index': 5, 'bad': [12]}, 'bad': [21]}
@@ -131,6 +129,8 @@ def with_bad_records(state: dict[str, Any], more: Sequence[int]) -> dict[str, An
 
 
 def _recounted(state: Any, more: list[int]) -> tuple[Any, list[int]]:
+    # Only by parents: workers count for streams of positions and the steps after those, which
+    # have one input each.
     if not isinstance(state, dict):
         return state, more
     changed = dict(state)

@@ -8,9 +8,9 @@ from bushel.core.node import Guard, Node
 from bushel.core.options import OnError
 from bushel.errors import BadRecordsError, FatalElementError, FilterError
 
-# What is told of the stream as a whole: that a budget before this one is used up, or that a
-# filter leaves nearly nothing. To pass over it would be to never hear of it. And what ended
-# workers, of which nobody knows that it was the record and not a want of memory.
+# Errors that no single record is to blame for: a budget before this one is used up, or a filter
+# drops nearly everything. Passed over, they would never be heard of. The same goes for an element
+# that ended workers: it may have been the record, or a want of memory.
 _NO_RECORDS = (BadRecordsError, FilterError, FatalElementError)
 
 
@@ -23,9 +23,9 @@ class GuardNode(Guard):
     replacement: Any
     # What counts as a bad record; anything else is raised as ever.
     errors: tuple[type[Exception], ...]
-    # More than so many are an error; None for any number.
+    # Most bad records before it is an error; None for any number.
     budget: int | None
-    # The path of the file in which they are listed.
+    # Path of the file in which bad records are listed.
     quarantine: str | None
 
     @property

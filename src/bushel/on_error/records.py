@@ -18,7 +18,7 @@ from bushel.errors import place_noted, where_raised
 _log = logging.getLogger("bushel")
 # What a line of the quarantine file says of a reason.
 _MOST_CHARACTERS = 1000
-# So many are told by the log; the file has them all.
+# Bad records that are logged; the quarantine file has them all.
 _TOLD = 5
 
 

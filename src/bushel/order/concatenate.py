@@ -70,7 +70,7 @@ class ConcatenateStream(Stream):
         self._inputs = inputs
         self.eager = all(stream.eager for stream in inputs)
         self._starts = [beginning_of(stream) for stream in inputs]
-        # Those that need not go back to their beginning when it is their turn.
+        # Numbers of the inputs that are still at their beginning.
         self._untouched = set(range(len(inputs)))
         self._part = 0
 

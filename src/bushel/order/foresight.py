@@ -12,14 +12,14 @@ from bushel.core.cursor import Cursor
 from bushel.core.sizes import bytes_of
 from bushel.core.step import EvaluateTogether
 
-# With so many at a time, what a read costs no longer matters.
+# Elements of a read: with more, what the read itself costs no longer matters.
 _MOST = 64
 # Elements that take this long together are worth a read of their own. More of them would only
 # come later for that: each of the streams reads ahead.
 _SECONDS = 0.0003
-# Nor may they keep others waiting, be it for records that wait themselves.
+# A read may not keep the other streams waiting for longer, even for records that wait.
 _WAIT = 0.005
-# What may wait of all streams together.
+# Bytes that may wait, of all streams together.
 _BYTES = 1 << 25
 # How much of what was measured still counts a read later.
 _LATELY = 0.98
@@ -33,15 +33,15 @@ class Foresight:
         self, cursors: Sequence[Cursor], evaluate: EvaluateTogether, clock: Callable[[], float]
     ) -> None:
         self._cursors, self._evaluate, self._clock = cursors, evaluate, clock
-        # How many elements were read of each: so many more are read at a time, at the most. Who
-        # takes a few elements does not wait for many.
+        # Elements read so far of each stream. At most as many more are read at a time, so that
+        # one who takes a few elements does not wait for many.
         self._read = [0] * len(cursors)
         self._seconds = self._cpu_seconds = self._gotten = 0.0
         self._by_bytes = _MOST
         self._looks = 0
 
     def prepare(self, wanted: Sequence[tuple[int, int]]) -> None:
-        """Sees to it that of each of these streams so many elements can be shown, if there are."""
+        """Reads on in streams, given as (number, count), until each has `count` ready."""
         most = self._most()
         asked = [(number, count, min(self._read[number], most)) for number, count in wanted]
         # To touch a stream for the first time may take long (what runs it is made, files are

@@ -16,7 +16,15 @@ from bushel.core.options import DatasetOptions
 from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
-from bushel.core.state_fields import Fields, Kind, Path, Whole, check_state, check_whole, is_flag
+from bushel.core.state_fields import (
+    FieldKind,
+    Fields,
+    Path,
+    Whole,
+    check_state,
+    check_whole,
+    is_flag,
+)
 from bushel.core.step import How, SideBySide, Step
 from bushel.core.stream import Chunk, ComputedMarks, Marks, Stream
 from bushel.core.tune import SOON_SECONDS, BlockSize
@@ -27,9 +35,9 @@ _Place = tuple[Marks, int]
 # Reads the streams of nodes side by side, where they can be.
 ReadSideBySide = Callable[[Iterable[Node | None]], SideBySide | None]
 
-# With so many elements of a stream at once, what it costs to read them no longer matters; nor if
-# they take so long. It is longer than a read of one element takes beside its work: with less,
-# reading would stay slow because it is slow.
+# Elements of a stream that are read at once, and seconds that they may take: with more, the cost
+# of reading them no longer matters. The seconds are more than what a read of one element costs
+# beside its work: with fewer, reading would stay slow because it is slow.
 _MOST_ROUNDS = 64
 _SECONDS_OF_A_STREAM = 0.0005
 _BYTES_AT_ONCE = 1 << 22
@@ -39,7 +47,7 @@ _BYTES_AT_ONCE = 1 << 22
 class InterleaveNode(Step):
     """Takes elements of several streams in turn; opens the next when one ends."""
 
-    # What dataset number i is, and what opens it; None where there is none at this number.
+    # Dataset number i, or None where there is none; and the function that opens it.
     part: Callable[[int], Node | None]
     open_part: Callable[[int, DatasetOptions | None], Any]
     count: Callable[[], int]
@@ -106,7 +114,7 @@ class _InterleaveMarks(Marks):
     following: int
     numbers: Sequence[int]
     ended: Sequence[bool]
-    # Of each slot: the place before any element of this run, and the place of its first one.
+    # For each slot: the place before this run, and the place of its first element in the run.
     starts: Sequence[_Place]
     begins: Sequence[_Place]
     # Which slot each element came from.
@@ -130,7 +138,7 @@ class _InterleaveMarks(Marks):
 _PLACE = Path().of("iterators_in_use_states")
 
 
-class _Open(Kind):
+class _Open(FieldKind):
     """The numbers of the datasets that are open: each is there, and there once."""
 
     def __init__(self, node: InterleaveNode) -> None:
@@ -150,7 +158,7 @@ class _Open(Kind):
         return ()
 
 
-class _AsMany(Kind):
+class _AsMany(FieldKind):
     """A list with something for each dataset that is open."""
 
     def __init__(self, is_right: Callable[[Any], bool] | None = None, what: str = "") -> None:
@@ -194,7 +202,7 @@ class InterleaveStream(Stream):
         self._slots: list[_Slot] = []
         self._following = 0
         self._turn = 0
-        # Those that are open, as long as they can be read side by side.
+        # The open streams, as long as they can be read side by side.
         self._side: SideTurns | None = None
         self._may_join = True
         self._begun = False
@@ -305,7 +313,7 @@ class InterleaveStream(Stream):
             slots[number].passed()
         rows = zip(*(part.rows() for part in parts), strict=True)
         elements = [row for turn in rows for row in turn]
-        # Those in their own streams: how many came before in all, a state does not tell.
+        # Positions within each part: a state does not tell how many elements came before in all.
         positions = np.stack([part.positions for part in parts], axis=1).ravel()
         order = np.tile(np.array(running, dtype=np.int64), rounds)
         marks = self._marks(slots, before, begins, order)

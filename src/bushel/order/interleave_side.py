@@ -70,6 +70,6 @@ class SideTurns:
         return self.state_at(self.turn, self.following, self.parts.taken)
 
     def state_at(self, turn: int, following: int, taken: Positions) -> State:
-        """The state after so many elements of each stream."""
+        """The state after `taken` elements of each stream."""
         ended = [False] * len(self._numbers)
         return interleave_state(turn, following, self._numbers, self.parts.states(taken), ended)

@@ -28,7 +28,7 @@ class PartMarks(ABC):
 
     @abstractmethod
     def at(self, counts: Counts) -> list[State]:
-        """The states of all parts, of which each has given so many of the elements."""
+        """The states of all parts, after `counts` elements of each."""
 
 
 @plain
@@ -271,7 +271,7 @@ class _Log:
         return len(self._moves) > 4 * len(self._cursors)
 
     def add(self, part: int, marks: Marks, count: int) -> None:
-        """Notes that a part gives so many of the elements between these states."""
+        """Notes that a part gives `count` of the elements between these states."""
         self._first.setdefault(part, (marks, 0))
         self._moves.append((part, marks, count))
 
@@ -282,7 +282,7 @@ class _Log:
                 self._first[part] = self._cursors[part].mark()[:2]
 
     def at(self, length: int) -> list[tuple[Marks, int]]:
-        """Where the parts were after the first so many moves."""
+        """Where the parts were after the first `length` moves."""
         places = dict(self._first)
         for part, marks, count in self._moves[:length]:
             places[part] = marks, count

@@ -1,10 +1,10 @@
 """The weights of a mixture in its state, and how a mixture goes on with others.
 
 A state says by which weights elements were chosen, as plain values. With other weights the
-mixture still gives by the old ones what a step after it has to make again (see
-`order/front.py`), and follows the new ones from there on:
+mixture still gives by the old ones what a later step holds and has to make again (see
+`order/held.py`), and follows the new ones from there on:
 
-    index                 front
+    index                 held
       |---- old weights ----|---- new weights ---->
 
 In a state that is taken meanwhile the weights are such pieces, each with its end.
@@ -19,7 +19,7 @@ import numpy as np
 from bushel.core.fingerprint import fingerprint_of
 from bushel.core.frozen import plain
 from bushel.core.state import State
-from bushel.core.state_fields import Kind, Path
+from bushel.core.state_fields import FieldKind, Path
 from bushel.errors import PlanError, StateError
 from bushel.order.proportions import table_of
 from bushel.order.schedule import WeightSchedule, in_order
@@ -61,20 +61,21 @@ class Course:
     """Which weights a mixture follows: its own, and before them those of a state."""
 
     pieces: Sequence[WeightSpan]
-    # Up to where the step after it has to get the same elements again, as a state said; None
-    # where that is beyond the end.
-    front: int | None = 0
+    # Index after the last element that a later step holds, and has to get again; None where
+    # that is in the next epoch. ("front" in a state.)
+    held: int | None = 0
     # Index after the last element that a later step has seen, but does not hold.
-    shown: int | None = 0
-    # Index at which the mixture ended. If that is the front, it ends there again.
+    # ("shown" in a state.)
+    seen: int | None = 0
+    # Index at which the mixture ended. If it is `held`, the mixture ends there again.
     ends: int | None = None
     # Where the state was.
     start: int = 0
 
     def most(self, index: int, ask: int) -> int:
-        """How many of so many elements may come at once; none where there are no more."""
+        """How many of the next `ask` elements have the same weights; 0 at the end."""
         until = self.at(index).until
-        if self.ends is not None and self.ends == self.front:
+        if self.ends is not None and self.ends == self.held:
             ask = min(ask, max(0, self.ends - index))
         return ask if until is None else min(ask, until - index)
 
@@ -91,11 +92,11 @@ class Course:
         told = {"weights": weights}
         # Where it would end by itself, nothing is said of that.
         is_cut = len(self.pieces) > 1 or index == self.start
-        is_over = is_cut and index == self.front == self.ends
-        if self.front is None or self.front > index or is_over:
-            told["front"] = self.front
-        if self.shown is None or self.shown > index:
-            told["shown"] = self.shown
+        is_over = is_cut and index == self.held == self.ends
+        if self.held is None or self.held > index or is_over:
+            told["front"] = self.held
+        if self.seen is None or self.seen > index:
+            told["shown"] = self.seen
         if self.ends is not None and (index == self.start or is_over):
             told["ends"] = self.ends  # On the way there the step after it says so.
         return told
@@ -132,18 +133,18 @@ def going_on(own: WeightSpan, node: "StreamMixNode", state: State) -> Course:
     if "weights" not in state:
         return Course([own])  # Grain's.
     index = state["index"]
-    front, shown = _reached(state, "front"), _reached(state, "shown")
+    held, seen = _reached(state, "front"), _reached(state, "shown")
     saved = _read(state["weights"])
     if _are_same(saved[-1][1], own.told):
         cut = saved[:-1]
-    elif front is None:
+    elif held is None:
         raise StateError(
             f"{_CHANGED} {_HELD}, which go on in the next pass over it: they were "
             f"{_show(saved[-1][1])}, and are {_show(own.told)} now. Restore this state with the "
             f"weights that it was saved with, and change them at a later one. {_ANYWAY}"
         )
     else:
-        cut = [(front if until is None else min(until, front), told) for until, told in saved]
+        cut = [(held if until is None else min(until, held), told) for until, told in saved]
     pieces: list[WeightSpan] = []
     last = index
     for until, told in cut:
@@ -154,10 +155,10 @@ def going_on(own: WeightSpan, node: "StreamMixNode", state: State) -> Course:
         pieces.append(WeightSpan(until, told, turns, turns.beginning()))
     if pieces and _are_same(pieces[-1].told, own.told):
         pieces.pop()
-    return Course([*pieces, own], front, shown, state.get("ends"), index)
+    return Course([*pieces, own], held, seen, state.get("ends"), index)
 
 
-class SavedWeights(Kind):
+class SavedWeights(FieldKind):
     """The weights in the state of a mixture; Grain's have none."""
 
     optional = True

@@ -24,13 +24,13 @@ import numpy as np
 
 from bushel.core.positions import Keys, Positions, grouped, split_epochs
 
-# What is made at a time. A stretch costs a few numpy calls for each part, however short it is.
+# Positions of a stretch. One costs a few numpy calls for each part, however short it is.
 _STRETCH = 8192
-# As many stretches as are kept: a million positions, which is all of a period nearly always.
+# Stretches that are kept: a million positions, nearly always a whole period.
 _MOST_KEPT = 128
-# To locate so many positions one by one costs about as much as to make the stretch they are in.
+# Positions that cost as much to locate one by one as the whole stretch that they are in.
 _AS_MANY = 64
-# From so many on it is cheaper to ask each part for all of them, than one by one.
+# Positions from which on it is cheaper to ask each part for all of them than one by one.
 _TOGETHER = 160
 # Up to this period all products fit into 64 bits.
 _LONGEST = 1 << 48
@@ -43,7 +43,7 @@ class Pattern:
         shared = math.gcd(*proportions)
         self._weights = [weight // shared for weight in proportions]
         self._period = rest = sum(self._weights)
-        # What is left for each part and those behind it, and for those behind it alone.
+        # Sums of weights: of each part with all parts after it, and of the parts after it alone.
         self._rests: list[tuple[int, int]] = []
         for weight in self._weights:
             self._rests.append((rest, rest - weight))
@@ -94,7 +94,7 @@ class Pattern:
         return which, where
 
     def _stretch(self, number: int, count: int) -> tuple[Keys, Positions] | None:
-        """A stretch of which so many positions are asked for; None where that is not worth it."""
+        """A stretch of which `count` positions are needed; None where it is not worth making."""
         stretch = self._kept.get(number)
         if stretch is not None:
             return stretch

@@ -39,13 +39,13 @@ _OFTEN_WHOLE = 4096
 _OFTEN = 64
 # In a range of 200, six positions walk for half as long as all take together; of 2,000, sixty.
 _OFTEN_PART = 32
-# Of so many permutations at most, unless of each of them a good part is needed.
+# Permutations that are tabled as a whole, unless a good part of each is needed.
 _MOST_WHOLE = 32
 _GOOD_PART = 3
 # In such a range the domain has 2**16 values: both halves of a value are bytes, and eight of
 # them are changed at once as one word.
 _BYTES = 0x0101010101010101
-# The table of steps is squared so many times, then the wanted positions are advanced `_WALKED`
+# The table of steps is squared `_DOUBLED` times, then the wanted positions are advanced `_WALKED`
 # steps, and again. One squaring costs as much as a hundred
 # steps of a hundred positions.
 _DOUBLED = 3

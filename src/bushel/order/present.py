@@ -25,7 +25,7 @@ class PresentNode(Each):
     """Vouches that no element is missing, whatever steps before it may have left out."""
 
     input: Node
-    # What to say of one that is.
+    # The error message where an element is missing after all.
     otherwise: str
     has_all = True
 

@@ -14,14 +14,14 @@ import numpy as np
 from bushel.core.frozen import plain
 from bushel.core.naming import name_of
 from bushel.core.positions import Positions
-from bushel.order.lines import Lines, Proportions, to_proportions
 from bushel.order.schedule import Weights, WeightSchedule, in_order
+from bushel.order.weight_lines import Lines, Proportions, to_proportions
 
 # With fewer parts than this, to look at each step costs less than to see where they are alike.
 FEWEST_PARTS = 16
-# So many weights, and what is computed of them, are in the cache together.
+# Weights that fit into the cache of the processor, with what is computed of them.
 _WEIGHTS_AT_ONCE = 1 << 17
-# So many proportions are in memory at a time: 32 MB.
+# Proportions in memory at a time: 32 MB.
 _MOST = 1 << 22
 
 _PLAIN = frozenset((int, float))
@@ -73,7 +73,7 @@ def joined(runs: Sequence[Runs]) -> Runs:
     return Runs(np.concatenate(columns, axis=1), np.concatenate(sizes))
 
 
-class Table(ABC):
+class ProportionTable(ABC):
     """Tells the proportions of a mixture."""
 
     # Whether those at later steps may be asked for ahead of time.
@@ -87,7 +87,7 @@ class Table(ABC):
         """
 
 
-def table_of(weights: Any, names: Sequence[str] | None, count: int) -> Table:
+def table_of(weights: Any, names: Sequence[str] | None, count: int) -> ProportionTable:
     """What a schedule, or a function of the step, says for the parts of a mixture.
 
     >>> table_of(lambda step: [1, step], None, 2).at(np.arange(3)).columns
@@ -99,7 +99,7 @@ def table_of(weights: Any, names: Sequence[str] | None, count: int) -> Table:
     return _Called(weights, names, count)
 
 
-class _Points(Table):
+class _Points(ProportionTable):
     """The proportions of a schedule, for the parts of one mixture."""
 
     def __init__(self, schedule: WeightSchedule, names: Sequence[str] | None, count: int) -> None:
@@ -139,7 +139,7 @@ class _Points(Table):
                 yield Runs(columns, np.ones(len(some), dtype=np.int64))
 
 
-class _Called(Table):
+class _Called(ProportionTable):
     """The proportions that a user's function says, which is asked once for each step."""
 
     eager = False

@@ -90,7 +90,7 @@ class StreamRepeatNode(OverOne):
 
 
 class RepeatStream(OneInput):
-    """Goes over its input again and again, so many times or for ever."""
+    """Goes over its input again and again, `epochs` times or for ever."""
 
     def __init__(self, input: Stream, epochs: int | None) -> None:
         super().__init__(input)

@@ -8,7 +8,7 @@ import numpy as np
 
 from bushel.core.frozen import frozen
 from bushel.errors import PlanError
-from bushel.order.lines import Lines
+from bushel.order.weight_lines import Lines
 
 Weights: TypeAlias = Sequence[float] | Mapping[str, float]
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.positions import Keys
-from bushel.order.lines import Proportions
 from bushel.order.proportions import FEWEST_PARTS, Runs
+from bushel.order.weight_lines import Proportions
 
 # How far each part is ahead of its share, in units of 2**-60 elements. Shares are rounded
 # down to that. So fixed weights give the order of a `Pattern`, for as many elements as their
@@ -25,12 +25,12 @@ _FRACTION = np.uint64(ONE_ELEMENT - 1)
 
 _Counts = npt.NDArray[np.uint64]
 
-# So many runs are worth it to go through them one after the other.
+# Up to this number, runs are gone through one after the other.
 _FEW_RUNS = 32
 # Shares are added up in two digits, so that sums of many fit into 64 bits.
 _DIGIT = 30
 _LOW = (1 << _DIGIT) - 1
-# So many shares are computed at a time, which stay in the cache.
+# Shares that are computed at a time: they stay in the cache of the processor.
 _SHARES_AT_ONCE = 1 << 14
 
 
@@ -93,7 +93,7 @@ def chosen_evenly(column: Proportions, size: int, ahead: Ahead) -> tuple[Keys, A
             left -= gets
             if not left:
                 break
-    # Those that come last among what the others left come first here.
+    # The last part takes of what the others left, so the order is undone from there.
     which: list[int] = []
     for part, places in reversed(taken):
         if not which:

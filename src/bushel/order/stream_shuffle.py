@@ -36,7 +36,7 @@ from bushel.core.state_fields import Fields, Inner, Whole
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import StateError
-from bushel.order.front import with_front
+from bushel.order.held import with_held
 
 Words = npt.NDArray[np.uint64]
 
@@ -110,16 +110,16 @@ class _Group:
 
     place: tuple[Marks, int, int]
     number: int
-    # Failures of elements that were raised while it was being filled.
+    # How many failures were raised while the group was being filled.
     failures: int
     # How many of its elements came before this chunk.
     used: int
-    # What was read before any of them came: for groups before, or up to a failure.
+    # Place up to which the input was read before the first element of the group came.
     touched: tuple[Marks, int, int] | None
     # How many are in this chunk, and where its blocks end; known when it is done.
     count: int = 0
     end: tuple[Marks, int, int] | None = None
-    # Whether it ends because the input does.
+    # Whether the group ends because the input does.
     is_last: bool = False
 
     def state(self, taken: int) -> State:
@@ -128,7 +128,7 @@ class _Group:
         behind = self.end if used else self.touched
         if behind is not None:
             last, count, _ = behind
-            parent = with_front(parent, lambda: last.at(count), used > 0 and self.is_last)
+            parent = with_held(parent, lambda: last.at(count), used > 0 and self.is_last)
         state = {"parent": parent, "group": self.number, "used": used}
         return {**state, "failures": self.failures} if self.failures else state
 
@@ -162,12 +162,12 @@ class SpreadShuffleStream(Stream):
 
     def _begin(self, group: int, used: int, failures: int) -> None:
         self._group, self._skip, self._failures = group, used, failures
-        # Those of the elements to be read again that were raised already.
+        # Failures, among the elements to be read again, that were raised already.
         self._raised = failures
         # The number of the next input block, and what has come of it.
         self._next = max(0, self._last_block() - self._side + 1)
         self._filling: list[Any] | None = None
-        # What waits of each input block, the next one to go last; and where they begin.
+        # Elements that wait of each input block, in reverse; and where these blocks begin.
         self._waiting: deque[list[Any]] = deque()
         self._places: deque[tuple[Marks, int, int]] = deque()
         self._short = False

@@ -1,4 +1,4 @@
-"""How much of a stream comes: so many elements of it, or all but the first."""
+"""The first elements of a stream, or all but the first."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _AT_A_TIME = 1024
 
 @frozen
 class LimitNode(OverOne):
-    """Ends a stream after so many elements."""
+    """Ends a stream after `count` elements."""
 
     input: Node
     count: int
@@ -34,7 +34,7 @@ class LimitNode(OverOne):
 
 
 class LimitStream(OneInput):
-    """Ends after so many elements."""
+    """Ends after `count` elements."""
 
     def __init__(self, input: Stream, count: int) -> None:
         super().__init__(input)

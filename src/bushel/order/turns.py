@@ -24,11 +24,11 @@ from bushel.core.frozen import plain
 from bushel.core.positions import Keys
 from bushel.order.mix import places_before
 from bushel.order.pattern import pattern_of
-from bushel.order.proportions import Runs, Table, joined
+from bushel.order.proportions import ProportionTable, Runs, joined
 from bushel.order.shares import Ahead, chosen
 
-# With fewer elements at a time, what a step of numpy costs for each part is more than what it
-# does. But whoever takes a few does not wait for many.
+# Elements that are chosen at once: at first few, since one who takes a few does not wait for
+# many; later so many that the overhead of numpy's calls for each part no longer matters.
 _FIRST_AT_ONCE, _AT_ONCE = 256, 8192
 
 
@@ -62,7 +62,7 @@ class Turns(ABC):
         """
 
     def at_once(self, count: int) -> int:
-        """How many had better be chosen, where so many are needed and more may be."""
+        """How many had better be chosen at once, where `count` are needed and more are allowed."""
         return count
 
     def taken_before(self, index: int) -> list[int] | None:
@@ -100,7 +100,7 @@ class FixedTurns(Turns):
 class ScheduledTurns(Turns):
     """Turns in proportions that change."""
 
-    def __init__(self, table: Table, parts: int, lane: tuple[int, int]) -> None:
+    def __init__(self, table: ProportionTable, parts: int, lane: tuple[int, int]) -> None:
         self._table, self._parts = table, parts
         self._lane, self._lanes = lane
         # What the table said last, and from which element on: a block that is cut short is

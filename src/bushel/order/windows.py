@@ -16,7 +16,7 @@ from bushel.core.state_fields import Fields, Flag, Inner
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.core.tree import map_leaves
-from bushel.order.front import with_front
+from bushel.order.held import with_held
 
 
 def count_windows(length: int, size: int, stride: int, drop_remainder: bool) -> tuple[int, int]:
@@ -110,7 +110,7 @@ class _WindowsMarks(Marks):
         count, follows, shared = self.places[used]
         parent = self.marks.at(count)
         if shared:
-            parent = with_front(parent, lambda: self.marks.at(count + shared))
+            parent = with_held(parent, lambda: self.marks.at(count + shared))
         return {"parent": parent, "follows": int(follows)}
 
 
@@ -175,7 +175,7 @@ class WindowsStream(Stream):
         return Chunk(Block(rows, positions, failure), marks)
 
     def _bounds(self, gap: int, count: int, at_end: bool) -> list[tuple[int, int]]:
-        """Where the windows in so many elements begin and end."""
+        """Where the windows within the next `count` elements begin and end."""
         size, stride = self._node.size, self._node.stride
         drop = self._node.drop_remainder or not at_end
         whole, rest = count_windows(max(0, count - gap), size, stride, drop)

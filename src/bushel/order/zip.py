@@ -56,7 +56,7 @@ class _ZipMarks(Marks):
     # After a failure: how many elements each input had then given.
     after_failure: Sequence[int] = ()
     size: int = 0
-    # Whether that failure was that the inputs did not end together: then nothing follows.
+    # Whether the failure is that the inputs did not end together: then nothing follows.
     stopped: bool = False
 
     def at(self, used: int) -> State:

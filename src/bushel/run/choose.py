@@ -93,6 +93,6 @@ class Inputs:
 
 
 def is_better_each(inputs: int, elements: int, follow: bool = True) -> bool:
-    """Whether so many inputs had better be asked one after the other."""
+    """Whether `inputs` inputs had better be asked one after the other."""
     each = inputs * (_AN_INPUT if follow else _AN_INPUT_ANYWHERE)
     return each < _TOGETHER + _AN_ELEMENT_TOGETHER * elements

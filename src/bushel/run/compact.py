@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bushel.checkpoint.state import describe_pipeline
+from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.fingerprint import fingerprints
 from bushel.core.frozen import frozen
 from bushel.core.node import Choice, Drop, Each, Expand, Fold, Guard, Node, Order, Place, walk

@@ -45,7 +45,7 @@ T = TypeVar("T")
 WORKERS, THREAD, HERE = "workers", "thread", "here"
 
 _IN_ORDER = "how many elements came before is known only in order"
-# So many of the streams that a step reads from are shown.
+# Streams that are printed of those that a step reads from.
 _SHOWN = 4
 
 
@@ -75,14 +75,9 @@ class Stretch:
     why: Reason | None = None
     # The step that asks for worker processes, of which these steps are a part.
     workers: WorkersNode | None = None
-    # What the stretch counts on without knowing it; and what is run instead if it is not so.
+    # The assumption of the stretch; and the stretch that runs instead once it proves wrong.
     guess: Reason | None = None
     otherwise: "Stretch | None" = None
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether it stays as it is, whatever the elements are."""
-        return self.guess is None
 
     @property
     def labels(self) -> list[str]:
@@ -154,7 +149,7 @@ def lines_of_parts(parts: Sequence[T], lines_of: Callable[[T], Iterable[str]]) -
 
 
 def _length_after(step: Node, lengths: Sequence[int | None]) -> int | None:
-    """How many elements a step makes of so many of each input, where that is arithmetic."""
+    """How many elements a step makes, given the lengths of its inputs; None if unknown."""
     if isinstance(step, ToStreamNode):
         known = step.allow_nones or not any(droppers(step.input))
         return step.input.length() if known else None

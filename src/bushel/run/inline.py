@@ -38,9 +38,9 @@ from bushel.run.zipped import Zipped
 from bushel.transforms.function import collect_one
 
 # A permutation of few positions costs mostly numpy's call overhead. When positions are read
-# one after the other, more and more of them are therefore located at a time: at first so many
-# times as many as are asked for. There may be a thousand such orders, of which each is asked
-# for a few at a time, so what is kept of one stays in proportion to that.
+# one after the other, more and more of them are therefore located at a time: at first
+# `_FIRST_LOOK_AHEAD` times as many as are asked for. There may be a thousand such orders, each
+# asked for a few positions at a time, so what is kept of one stays in proportion to that.
 _FIRST_LOOK_AHEAD = 4
 _FURTHEST_LOOK_AHEAD = 16
 _LAST_LOOK_AHEAD = 1 << 15
@@ -292,7 +292,7 @@ class _Group(Evaluator):
             except Exception as error:
                 if not changes:
                     raise failed(error, self._node, number).release() from None
-                # Those are found by looking closer.
+                # Once more, the slow way, which knows the element that failed.
                 block = self.run(number, number + 1)
                 if block.failure is not None:
                     raise block.failure.release() from None

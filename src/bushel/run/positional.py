@@ -54,11 +54,11 @@ class _CountingMarks(_IndexMarks):
         return {"next_index": self.start + used, "bad": counts}
 
 
-# What a block of threads that are new takes.
+# Seconds of a block of new threads.
 _FIRST_SECONDS = 0.00025
-# With so many, what a pull costs beside the work no longer matters.
+# Elements on demand between two pulls: with more, the cost of a pull no longer matters.
 _MOST_ON_DEMAND = 64
-# After so many pulls of one element each, the user takes them one by one: they are large.
+# Pulls of one element each, after which the user is known to take them one by one.
 _PULLS_OF_ONE = 4
 
 
@@ -109,7 +109,7 @@ class PositionalStream(Stream):
         # read ahead make pulls look cheap.
         self._block_size = BlockSize(least=self._least, target_seconds=block_seconds)
         self._ahead: ReadAhead | None = None
-        # What a source gave beyond what was asked for, and how much of it was handed out.
+        # Elements that a source gave beyond what was asked for, and how many were handed out.
         self._rest: _Rest | None = None
         self._delivered = 0
         self._clock = clock
@@ -130,7 +130,7 @@ class PositionalStream(Stream):
             self._end_on_demand(self._on_demand)
         self._pulls_of_one = self._pulls_of_one + 1 if want == 1 else 0
         start = self._next
-        # Who gave elements took note of them, for many streams at once.
+        # Elements that were given from outside were noted there, for many streams at once.
         notes = self._chooses and not self._is_given
         if notes:
             self._threads.asked(self._clock())
@@ -236,7 +236,7 @@ class PositionalStream(Stream):
         seconds = self._clock() - began
         if stopwatch is not None:
             spent = stopwatch.read()
-            # It stands for those that were made one by one.
+            # One element stands for all that were made on demand.
             times = 1 + self._made_on_demand
             self._choice.learn_work(times * len(block), spent.times(times))
             self._seconds_each = spent.seconds / count
@@ -301,13 +301,13 @@ class PositionalStream(Stream):
             self._drop_ahead()
             self._next = marks.start + end
             if self._work.guards:
-                # Those after it come again.
+                # The elements after the failure come again.
                 self._ledger.restore(marks.at(end)["bad"])
         kept = np.flatnonzero(keep)
         return Chunk(block.select(kept), KeptMarks(marks, kept, end))
 
     def upcoming(self, count: int) -> tuple[int, int] | None:
-        """The next positions, so many at the most, where somebody else may evaluate them."""
+        """The next `count` positions or fewer, where somebody else may evaluate them."""
         busy = self._rest is not None or self._ahead is not None or self._choice.threaded
         if busy or self._prefers_on_demand or self._least > 1 or self._work.guards:
             return None
@@ -409,7 +409,7 @@ class _Rest:
         self.taken = False
 
     def take(self, want: int) -> Block:
-        """The next elements, so many; the last ones with what failed after them."""
+        """The next `want` elements; the last ones with the failure after them."""
         block, start = self._block, self._used
         self._used = stop = min(start + max(1, want), len(block))
         self.taken = stop == len(block)
@@ -466,7 +466,7 @@ class _Progress(Marks):
 
 
 def position_fields(length: int, guards: Sequence[Guard] = ()) -> Fields:
-    """The state of a stream of positions: the next one of so many, and what guards passed over."""
+    """The state of a stream of `length` positions: the next one, and what guards passed over."""
     beyond = "this state is at element {value}, and the dataset has only {most}."
     index = Whole(length, beyond=beyond)
     if not guards:

@@ -12,10 +12,10 @@ _FEWEST, _MOST = 3, 15
 # The same of the user, who may come for many blocks at once and then be away for long.
 _USER_SECONDS = 5.0
 _MOST_USER = 512
-# What must be seen of the user before it is trusted, of each stream and in all.
+# Times of the user that are needed of each stream before they are trusted, and seconds in all.
 _ENOUGH_USER = 32
 _ENOUGH_USER_SECONDS = 1.0
-# One who is away for longer than so many blocks take has something else to do: a compilation,
+# In times of a block: a user who is away for longer has something else to do: a compilation,
 # a checkpoint.
 _LONG_AWAY = 100
 # How much of what others did still counts a block later: their turns are long.

@@ -21,7 +21,7 @@ class SharedThreads:
     def __init__(self, read_options: ReadOptions, cores: float, streams: int = 1) -> None:
         self._streams = streams
         buffer_size = read_options.prefetch_buffer_size
-        # Of each stream.
+        # Limits of each stream.
         self._buffer_size = max(1, buffer_size // streams) if buffer_size else 0
         threads = min(read_options.num_threads, buffer_size)
         self.choice = ThreadChoice(threads, cores, streams)
@@ -49,7 +49,7 @@ class SharedThreads:
         self._left = None
 
     def delivered(self, count: int, now: float, made_in_between: float = 0.0) -> None:
-        """Takes note that some stream handed out so many elements.
+        """Takes note that some stream handed out `count` elements.
 
         `made_in_between` are seconds that seem to be the user's, and in which elements were made.
         """

@@ -70,7 +70,7 @@ class PositionPart:
     allow_nones: bool
 
     def state(self, taken: int) -> State:
-        """The state of its stream after so many elements."""
+        """The state of its stream after `taken` elements."""
         if not self.restarts:
             return {"next_index": taken}
         # The next epoch begins with its first element.
@@ -213,12 +213,12 @@ class PartsSideBySide(SideBySide):
         self._excess = max(-self._most_credit, self._excess + beyond)
 
     def take(self, counts: Positions) -> None:
-        """Takes so many elements of each."""
+        """Takes `counts` elements of the streams, one number for each."""
         # Another array: who knows where they were keeps the old one.
         self.taken = self.taken + counts
 
     def states(self, taken: Positions) -> list[State]:
-        """The states of the streams after so many elements of each."""
+        """The states of the streams after `taken` elements of each."""
         if not self._restarts:
             return [{"next_index": count} for count in taken.tolist()]
         return [part.state(count) for part, count in zip(self.parts, taken.tolist(), strict=True)]

@@ -49,12 +49,12 @@ _CLEAR = 1.25
 # stood in the queue for a core.
 _UNSURE = (0.08, 0.04)
 _UNSURE_IN_A_CROWD = 1.0
-# What is so many times as far from nothing is clear.
+# A gain is clear at this many times its uncertainty.
 _CLEARLY = 1.5
-# Who is as sure as that need not wait for more.
+# Uncertainty below which there is nothing to wait for.
 _SURE = 0.1
-# Until then inline and threads take turns: threads for so many windows, by the clock, and no more
-# than so many turns.
+# Until then inline and threads take turns: a turn of threads is `_TURN_WINDOWS` windows of the
+# clock, and there are `_MOST_TURNS` turns at the most.
 _TURN_WINDOWS = 3
 _MOST_TURNS = 5
 # Others on the cores have no use for time that is burnt: it counts so much more, by the square of
@@ -80,7 +80,7 @@ _LAST_CALM_SECONDS = 30.0
 _FIRST_RETRY_SECONDS = 2.0
 _LAST_RETRY_SECONDS = 300.0
 _RETRY_BLOCKS = 40
-# What was lost that clearly need not be tried again for longer still.
+# A trial that was lost more clearly than this is not repeated for longer still.
 _MOST_LOST = math.log(32)
 # Once there is nothing to decide, a look now and then is enough.
 _LOOK_EVERY_SECONDS = 0.02

@@ -265,7 +265,7 @@ class ReadAhead:
         return max(self._buffer_size, 2 * count if 1 < self._least <= count else 0)
 
     def _is_much(self, elements: int) -> bool:
-        """Whether so many are more memory than should wait, beside what threads are at."""
+        """Whether `elements` that wait would take too much memory, beside those being made."""
         if len(self._in_flight) < self._least_blocks:
             return False
         return elements * self._block_size.bytes_each > _MOST_BYTES_AHEAD

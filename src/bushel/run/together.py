@@ -25,7 +25,7 @@ class Together:
         self._many: Many | None = None
 
     def evaluate(self, wanted: Sequence[tuple[int, int]]) -> None:
-        """Evaluates so many of the next positions of each of these streams, by their numbers."""
+        """Evaluates the next positions of streams, given as (number of the stream, count)."""
         if len(wanted) < FEWEST_TOGETHER:
             return
         which: list[int] = []

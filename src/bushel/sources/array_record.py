@@ -55,16 +55,16 @@ T = TypeVar("T")
 
 # What the package advises for records in any order: no reading ahead.
 _RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}
-# What a run takes, what a list takes before the first record, and that for each group of the
-# file. (A group is what was compressed together, in most files one record.)
+# Seconds that a run takes, that a list takes before its first record, and that it takes more for
+# each group of the file. (A group is what was compressed together, in most files one record.)
 _SECONDS_A_RUN = 2.7e-6
 _SECONDS_A_LIST = 7e-4
 _SECONDS_A_GROUP = 2.7e-9
 # Runs may take longer: records are large, or come from afar, or another thread keeps the
-# interpreter's lock. So a few in so many are timed, and the fastest of them counts.
+# interpreter's lock. So now and then a few are timed, and the fastest of them counts.
 _TIMED_RUNS, _OTHER_RUNS = 3, 61
 _SECONDS_A_SLOW_RUN = 3e-5
-# So many are worth the overhead of a list, and should not take more memory than that.
+# Records, and bytes of them, of one list: they are worth its overhead.
 _MOST_AT_A_TIME = 4096
 _MOST_BYTES = 2 << 20
 _AT_ONCE = 1024
@@ -136,7 +136,7 @@ class ArrayRecordDataSource:
         self._options = _options_text(reader_options)
         parts = list(_parts(paths))
         self._paths = [part.file for part in parts]
-        # Of the files as they were at first, to notice that they are others by now.
+        # Stamps of the files when they were first opened, to notice that one was replaced.
         self._stamps: dict[str, str] = {}
         lengths = np.array(_lengths(parts, self._options, self._stamps))
         self._ends = lengths.cumsum()

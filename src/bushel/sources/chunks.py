@@ -21,7 +21,7 @@ Search: TypeAlias = Callable[[int, Bytes, npt.NDArray[np.bool_]], Found]
 # Large, so that threads are seldom in need of the interpreter's lock.
 CHUNK = 1 << 23
 _MOST_THREADS = 4
-# In a float, the exponent stands above so many bits, and is so much too large.
+# Bits of a float below its exponent, and what is added to the exponent.
 _MANTISSA, _BIAS = 52, 1023
 
 

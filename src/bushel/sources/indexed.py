@@ -22,14 +22,14 @@ from bushel.files.index import Columns, Index, index_of, places_of_index
 from bushel.files.local import ByteFile, OpenFiles
 from bushel.files.paths import expand, is_remote
 from bushel.files.progress import Progress
-from bushel.files.together import MOST_REQUESTS, Together
+from bushel.files.request_pool import MOST_REQUESTS, RequestPool
 from bushel.sources.endings import COMPRESSED
 from bushel.sources.indexed_unpacked import unpacked
 
 _MOST_AT_ONCE = 8  # files that are looked through at a time
 _AT_ONCE = 64  # records, when a source is gone through
 # Files far away that are waited for at a time. Each may have several requests.
-_together = Together(MOST_REQUESTS)
+_together = RequestPool(MOST_REQUESTS)
 
 
 # Makes records: (their bytes, number of the file, their numbers in it) -> records.
@@ -61,7 +61,7 @@ class IndexedSource(ABC):
         packed = [ending + packing for ending in self.endings for packing in COMPRESSED]
         self._paths = expand(paths, [*self.endings, *packed])
         self._files = OpenFiles()
-        # Of the files as they were named, to notice in another process that they are others.
+        # Stamps of the files, to notice in another process that one was replaced.
         self._stamps: list[str] = []
         self._opened: list[_Opened] | None = None
         self._lock = ProcessLock()

@@ -193,7 +193,7 @@ def _within(whole: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _reduction(*factors: float) -> int:
-    """By how much to scale down an image that is so many times as large as needed."""
+    """By how much to scale down an image, given how many times too large it is each way."""
     return next((by for by in _REDUCTIONS if by <= min(factors)), 1)
 
 

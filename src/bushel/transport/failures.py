@@ -10,7 +10,7 @@ from typing import Any
 from bushel.core.block import Failure
 from bushel.core.frozen import plain
 from bushel.errors import FatalElementError, WorkerError
-from bushel.transport.frames import Place, places_in, traceback_of
+from bushel.transport.frames import CodePlace, places_in, traceback_of
 from bushel.transport.own_classes import dump_own
 
 
@@ -33,7 +33,7 @@ class PackedFailure:
     shown: str
     notes: list[str]
     text: str
-    places: list[Place]
+    places: list[CodePlace]
 
 
 def pack_failure(failure: Failure) -> PackedFailure:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
-# Of more, some at both ends tell enough: a function calls itself.
+# Frames that are kept of a traceback, at both ends: longer ones are of a recursion.
 _MOST = 100
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """A line of a traceback."""
 
     file: str
@@ -22,19 +22,19 @@ class Place(NamedTuple):
     line: int
 
 
-def places_in(traceback: TracebackType | None) -> list[Place]:
+def places_in(traceback: TracebackType | None) -> list[CodePlace]:
     """Where an exception came through, the outermost first."""
     places = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
         module = traceback.tb_frame.f_globals.get("__name__", "")
         line = traceback.tb_lineno or code.co_firstlineno
-        places.append(Place(code.co_filename, code.co_name, str(module), line))
+        places.append(CodePlace(code.co_filename, code.co_name, str(module), line))
         traceback = traceback.tb_next
     return places if len(places) <= _MOST else [*places[: _MOST // 2], *places[-_MOST // 2 :]]
 
 
-def traceback_of(places: Sequence[Place]) -> TracebackType | None:
+def traceback_of(places: Sequence[CodePlace]) -> TracebackType | None:
     """A traceback that leads through these places."""
     made: TracebackType | None = None
     for place in reversed(places):
@@ -42,7 +42,7 @@ def traceback_of(places: Sequence[Place]) -> TracebackType | None:
     return made
 
 
-def _frame_at(place: Place) -> FrameType:
+def _frame_at(place: CodePlace) -> FrameType:
     code: CodeType = compile("raise Here", place.file, "exec")
     code = code.replace(
         co_name=place.function,

@@ -206,7 +206,7 @@ class Link:
 
 
 def set_apart(buffers: list[memoryview], least: int) -> Callable[[pickle.PickleBuffer], bool]:
-    """A callback for pickle: buffers of at least so many bytes go to the list."""
+    """A callback for pickle: buffers of at least `least` bytes go to the list."""
 
     def keep_in(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()

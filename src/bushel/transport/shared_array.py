@@ -263,7 +263,7 @@ class _Closer:
         self._pid = 0  # Threads do not come along into a process that is forked.
 
     def start(self, num_threads: int, most_waiting: int) -> None:
-        """Makes it so many threads, if there are fewer."""
+        """Starts threads until there are `num_threads`."""
         if self._pid != os.getpid():
             self._pid, self._threads, self._waiting = os.getpid(), [], queue.SimpleQueue()
             atexit.register(self.stop)

@@ -68,7 +68,7 @@ class Ring:
     """The sender's slots: the free ones are taken again."""
 
     def __init__(self) -> None:
-        # Those that are out, in the order in which they were taken, and those that are not.
+        # Slots in use, in the order in which they were taken; and free slots.
         self._out: dict[int, Slot] = {}
         self._free: list[Slot] = []
         self._next = self._taken = 0

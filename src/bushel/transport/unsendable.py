@@ -15,7 +15,7 @@ from threading import Lock, RLock
 from typing import Any, NamedTuple
 
 
-class Kind(NamedTuple):
+class UnsendableKind(NamedTuple):
     """What a thing is, why it is not sent, and what to write instead."""
 
     name: str
@@ -25,30 +25,32 @@ class Kind(NamedTuple):
 
 _TWICE = "each worker would go through one of its own, and take what others take as well"
 _OURS = "it belongs to this process"
-_FILE = Kind(
+_FILE = UnsendableKind(
     "an open file",
     _TWICE,
     "Pass its path, and open it in the function, on first use, or in `worker_init_fn`",
 )
-_SOCKET = Kind(
+_SOCKET = UnsendableKind(
     "an open socket", _OURS, "Connect in the function, on first use, or in `worker_init_fn`"
 )
-_MAP = Kind(
+_MAP = UnsendableKind(
     "a memory map",
     _OURS,
     "Pass the path, and map the file in the function, on first use; or use `np.memmap`",
 )
-_LOCK = Kind("a lock", _OURS, "Make it in the function, on first use, or in `worker_init_fn`")
-_GENERATOR = Kind(
+_LOCK = UnsendableKind(
+    "a lock", _OURS, "Make it in the function, on first use, or in `worker_init_fn`"
+)
+_GENERATOR = UnsendableKind(
     "a generator", _TWICE, "Make a list of what it gives, or make it in the function, on first use"
 )
-ITERATOR = Kind(
+ITERATOR = UnsendableKind(
     "an iterator",
     _TWICE,
     "Pass what it goes through (a list, a range), and take what belongs to the position of the "
     "element, which `map_with_index` tells",
 )
-_KINDS: tuple[tuple[tuple[type, ...], Kind], ...] = (
+_KINDS: tuple[tuple[tuple[type, ...], UnsendableKind], ...] = (
     # Not `StringIO` and `BytesIO`, which are their contents.
     ((io.TextIOWrapper, io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom), _FILE),
     ((socket.socket,), _SOCKET),
@@ -60,7 +62,7 @@ _KINDS: tuple[tuple[tuple[type, ...], Kind], ...] = (
 _BUILT_IN = frozenset(["builtins", "itertools"])
 
 
-def kind_of(cls: type) -> Kind | None:
+def kind_of(cls: type) -> UnsendableKind | None:
     """What the objects of a class are, where they should not be sent to another process."""
     # Asked for each of a hundred thousand objects, of a few classes.
     if cls not in _known:
@@ -68,10 +70,10 @@ def kind_of(cls: type) -> Kind | None:
     return _known[cls]
 
 
-_known: "weakref.WeakKeyDictionary[type, Kind | None]" = weakref.WeakKeyDictionary()
+_known: "weakref.WeakKeyDictionary[type, UnsendableKind | None]" = weakref.WeakKeyDictionary()
 
 
-def _find_kind(cls: type) -> Kind | None:
+def _find_kind(cls: type) -> UnsendableKind | None:
     for classes, kind in _KINDS:
         if issubclass(cls, classes):
             return kind
@@ -89,7 +91,7 @@ def output_of(value: Any) -> tuple[Any, ...] | None:
 class UnsendableError(TypeError):
     """Something was to be sent that means something in one process only."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: UnsendableKind) -> None:
         super().__init__(f"{kind.name} cannot be sent to another process")
 
 

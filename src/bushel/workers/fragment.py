@@ -254,7 +254,7 @@ class TaskClock:
     def __init__(self, side_by_side: bool) -> None:
         """`side_by_side` says whether it matters that elements wait for something."""
         self._side_by_side = side_by_side
-        # So many tasks are still to be looked at closely.
+        # Tasks that are still to be looked at closely.
         self._closely = _CLOSELY
         self._began = self._cpu_began = 0.0
         self._stopwatch: Stopwatch | None = None

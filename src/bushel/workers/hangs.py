@@ -39,7 +39,7 @@ class HangWatch:
         return None if self._timeout is None else max(0.001, self._timeout / 4)
 
     def look(self, workers: Sequence[WorkerProcess], waited: float) -> None:
-        """Looks at all workers, after the trainer has waited for so many seconds."""
+        """Looks at all workers, after the trainer has waited for `waited` seconds."""
         if self._timeout is None or self.slice_seconds is None:
             return
         # What is more than was asked for was not waited: the trainer itself did not run.

@@ -10,8 +10,8 @@ from typing import Any
 _MOST = 100_000
 _LEAVES = (str, bytes, bytearray, int, float, complex, type(None), types.ModuleType)
 
-# What leads on from an object: what to call the way there (None for what is in a container,
-# whose own name says more), and where it leads.
+# A reference from an object: its name (None for an item of a container, whose own name says
+# more), and the object that it leads to.
 _Way = tuple[str | None, Any]
 
 

@@ -62,7 +62,7 @@ class Pool:
         self._make_payload = make_payload
         self._options = options
         self._workers: list[WorkerProcess] = []
-        # Those that are to end.
+        # Processes that were told to end.
         self._ending: list[Starter | WorkerProcess] = []
         # Tasks without a worker.
         self._homeless: deque[Task] = deque()
@@ -121,7 +121,7 @@ class Pool:
             raise
         finally:
             if self.closed:
-                # Those that were just being started when the others were ended.
+                # Processes that were being started when the others were ended.
                 self._end_all()
 
     def _check_open(self) -> None:

@@ -19,7 +19,7 @@ from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.errors import StateError
 from bushel.lanes.ahead import Reached
 from bushel.on_error.budget import Ledger, bad_records_in, with_bad_records
-from bushel.order.front import with_front
+from bushel.order.held import with_held
 from bushel.run.quota import DropQuota
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import TASK_SECONDS, Outcome, pack_block
@@ -28,14 +28,14 @@ from bushel.workers.task import Task
 _MOST_BYTES = 1 << 20
 # A trainer that comes for a lot at a time, and does something else in between, needs more tasks
 # under way than one that comes all the time. It is given more where it waits for a worker that
-# had nothing to do before: up to so many times as many, and so many bytes of them.
+# had nothing to do before: up to `_MOST_TIMES` as many tasks, of `_MOST_BYTES_AHEAD` together.
 _MOST_TIMES = 8
 _MOST_BYTES_AHEAD = 1 << 26
-# What comes sooner than that was there already.
+# Seconds of a wait below which the outcome counts as having been there.
 _NO_WAIT_SECONDS = 0.001
 _IDLE = 0.1
 # A worker waits for elements side by side, where they wait for something: as many as it has
-# threads take as long as one. A task has so many of them, up to so many bytes.
+# threads take as long as one. A task has as many elements, up to this number of bytes.
 _MOST_BYTES_SIDE_BY_SIDE = 1 << 22
 
 
@@ -268,7 +268,7 @@ class _PlacedMarks(Marks):
         if not root.get("before"):
             return self.input.at(index)
         # Within what was made of one element, as streams here say it (see `ExpandStream`).
-        return with_front(self.input.before(index), lambda: self.input.at(index + 1))
+        return with_held(self.input.before(index), lambda: self.input.at(index + 1))
 
 
 class RemoteSteps(_Remote):
@@ -288,10 +288,10 @@ class RemoteSteps(_Remote):
         # The local copy is the same steps over the same input.
         super().__init__(engine, fragment, local, quotas)
         self._input = input
-        # What the steps that put a state of their own around the input's call it.
+        # Names of the counts that steps put around the state of the input.
         self._names, self._depth = counts, len(counts)
-        # What was taken from the input: with a worker (or without, where only a failure is
-        # left of it), and to be sent again.
+        # Chunks of the input: those with a worker (None where only a failure is left of one),
+        # and those to be sent again.
         self._sent: deque[tuple[Task | None, Chunk, Reached]] = deque()
         self._unsent: deque[tuple[Chunk, Reached]] = deque()
         # Tells how far lanes of several hosts were used for what the input gave last; and the
@@ -299,7 +299,7 @@ class RemoteSteps(_Remote):
         self._reach = reach or tuple
         self.reached = self._reach()
         self.eager = input.eager
-        # What is taken from the input for a task is worth a task, and comes soon.
+        # Elements that are taken from the input for a task: worth a task, and soon there.
         self._input_size = BlockSize(target_seconds=SOON_SECONDS)
         self._clock = clock
         # A user's own iterator may have to wait for each element. So it is asked for few of
@@ -460,7 +460,7 @@ def _has_gaps(notes: Sequence[Any]) -> bool:
 
 
 def _advanced(state: State, by: int) -> State:
-    """The state of a chain without memory, so many positions further on."""
+    """The state of a chain without memory, `by` positions further on."""
     if not by:
         return state
     if "next_index" in state:

@@ -69,7 +69,7 @@ class Starter:
     def __init__(self, count: int) -> None:
         self._count = count
         self._nursery: NurseryProcess | None = None
-        # Those that wait to be told what to do.
+        # Workers that wait for their payload.
         self._waiting: list[Started] = []
 
     def start_all(self) -> None:

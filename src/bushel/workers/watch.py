@@ -33,7 +33,7 @@ class _Named:
 
     @property
     def likeness(self) -> Hashable:
-        # Who is to be named must do its own work.
+        # A step that may have to be named is evaluated by itself, not together with others.
         return self if self.carefully else ("watched", self.node.likeness)
 
     def describe(self) -> str:

@@ -75,10 +75,10 @@ _NO_BYTES = Later(np.dtype(np.uint8), (0,), lambda room: None)
 # Writing.
 
 
-class Packing:
+class LayoutWriter:
     """Records that have been looked at: how much memory they need, and how to fill it.
 
-    >>> packing = Packing(["a", 1, None])
+    >>> packing = LayoutWriter(["a", 1, None])
     >>> memory = np.zeros(packing.size, np.uint8)
     >>> packing.write(memory)
     >>> Packed(memory).records([2, 1, 0])
@@ -297,7 +297,7 @@ def _a_type(value: Any) -> str:
 
 
 class Packed:
-    """Memory that a `Packing` was written to, for reading.
+    """Memory that a `LayoutWriter` was written to, for reading.
 
     Every record is a new object that belongs to whoever asked. Elements are changed in place
     by many a `map`, and memory that other processes read must not be.

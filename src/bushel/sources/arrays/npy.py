@@ -23,13 +23,13 @@ Bytes = npt.NDArray[np.uint8]
 _MAGIC = b"\x93NUMPY"
 # A header is text that is parsed, and no array needs more of it.
 _MOST_HEADER = 1 << 16
-# Of arrays in memory.
+# Axes that numpy allows an array.
 _MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 # What an archive ends with: 22 bytes, and a comment.
 _MOST_END = 22 + (1 << 16)
-# What `zipfile` says of damage, without a name that would tell so. `NotImplementedError`, which is
-# a `RuntimeError`, is of methods that it does not know.
+# Errors by which `zipfile` reports damage. A `NotImplementedError`, which is a `RuntimeError`, is
+# about a method of compression that it does not know.
 _ZIP_ERRORS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
     ValueError, KeyError, MemoryError,

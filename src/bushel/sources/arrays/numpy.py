@@ -18,7 +18,7 @@ from bushel.sources.arrays.npy import Layout, decompressed, layout_of, member_na
 from bushel.sources.endings import NUMPY
 from bushel.sources.keyed import KeyedSource, by_part, rows_of, shown_files
 
-# From so many decompressed bytes on, it is worth a word.
+# Decompressed bytes from which on the log says what they take.
 _LARGE_IN_MEMORY = 1 << 28
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from bushel.core.memory_file import create_unnamed, keep_file, map_file
 from bushel.core.shared_memory import create_named, open_named, remove_named
 from bushel.errors import ClosedError, PlanError, SourceError
-from bushel.sources.arrays.layout import Memory, Packed, Packing, checked_key
+from bushel.sources.arrays.layout import LayoutWriter, Memory, Packed, checked_key
 from bushel.sources.base import ColumnSource
 
-# So many records are shown, and so much of each.
+# Records in the text of a source, and letters of each.
 _SHOWN_RECORDS = 6
 _SHOWN_LETTERS = 40
 
@@ -60,13 +60,13 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
             assert name is not None
             self._open(_opened(name), name)
         else:
-            packing = Packing(elements)
+            packing = LayoutWriter(elements)
             if name is None:
                 self._open(_written(create_unnamed(packing.size), packing), None, packing.tree)
             else:
                 self._make(packing, name)
 
-    def _make(self, packing: Packing, name: str) -> None:
+    def _make(self, packing: LayoutWriter, name: str) -> None:
         if packing.unheld is not None:
             raise SourceError(
                 "columns in shared memory with a name form dicts, lists and tuples, and "
@@ -176,7 +176,7 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
         return f"SharedMemoryDataSource({shown}, name={self._name!r})"
 
 
-def _written(descriptor: int, packing: Packing) -> Memory:
+def _written(descriptor: int, packing: LayoutWriter) -> Memory:
     """Writes to new memory, and returns it for reading."""
     try:
         packing.write(map_file(descriptor, writable=True))

@@ -159,7 +159,7 @@ class _Column:
 
 
 class _Chunks(LastUsed[tuple[str, int], npt.NDArray[Any]]):
-    """The chunks that were asked for last, by column and number: so many bytes of them."""
+    """The chunks that were last asked for, by column and number, up to a number of bytes."""
 
     def _weigh(self, value: npt.NDArray[Any]) -> float:
         return value.nbytes

@@ -16,7 +16,7 @@ class View(Protocol):
     """A column in which every row has the same type and shape."""
 
     def new(self, count: int) -> Any:
-        """Room for so many rows."""
+        """Room for `count` rows."""
         ...
 
     def copy(self, rows: Rows, into: Any, places: Keys | slice) -> None:

@@ -13,10 +13,10 @@ from bushel.core.positions import Keys
 from bushel.errors import BushelError, FileError, PlanError, RecordError, replaced_file
 from bushel.files.local import ByteFile, open_file, stamp_of
 from bushel.files.paths import expand, is_remote
-from bushel.files.together import MOST_REQUESTS, Together
+from bushel.files.request_pool import MOST_REQUESTS, RequestPool
 from bushel.sources.arrow.bundles import Bundles, Span
-from bushel.sources.arrow.cache import PartCache
 from bushel.sources.arrow.package import arrow
+from bushel.sources.arrow.part_cache import PartCache
 from bushel.sources.arrow.parts import Part, Reader
 from bushel.sources.arrow.unpacked import Unpacked
 from bushel.sources.keyed import KeyedSource, shown_files
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 _MOST_AT_ONCE = 8  # files that are looked at at a time
 # Files far away that are waited for at a time. Each may have several requests.
-_together = Together(MOST_REQUESTS)
+_together = RequestPool(MOST_REQUESTS)
 # A file this small is read as a whole.
 SMALL_BYTES = 1 << 17
 CACHE_BYTES = 1 << 28

@@ -26,7 +26,7 @@ class Items(Protocol):
 
 
 class _Bounds:
-    """Where rows start and stop in a memory of so many values."""
+    """Where rows start and stop, and how many values their memory has."""
 
     __slots__ = ("_count", "_offsets", "_starts")
 

@@ -69,7 +69,7 @@ class ParquetDataSource(TableFiles):
         disk_bytes: int = DISK_BYTES,
     ) -> None:
         parquet()
-        # What a file said of its columns, in two forms, and as what they are read.
+        # Columns of the last file, in two forms, and the types that they are read as.
         self._alike: tuple[Any, Any, Any] | None = None
         super().__init__(paths, columns, cache_bytes, disk_bytes)
         self._alike = None
@@ -80,7 +80,7 @@ class ParquetDataSource(TableFiles):
             metadata = _FOOTERS.put(path, stamp, file.metadata)
             groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
             rows = [group.num_rows for group in groups]
-            # Of all columns, whichever are read: it is about whether they are small.
+            # Bytes of all columns, read or not: this only tells whether groups are small.
             sizes = [group.total_byte_size for group in groups]
             return Contents(stamp, rows, sizes, self._schema_of(path, file))
 

@@ -83,7 +83,7 @@ class Piece:
         self._columns: dict[int, Any] = {}
         # To ask a batch for a column takes as long as to cut a row out of it.
         self._arrays_of: dict[int, list[Any]] = {}
-        # Of which columns which arrays are known to be whole.
+        # (column, array) of the arrays that were checked.
         self._checked: set[tuple[int, int]] = set()
 
     def find(self, rows: Keys) -> Rows:

@@ -30,7 +30,7 @@ class OpenTable:
         self._lock = threading.Lock()
         # The whole file: in memory if it is small, or a map of it where it is on this machine.
         self.map: Any = None
-        # Of the file format; of a stream, its batches if they are in place.
+        # The reader of an Arrow file; or the batches of an Arrow stream, if they are in place.
         self._reader: Any = None
         self._batches: list[Any] | None = None
         with _explained(path):
@@ -117,11 +117,11 @@ class OpenTable:
                 with arrow().ipc.open_stream(self._bytes()) as reader:
                     batches = list(reader)
             else:
-                # Of bytes from afar, threads would take turns in the middle of a read.
+                # With remote bytes, threads would take turns in the middle of a read.
                 with self._lock if self.map is None else nullcontext():
                     batches = [self._reader.get_batch(number)]
             for batch in batches:
-                # Of what is in place, no more than is asked for is ever looked at.
+                # Bytes in place: no more than is asked for is ever looked at.
                 batch.validate(full=not self.in_place)
             return batches
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from bushel.core.machine import boot_id
 from bushel.errors import FileError
-from bushel.files.container import MAGIC, DamagedError, Pieces, PieceWriter
-from bushel.files.evict import Limit
+from bushel.files.container import MAGIC, DamagedError, PieceReader, PieceWriter
+from bushel.files.evict import FolderLimit
 from bushel.files.keep import kept_folder, open_ours, warn_once
 from bushel.files.whole import written_whole
 from bushel.sources.arrow.package import arrow
@@ -36,7 +36,7 @@ _checked: set[tuple[int, int, int]] = set()
 _MOST_CHECKED = 1 << 16
 
 
-class Kept(NamedTuple):
+class UnpackedPart(NamedTuple):
     """The record batches of a part, and the file that they lie in."""
 
     batches: list[Any]
@@ -57,7 +57,7 @@ class Unpacked:
         self._name = hashlib.sha256(f"2\n{of}\n{boot_id()}".encode()).hexdigest()[:32]
         self._most_bytes = most_bytes
 
-    def open(self, number: int) -> Kept | None:
+    def open(self, number: int) -> UnpackedPart | None:
         """The record batches of a part, if it is there."""
         if not self._most_bytes:
             return None
@@ -71,7 +71,7 @@ class Unpacked:
                 os.close(descriptor)
             reader = arrow().ipc.open_file(arrow().py_buffer(whole))
             batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-            return Kept(batches, whole.obj)  # type: ignore[arg-type]
+            return UnpackedPart(batches, whole.obj)  # type: ignore[arg-type]
         except DamagedError as error:
             warn_once(f"The unpacked part {path!r} is damaged {error}, and made again.")
             with suppress(OSError):
@@ -82,9 +82,11 @@ class Unpacked:
             pass
         return None
 
-    def keep(self, number: int, schema: Any, tables: Iterable[Any], size: int) -> Kept | None:
-        """Writes a part of about so many bytes if there is room, and gives its batches."""
-        limit = Limit(
+    def keep(
+        self, number: int, schema: Any, tables: Iterable[Any], size: int
+    ) -> UnpackedPart | None:
+        """Writes a part of about `size` bytes if there is room, and gives its batches."""
+        limit = FolderLimit(
             kept_folder(_FOLDER),
             self._most_bytes,
             in_use_seconds=_STALE_SECONDS,
@@ -147,7 +149,7 @@ def _arrow_bytes(descriptor: int) -> memoryview:
     """The bytes of an Arrow file in a mapped file of pieces, which are as they were written."""
     status = os.fstat(descriptor)
     mapped = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
-    pieces = Pieces(lambda start, stop: mapped[start:stop], len(mapped))
+    pieces = PieceReader(lambda start, stop: mapped[start:stop], len(mapped))
     identity = status.st_dev, status.st_ino, status.st_size
     if identity not in _checked:
         for number in range(len(pieces)):

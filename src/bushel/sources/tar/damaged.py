@@ -19,7 +19,7 @@ from bushel.files.local import ByteFile
 from bushel.files.progress import Progress
 from bushel.sources.tar.members import Window, members
 from bushel.sources.tar.names import split_name
-from bushel.sources.tar.plain import BLOCK
+from bushel.sources.tar.plain_members import BLOCK
 from bushel.sources.tar.samples import two_files
 
 _log = logging.getLogger("bushel")

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from zlib import adler32
 
 from bushel.errors import RecordError
-from bushel.sources.tar.plain import BLOCK, PlainMembers, Runs, plain_members
+from bushel.sources.tar.plain_members import BLOCK, PlainMembers, PlainRuns, plain_members
 
 _ZEROS = bytes(BLOCK)
 # With less, there are too few members for numpy to be faster.
@@ -86,13 +86,13 @@ def stretches(
 ) -> Iterator[PlainMembers | Member]:
     """The members of a tar file: many at once where they have nothing special, else one by one."""
     begin, name, size = place, b"", -1
-    runs = Runs([])
+    runs = PlainRuns([])
     while place < window.size:
         data = window.move(place)
         if data:
             # What is not checked is a sample of the index, which has a few.
             is_long = checked and len(data) > _WORTH_IT
-            runs = plain_members(data, place) if is_long else Runs([])
+            runs = plain_members(data, place) if is_long else PlainRuns([])
         plain = runs.from_place(place) if begin == place else None
         if plain is not None:
             window.count(len(plain.begins))

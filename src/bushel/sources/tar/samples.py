@@ -9,7 +9,7 @@ from bushel.core.positions import Keys
 from bushel.errors import RecordError
 from bushel.sources.tar.members import Member
 from bushel.sources.tar.names import split_name
-from bushel.sources.tar.plain import Names, PlainMembers
+from bushel.sources.tar.plain_members import Names, PlainMembers
 
 # With fewer members, or more of them in a sample, they are looked at one by one.
 _WORTH_IT = 32

@@ -17,11 +17,11 @@ from bushel.sources.tar.damaged import scan_damaged
 from bushel.sources.tar.decode import DECODERS, Decoder
 from bushel.sources.tar.members import Lend, Window, members_of_sample, stretches
 from bushel.sources.tar.names import split_name
-from bushel.sources.tar.plain import PlainMembers
+from bushel.sources.tar.plain_members import PlainMembers
 from bushel.sources.tar.samples import Samples
 
 _CHUNK, _SMALL = 1 << 22, 1 << 14
-# So many members are found one by one before it is told.
+# Members that are found one by one before progress is reported.
 _TOLD = 256
 # Far away, a call costs as much as some megabytes.
 _REMOTE_CHUNK = _REMOTE_SMALL = 1 << 23

@@ -168,7 +168,7 @@ class CsvDataSource(LineSource):
             rows = list(self._reader([*texts, _BEHIND], file))
             if len(rows) == len(data) + 1:
                 return self._made(rows[:-1])
-        except Exception:  # Of a function of the user's, perhaps. Which row it was, is told below.
+        except Exception:  # Perhaps of a user's function. Below, the error names the row.
             pass
         return [
             self._row(row, file, record) for row, record in zip(data, records.tolist(), strict=True)

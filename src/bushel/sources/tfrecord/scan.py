@@ -29,11 +29,11 @@ _LENGTH = Struct("<Q")
 # After longer records than that only headers are read. Far away, a call costs more.
 _CHUNK, _LONG = 1 << 20, 1 << 15
 _REMOTE_CHUNK = _REMOTE_LONG = 1 << 23
-# So many neighbours of one length make it likely that there are more.
+# Neighbours of one length that make it likely that there are more.
 _LIKELY, _MANY = 8, 64
 # Up to this length, on the average, it pays to guess; and lengths have two bytes.
 _SHORT, _LONGEST = 1500, 1 << 16
-# A wrong guess costs as much as so many right ones save. We begin with some trust.
+# A wrong guess costs as much as `_WRONG` right ones save. We begin with some trust.
 _WRONG, _TRUST = 64, 1 << 15
 _GUESS_CHUNK = CHUNK
 _NONE = np.empty(0, dtype=np.int64)

@@ -13,7 +13,7 @@ R = TypeVar("R")
 MOST_REQUESTS = 32
 
 
-class Together:
+class RequestPool:
     """Threads that make requests: as many at a time as there are of them."""
 
     def __init__(self, most: int) -> None:
@@ -38,4 +38,4 @@ class Together:
         return [future.result() for future in futures]
 
 
-requests = Together(MOST_REQUESTS)
+requests = RequestPool(MOST_REQUESTS)

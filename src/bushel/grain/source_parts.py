@@ -19,7 +19,7 @@ _NO_PART = (
 
 
 def copies_of(node: Node, count: int, sequential: bool) -> list[Node]:
-    """The same steps so many times, over interleaved or neighbouring parts of the source."""
+    """The same steps `count` times, over interleaved or neighbouring parts of the source."""
     if count == 1:
         return [node]
     return [_copy(node, number, count, sequential) for number in range(count)]

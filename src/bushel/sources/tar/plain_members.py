@@ -66,7 +66,7 @@ class PlainMembers(NamedTuple):
             yield begin, start, stop, name.decode("utf-8", "surrogateescape")
 
 
-class Runs:
+class PlainRuns:
     """Plain members of a part of a file: runs of neighbours, in their order."""
 
     def __init__(self, runs: list[PlainMembers]) -> None:
@@ -88,7 +88,7 @@ class Runs:
         return run.part(first, len(run.begins)) if first else run
 
 
-def plain_members(data: bytes | memoryview, place: int) -> Runs:
+def plain_members(data: bytes | memoryview, place: int) -> PlainRuns:
     """Those in the data, which is from this place of a file.
 
     The last one is left out, for what follows it is not seen.
@@ -134,7 +134,7 @@ def plain_members(data: bytes | memoryview, place: int) -> Runs:
                 begins * BLOCK + place, starts, starts + sizes[chosen], names[chosen]
             )
             found.append(members)
-    return Runs(found)
+    return PlainRuns(found)
 
 
 def _cut_names(heads: Names) -> Names:

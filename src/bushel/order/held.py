@@ -1,13 +1,15 @@
-"""How far the mixtures below a step have been read for a group that is not complete.
+"""How far the mixtures below a step were read for a group that is not complete.
 
 The state of such a step is where its input was before the group: after a restore the group is
-made again. Where a mixture lies below, it has to give the same elements for that once more,
-though its weights may be others by then. So its state says up to which of its elements that
-goes: its front. It is not in what the mixture says by itself, as it is a matter of the group.
+made again. A mixture below the step then has to give the same elements once more, though its
+weights may be others by then. So the state of the mixture says up to which element a later
+step holds some. The mixture cannot know that by itself; the step with the group notes it.
 
-A group that is complete need not be made again, unless a step further on holds what it made.
-Then it must end where it did, and where that was because of the next element, this one must be
-the same, too. So the state says what was shown to the group.
+A complete group need not be made again, unless a step further on holds what it made. Then the
+group must end where it did. If the next element is what ended the group, that element must be
+the same, too. So the state also says up to which element the group has seen some.
+
+In a state these two are called "front" and "shown".
 """
 
 from collections.abc import Callable
@@ -21,16 +23,16 @@ _BEYOND = object()
 _PASSES = ("epoch", "part", "iterators_in_use_indices")
 
 
-def with_front(before: State, behind: Callable[[], State], is_last: bool = False) -> State:
-    """Notes in a state how far mixtures were read, of which the state after all of that tells.
+def with_held(before: State, behind: Callable[[], State], is_last: bool = False) -> State:
+    """Notes in the state before a group how far it has read mixtures, by the state behind it.
 
-    `is_last` says that the group is as it is because nothing came after it, and so nothing may
-    come the next time.
+    `is_last` says that the group ended because the input did: nothing may follow the next time,
+    either.
 
     >>> mixture = {"parents": [], "index": 4, "weights": {"fixed": [1, 1]}}
-    >>> with_front({"parent": mixture}, lambda: {"parent": {**mixture, "index": 9}})["parent"]
+    >>> with_held({"parent": mixture}, lambda: {"parent": {**mixture, "index": 9}})["parent"]
     {'parents': [], 'index': 4, 'weights': {'fixed': [1, 1]}, 'front': 9}
-    >>> with_front({"next_index": 4}, lambda: {"next_index": 9})
+    >>> with_held({"next_index": 4}, lambda: {"next_index": 9})
     {'next_index': 4}
     """
     if not _has_mixture(before):
@@ -39,13 +41,13 @@ def with_front(before: State, behind: Callable[[], State], is_last: bool = False
     return noted
 
 
-def with_shown(before: State, behind: Callable[[], State]) -> State:
-    """Notes in a state what was shown to the group before it.
+def with_seen(before: State, behind: Callable[[], State]) -> State:
+    """Notes in the state before a group how far the previous group has seen elements.
 
     >>> mixture = {"parents": [], "index": 4, "weights": {"fixed": [1, 1]}}
-    >>> with_shown(mixture, lambda: {**mixture, "index": 5})
+    >>> with_seen(mixture, lambda: {**mixture, "index": 5})
     {'parents': [], 'index': 4, 'weights': {'fixed': [1, 1]}, 'shown': 5}
-    >>> with_shown(mixture, lambda: mixture) == mixture
+    >>> with_seen(mixture, lambda: mixture) == mixture
     True
     """
     if not _has_mixture(before):
@@ -55,6 +57,8 @@ def with_shown(before: State, behind: Callable[[], State]) -> State:
 
 
 def _has_mixture(state: Any) -> bool:
+    # Every value is looked at, not only the `children` of a state: a user's own iterator keeps
+    # the states of the pipelines that it reads from under names of its own.
     if isinstance(state, dict):
         return _is_mixture(state) or any(map(_has_mixture, state.values()))
     return isinstance(state, list) and any(map(_has_mixture, state))
@@ -82,12 +86,12 @@ def _noted(before: Any, behind: Any, field: str, is_last: bool) -> Any:
     if not _is_mixture(before):
         return noted
     least, reached = _reached(before), _reached(behind) if _is_mixture(behind) else None
-    front = None if least is None or reached is None else max(least, reached)
-    if field == "shown" and front == least:
+    until = None if least is None or reached is None else max(least, reached)
+    if field == "shown" and until == least:
         return noted  # Nothing beyond what it says already.
-    noted[field] = front
-    if front is not None and (is_last or behind.get("ends") == front):
-        noted["ends"] = front
+    noted[field] = until
+    if until is not None and (is_last or behind.get("ends") == until):
+        noted["ends"] = until
     return noted
 
 

@@ -15,7 +15,7 @@ K = TypeVar("K")
 
 
 class PartCache(PerProcess[K, Part]):
-    """Keeps the parts that were last asked for: so many bytes of them, in each process.
+    """Keeps the parts that were last asked for, up to a number of bytes in each process.
 
     >>> loads = []
     >>> def load(number, again):

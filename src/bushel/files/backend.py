@@ -7,17 +7,17 @@ from typing import Any
 from bushel.errors import FileError
 from bushel.files import stores
 from bushel.files.remote_paths import has_magic
+from bushel.files.request_pool import requests
 from bushel.files.retry import ShortAnswerError, insist
 from bushel.files.stores import Span
 from bushel.files.systems import system_of
-from bushel.files.together import requests
 
 # Names under which file systems report an ETag or a modification time.
 _MARKS = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "updated", "mtime")
 
 
-class Link:
-    """A remote file, as it was when it was first asked for."""
+class Backend:
+    """Reads a remote file, as it was when it was first asked for."""
 
     size: int
     stamp: str
@@ -41,7 +41,7 @@ def _asked(path: str) -> Any:
     return asked(path)
 
 
-def link_to(path: str) -> Link:
+def backend_of(path: str) -> Backend:
     """Looks for a file far away."""
     return _InStore(path) if stores.serves(path) else _InSystem(path)
 
@@ -58,7 +58,7 @@ def expand_remote(path: str, endings: Sequence[str], unasked: bool = False) -> l
     return names
 
 
-class _InStore(Link):
+class _InStore(Backend):
     """A file that obstore reads."""
 
     def __init__(self, path: str) -> None:
@@ -76,7 +76,7 @@ class _InStore(Link):
         return stores.fetch_from(self._place, self._path, self._version, spans)
 
 
-class _InSystem(Link):
+class _InSystem(Backend):
     """A file of any file system that fsspec knows."""
 
     def __init__(self, path: str) -> None:

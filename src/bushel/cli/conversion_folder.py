@@ -12,7 +12,7 @@ from bushel.files.keep import make_private
 from bushel.files.whole import lock_now, written_whole
 
 
-class Work:
+class ConversionFolder:
     """The folder in which a conversion works: one at a time."""
 
     def __init__(self, to: str, plan: dict[str, Any]) -> None:
@@ -22,7 +22,7 @@ class Work:
         self.folder = os.path.join(folder, f".{name}.bushel-convert")
         self._plan = plan
 
-    def __enter__(self) -> "Work":
+    def __enter__(self) -> "ConversionFolder":
         try:
             # What is in it will be removed, so it must be no link to anywhere else.
             make_private(self.folder, "Remove it, or convert to another path.")
