@@ -18,7 +18,7 @@ PROCESSES ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -lt 4 ] && echo $$
 PYTHONS ?= 3.11 3.12 3.13
 EXAMPLES ?= 100
 
-# How long `fuzz` goes on, and what repeats a run of it.
+# How long `fuzz` and `soak` go on, and what repeats a run of them.
 MINUTES ?= 5
 SEED ?=
 
@@ -26,7 +26,7 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz bench check format docs clean
+.PHONY: help demo test test-all fuzz soak bench check format docs clean
 .NOTPARALLEL:  # two targets must not install into .venv at the same time
 .SECONDARY:  # keep the stamps of what is installed
 
@@ -60,6 +60,9 @@ test-all:  ## run it with many more examples, on each Python that bushel support
 # that is told repeats a run: make fuzz SEED=...
 fuzz: $(VENV)/installed-test  ## try damaged states, files and values, for MINUTES (5 unless told)
 	@$(RUN) -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+soak: $(VENV)/installed-test  ## kill, stop and resume random pipelines with workers, for MINUTES
+	@$(RUN) -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: $(VENV)/installed-bench  ## measure against code written by hand, Grain and torch
 	@$(RUN) -m compileall -q src/bushel  # a worker that has to compile starts late

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from _pytest.doctest import DoctestModule
 
+from tests.failed import has_failed, note_failure
 from tests.nursery import kept_nursery, one_nursery
 from tests.patience import PATIENCE_SECONDS
 
@@ -28,8 +29,18 @@ def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
     return [found for found in (yield) if not isinstance(found, DoctestModule)]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Takes note of tests that have failed, for the guards."""
+    report = yield
+    note_failure(item, report)
+    return report
+
+
 @pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails a test that leaves a thread of bushel's, or a child process, behind.
 
     A thread that has been told to stop may still be at its last block, so it is joined. What
@@ -38,6 +49,8 @@ def nothing_left_behind() -> Iterator[None]:
     """
     before = set(threading.enumerate())
     yield
+    if has_failed(request):
+        return
     for thread in _started_since(before):
         thread.join(_A_MOMENT_SECONDS)
     if _started_since(before):

@@ -2,6 +2,7 @@
 
     BushelError
     ├── PlanError          (ValueError)         the pipeline as written cannot work
+    │   └── UnpicklableError (TypeError)        a part of it cannot be sent to workers
     ├── SourceError        (TypeError)          this object cannot be read as a source
     ├── BatchError         (ValueError)         these elements cannot be stacked
     │   ├── StructureError (TypeError)          they are made differently
@@ -41,6 +42,10 @@ class BushelError(Exception):
 
 class PlanError(BushelError, ValueError):
     """The pipeline as written cannot work."""
+
+
+class UnpicklableError(PlanError, TypeError):
+    """A part of a pipeline cannot be sent to worker processes."""
 
 
 class SourceError(BushelError, TypeError):
@@ -154,9 +159,21 @@ def note_where(error: BaseException, operation: str, position: int) -> None:
     >>> error.__notes__
     ['bushel: raised in `map(decode)` at position 17.']
     """
-    notes = getattr(error, "__notes__", [])
-    if not any(note.startswith("bushel: raised in") for note in notes):
-        error.add_note(f"bushel: raised in `{operation}` at position {position}.")
+    if not any(note.startswith("bushel: raised in") for note in notes_of(error)):
+        add_note(error, f"bushel: raised in `{operation}` at position {position}.")
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Adds a note to an exception, unless that is one of the user's own that takes none."""
+    with suppress(Exception, SystemExit):
+        error.add_note(note)
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """The notes of an exception; none of one that cannot say."""
+    with suppress(Exception, SystemExit):
+        return [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+    return []
 
 
 def where_raised(error: BaseException) -> tuple[str, int] | None:
@@ -167,7 +184,7 @@ def where_raised(error: BaseException) -> tuple[str, int] | None:
     >>> where_raised(error)
     ('map(decode)', 17)
     """
-    for note in getattr(error, "__notes__", []):
+    for note in notes_of(error):
         found = re.fullmatch(r"bushel: raised in `(.*)` at position (-?\d+)\.", note, re.DOTALL)
         if found:
             return found[1], int(found[2])
@@ -176,15 +193,17 @@ def where_raised(error: BaseException) -> tuple[str, int] | None:
 
 def note_place(error: BaseException, path: str, record: int, offset: int | None) -> None:
     """Adds a note that names the file and the record that the error is about."""
-    with suppress(AttributeError):
+    with suppress(Exception):
         error.bushel_place = (path, record, offset)  # type: ignore[attr-defined]
     byte = "" if offset is None else f", at byte {offset:,}"
-    error.add_note(f"bushel: it is record {record} of {path!r}{byte}.")
+    add_note(error, f"bushel: it is record {record} of {path!r}{byte}.")
 
 
 def place_noted(error: BaseException) -> tuple[str, int, int | None] | None:
     """What `note_place` noted."""
-    return getattr(error, "bushel_place", None)
+    with suppress(Exception):
+        return getattr(error, "bushel_place", None)
+    return None
 
 
 def replaced_file(path: str) -> FileError:

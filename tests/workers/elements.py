@@ -7,6 +7,7 @@ import decimal
 import enum
 import fractions
 import pathlib
+import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -107,6 +108,13 @@ def objects(*items: Any) -> Any:
 
 _GRID = np.arange(24, dtype=np.float32).reshape(4, 6)
 RECORD = np.dtype([("id", "<i4"), ("box", ">f8", (2,)), ("name", "S5")])
+
+
+def _on_a_file() -> Any:
+    with tempfile.TemporaryFile() as file:
+        file.write(np.arange(12, dtype=np.int16).tobytes())
+        file.flush()
+        return np.memmap(file, dtype=np.int16, mode="r", shape=(4, 3))
 
 
 def _shared_leaf() -> Any:
@@ -225,13 +233,15 @@ MAKE: dict[str, Callable[[], Any]] = {
     "characters": lambda: np.char.array(["a", "bc"]),
     "small floats": lambda: {
         name: np.arange(4).astype(getattr(ml_dtypes, name))
-        for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4")
+        for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "float4_e2m1fn")
     },
     "an array class with attributes": lambda: [measured("m"), measured("s").T, measured("kg")[1:]],
     "an array class of the user's own": lambda: np.arange(6).view(Tagged),
     "bfloat16": lambda: np.arange(8).astype(ml_dtypes.bfloat16),
     "an array twice": _shared_leaf,
     "one megabyte": lambda: np.arange(250_000, dtype=np.float32).reshape(500, 500),
+    "matrix": lambda: np.arange(4).reshape(2, 2).view(np.matrix),
+    "memory map": _on_a_file,
     "large pickled buffers": lambda: Plain(a=np.arange(200_000), b=bytes(300_000), c=[b"y" * 9]),
 }
 

@@ -9,6 +9,7 @@ from types import FrameType
 
 import pytest
 
+from tests.failed import has_failed
 from tests.nursery import kept_pids
 from tests.patience import PATIENCE_SECONDS
 from tests.thorough import THOROUGH
@@ -19,13 +20,15 @@ _LIMIT_SECONDS = 6 * PATIENCE_SECONDS if THOROUGH else PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
-def no_process_left_behind() -> Iterator[None]:
+def no_process_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails a test after which a process is left, be it only one that nobody waited for."""
     if not Path("/proc/self/stat").exists():
         yield
         return
     before = descendants()
     yield
+    if has_failed(request):
+        return
     if _left(before):
         gc.collect()
     wait_until(lambda: not _left(before))

@@ -76,6 +76,37 @@ class CallsBack(Exception):
             raise RuntimeError("made twice")
 
 
+class TakesNoNotes(Exception):
+    """Raises when it is asked for its notes."""
+
+    @property
+    def __notes__(self) -> Any:
+        raise RuntimeError("no notes")
+
+
+class TakesNoAttributes(Exception):
+    """Raises when anything is added to it, a note among that."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RuntimeError(f"no {name}")
+
+
+class HasOddNotes(Exception):
+    """Has a number for its notes, to which nothing can be added."""
+
+    __notes__ = 5
+
+
+class EndsProcesses(Exception):
+    """Ends the process when it is shown or pickled."""
+
+    def __str__(self) -> str:
+        raise SystemExit(4)
+
+    def __reduce__(self) -> Any:
+        raise SystemExit(5)
+
+
 def raise_with_cause() -> None:
     try:
         {}["inner"]
@@ -128,7 +159,14 @@ ODD = {
     "refuses to reduce": (lambda: raise_it(RefusesToReduce("why")), "RefusesToReduce", "why"),
     "comes back as another": (lambda: raise_it(ComesBackAsAnother("was")), "ComesBack", "was"),
     "no text": (lambda: raise_it(NoText("hidden")), "NoText", ""),
+    "ends processes": (lambda: raise_it(EndsProcesses("gone")), "EndsProcesses", "gone"),
     "calls back": (lambda: raise_it(CallsBack("once only")), "CallsBack", "once only"),
+}
+# Those to which nothing can be added, and what is told of them.
+BARE = {
+    "takes no notes": (lambda: raise_it(TakesNoNotes("bare")), "TakesNoNotes", "bare"),
+    "takes no attributes": (lambda: raise_it(TakesNoAttributes("own")), "TakesNoAttr", "own"),
+    "has odd notes": (lambda: raise_it(HasOddNotes("five")), "HasOddNotes", "five"),
 }
 
 

@@ -94,10 +94,28 @@ def test_odd_exceptions_say_as_much(kind: str) -> None:
     _assert_has_traceback(error, fail_at_two, 2)
 
 
+@pytest.mark.parametrize("kind", odd_errors.BARE)
+@pytest.mark.parametrize("count", [0, 1])
+def test_exceptions_to_which_nothing_can_be_added(kind: str, count: int, caplog: Any) -> None:
+    fail, name, message = odd_errors.BARE[kind]
+
+    def fail_at_two(number: int) -> int:
+        if number == 2:
+            fail()
+        return number
+
+    elements, (error,) = _collect(with_workers(MapDataset.range(5).map(fail_at_two), count))
+    assert elements == [0, 1, 3, 4]
+    assert name in type(error).__name__ and str(error) == message
+    if count:
+        _assert_has_traceback(error, fail_at_two, 2)
+    assert not caplog.records, "no worker has ended"
+
+
 def _text_of(error: Exception) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException:
         return repr(error.args)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from bushel import MapDataset
-from bushel.errors import PlanError, WorkerError
+from bushel.errors import PlanError, UnpicklableError, WorkerError
 from bushel.transport.link import Link
 from bushel.workers.payload import Payload, PayloadPart, load, load_first
 from tests.workers.streams import INLINE, with_workers
@@ -34,7 +34,8 @@ def _sent(function: Any) -> Any:
 
 
 def _refusal(function: Any) -> str:
-    with pytest.raises(PlanError) as caught:
+    # Also a TypeError, which is what programs for Grain catch.
+    with pytest.raises(UnpicklableError) as caught:
         _sent(function)
     return str(caught.value)
 

@@ -11,6 +11,7 @@ of element n.
 
 from collections.abc import Sequence
 from itertools import compress
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -136,14 +137,15 @@ def failure_of(error: Exception) -> Failure:
     They would tell the user nothing, and their variables would keep iterators (and so
     threads) alive as long as the exception.
     """
-    trace = error.__traceback__
+    trace: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
     while (
         trace is not None
         and trace.tb_next is not None
         and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "bushel"
     ):
         trace = trace.tb_next
-    return Failure(error.with_traceback(trace))
+    # Whatever a class of the user's makes of the method, and of the attribute.
+    return Failure(BaseException.with_traceback(error, trace))
 
 
 @plain

@@ -44,8 +44,15 @@ def _text_of(dtype: "np.dtype[Any]") -> TypeText | None:
             if fields[-1][1] is None or any(type(text) is not str for text in title):
                 return None
         return ["record" if dtype.type is np.record else "struct", dtype.itemsize, *fields]
-    # Types that numpy does not know are bytes by their letters, and have a name.
-    return dtype.str if np.dtype(dtype.str) == dtype else dtype.name
+    # Types that numpy does not know are bytes by their letters, or nothing, and have a name.
+    return dtype.str if _from_letters(dtype.str) == dtype else dtype.name
+
+
+def _from_letters(text: str) -> "np.dtype[Any] | None":
+    try:
+        return np.dtype(text)
+    except TypeError:
+        return None
 
 
 def _is_same(made: "np.dtype[Any]", dtype: "np.dtype[Any]", scalar: Any) -> bool:

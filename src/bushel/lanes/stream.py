@@ -20,6 +20,7 @@ from bushel.core.state_fields import Fields, Whole, all_before
 from bushel.core.step import FEWEST_TOGETHER, EvaluateTogether, How, Join
 from bushel.core.stream import Chunk, Stream
 from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
+from bushel.errors import add_note
 from bushel.lanes.deal import Agree
 from bushel.lanes.padding import zeros_like
 from bushel.lanes.saved import LaneMarks, LaneStates
@@ -485,7 +486,7 @@ def _first_of(failures: Sequence[Failure]) -> Failure | None:
     for other in failures[1:]:
         error = other.release()
         if failures[0].error is not None:
-            failures[0].error.add_note(f"bushel: in the same step also {error!r}.")
+            add_note(failures[0].error, f"bushel: in the same step also {error!r}.")
     return failures[0] if failures else None
 
 

@@ -13,7 +13,7 @@ from bushel.core.naming import source_name
 from bushel.core.node import FetchMany, Source, failed
 from bushel.core.positions import Keys, Positions, split_epochs
 from bushel.core.tree import leaves_with_paths, map_leaves, open_node, show_path
-from bushel.errors import EmptyDatasetError, SourceError, note_place, place_noted
+from bushel.errors import EmptyDatasetError, SourceError, add_note, note_place, place_noted
 from bushel.sources.base import ColumnReader, ColumnSource, check_equally_long
 from bushel.sources.torch_datasets import refuse_iterable
 
@@ -227,7 +227,7 @@ def read_records(
     except Exception as error:
         key = keys[len(rows)]
         key = key.item() if isinstance(key, np.generic) else key
-        error.add_note(f"bushel: the source {source_name(source)} failed on key {key}.")
+        add_note(error, f"bushel: the source {source_name(source)} failed on key {key}.")
         note_file(error, source, key)
         return rows, failed(error, node, int(positions[len(rows)]))
     if isinstance(whole_block_error, SourceError):

@@ -71,6 +71,9 @@ def _masked(data: Any, mask: Any, fill_value: Any, hard: bool, more: Any) -> Any
 
 def _of_array_class(array: Any, cls: Any) -> Any:
     attributes = getattr(array, "__dict__", None)
+    if cls is np.memmap:
+        # It arrives as what it holds; the map of the file stays here.
+        return _of_class, (array.view(np.ndarray), cls, {})
     if not attributes or (cls.__reduce__, cls.__reduce_ex__) != _OF_NUMPY:
         return NotImplemented  # It has nothing to lose, or says itself how it is pickled.
     return _of_class, (array.view(np.ndarray), cls, attributes)

@@ -5,11 +5,12 @@ As text, which has all that there was to say, and as one that debuggers can foll
 
 import pickle
 import traceback
+from types import TracebackType
 from typing import Any
 
 from bushel.core.block import Failure
 from bushel.core.frozen import plain
-from bushel.errors import FatalElementError, WorkerError
+from bushel.errors import FatalElementError, WorkerError, notes_of
 from bushel.transport.frames import CodePlace, places_in, traceback_of
 from bushel.transport.own_classes import dump_own
 
@@ -39,18 +40,31 @@ class PackedFailure:
 def pack_failure(failure: Failure) -> PackedFailure:
     """Makes a failure ready to travel; whatever the exception is, something arrives."""
     error = failure.release()
-    text = "".join(traceback.format_exception(error)).rstrip()
-    places = places_in(error.__traceback__)
-    notes = list(getattr(error, "__notes__", []))
-    shown = f"{type(error).__module__}.{type(error).__qualname__}: {_text_of(error)}"
-    if error.__traceback__ is None:
-        text = f"Traceback (most recent call last):\n{text}"
+    trace: TracebackType | None = _TRACEBACK.__get__(error)
+    parts = (_shown(error), notes_of(error), _formatted(error, trace), places_in(trace))
     for pickle_it in (_pickled, _pickled_by_parts):
         try:
-            return PackedFailure(pickle_it(error), shown, notes, text, places)
-        except Exception:
+            return PackedFailure(pickle_it(error), *parts)
+        except BaseException:  # A method of the user's own may even try to end the process.
             continue
-    return PackedFailure(None, shown, notes, text, places)
+    return PackedFailure(None, *parts)
+
+
+# As every exception has them, whatever its class makes of attributes.
+_TRACEBACK, _CAUSE = (BaseException.__dict__[name] for name in ("__traceback__", "__cause__"))
+
+
+def _shown(error: Exception) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}: {_text_of(error)}"
+
+
+def _formatted(error: Exception, trace: TracebackType | None) -> str:
+    try:
+        text = "".join(traceback.format_exception(error)).rstrip()
+    except BaseException:
+        text = "".join([*traceback.format_tb(trace), _shown(error)])
+        trace = None
+    return text if trace is not None else f"Traceback (most recent call last):\n{text}"
 
 
 def _pickled_by_parts(error: Exception) -> bytes:
@@ -81,7 +95,7 @@ def _put_together(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> An
 def _text_of(error: Exception) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException:
         return "(an exception whose text cannot be made)"
 
 
@@ -103,7 +117,7 @@ def unpack_failure(packed: PackedFailure) -> Failure:
     if packed.pickled is not None:
         try:
             error = pickle.loads(packed.pickled)
-        except Exception:
+        except (Exception, SystemExit):
             error = None
     if not isinstance(error, Exception):
         error = WorkerError(
@@ -112,5 +126,5 @@ def unpack_failure(packed: PackedFailure) -> Failure:
         for note in packed.notes:
             error.add_note(note)
     if not isinstance(error, FatalElementError):  # Which is the trainer's own.
-        error.__cause__ = RemoteTraceback(packed.text)
-    return Failure(error.with_traceback(traceback_of(packed.places)))
+        _CAUSE.__set__(error, RemoteTraceback(packed.text))
+    return Failure(BaseException.with_traceback(error, traceback_of(packed.places)))

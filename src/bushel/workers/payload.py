@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from bushel.core.memory_file import aligned, create_unnamed, file_of, map_file
 from bushel.core.node import Source
-from bushel.errors import PlanError
+from bushel.errors import UnpicklableError
 from bushel.sources.memory import SequenceNode
 from bushel.transport.link import Link, set_apart
 from bushel.transport.own_classes import ByValue, marked_classes
@@ -144,7 +144,7 @@ def _dump(
                 allowed.add(id(culprit))
                 continue
             label = "this pipeline" if part is None else f"`{part.label}`"
-            raise PlanError(
+            raise UnpicklableError(
                 f"{label} cannot be sent to worker processes: {_reason(culprit, holder, error)}, "
                 "or use worker_count=0."
             ) from error

@@ -40,6 +40,12 @@ _MOST_DEATHS = 3
 _MOST_AMONG_OTHERS = 12
 # So often a task is tried, whatever ends the workers that have it.
 _MOST_TRIES = 40
+# And so often where they end by themselves, in none of its steps.
+_MOST_ENDS = 4
+_AFTER_ITS_STEPS = (
+    ", after its steps. Do they close files that are not theirs, or leave a thread that ends the "
+    "process? `worker_count=0` runs them in your own process"
+)
 # How long a worker may take to leave by itself.
 _GRACE_SECONDS = 0.4
 # Tasks that one worker may have: more would fill its socket.
@@ -316,15 +322,17 @@ class Pool:
         """
         task = worker.tasks[0] if worker.tasks else None
         count, number, operation, position, key = worker.status.read()
+        # With no count it had not even begun.
+        begun = count > 0 and task is not None and number == task.message.task
+        at_it = begun and operation >= 0
         if task is not None:
             task.tries += 1
-            if task.tries >= _MOST_TRIES:
+            task.ends = task.ends + 1 if begun and not (at_it or worker.was_killed()) else 0
+            if task.tries >= _MOST_TRIES or task.ends >= _MOST_ENDS:
                 return WorkerError(
                     f"{task.tries} worker processes ended with {task.positions()}: the last one "
-                    f"{worker.exit()}."
+                    f"{worker.exit()}{_AFTER_ITS_STEPS if task.ends else ''}."
                 )
-        # With no count it had not even begun.
-        at_it = count > 0 and task is not None and number == task.message.task and operation >= 0
         if task is None or task.cancelled or not at_it:
             self._other_deaths += 1
             return None

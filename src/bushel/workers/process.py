@@ -43,6 +43,10 @@ class WorkerProcess:
         """Whether the process has ended, whoever may still hold its socket."""
         return isinstance(self.process, Child) and self.process.poll() is not None
 
+    def was_killed(self) -> bool:
+        """Whether it ended as those do that somebody outside kills, or nobody knows how."""
+        return self.process.returncode in (-signal.SIGKILL, -signal.SIGTERM, UNKNOWN)
+
     def exit(self) -> str:
         """How the process ended."""
         if self.hung:

@@ -5,10 +5,8 @@ was asked for die with it, of one cause; where somebody kills all workers, each 
 place has seen it more than once.
 """
 
-import signal
-
 from bushel.errors import WorkerError
-from bushel.workers.child import UNKNOWN, Child
+from bushel.workers.child import Child
 from bushel.workers.process import WorkerProcess
 
 # Starts in a row that may fail, in one worker's place; many more, of all of them, where somebody
@@ -39,8 +37,7 @@ class FailedStarts:
             self._events += 1
         self._last_cause = cause
         in_place = self._in_place[worker.index] = self._in_place.get(worker.index, 0) + 1
-        by_others = process.returncode in (-signal.SIGKILL, -signal.SIGTERM, UNKNOWN)
-        most = _MOST_KILLED if by_others and not worker.hung else _MOST_FAILED
+        most = _MOST_KILLED if worker.was_killed() and not worker.hung else _MOST_FAILED
         if in_place < _MOST_FAILED or self._events < most:
             return None
         return WorkerError(

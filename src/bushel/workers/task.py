@@ -11,6 +11,7 @@ class Task:
         "bytes",
         "cancelled",
         "deaths",
+        "ends",
         "error",
         "first",
         "message",
@@ -29,6 +30,8 @@ class Task:
         self.cancelled = False
         # How many workers ended with it, and how many of those in a row at the same element.
         self.tries = 0
+        # How many in a row ended by themselves when they had made what was asked for.
+        self.ends = 0
         self.deaths = 0
         self.other_deaths = 0
         self.suspect: tuple[int, int] | None = None
