@@ -52,6 +52,11 @@ def kept_pids() -> set[int]:
     return {nursery.process.pid for nursery in _kept if not nursery.gone}
 
 
+def idle_pids() -> set[int]:
+    """The same, if no pool has it now."""
+    return {nursery.process.pid for nursery in _kept if not nursery.lent and not nursery.gone}
+
+
 def _start_or_lend() -> NurseryProcess:
     if _kept and _kept[0].can_be_lent():
         _kept[0].lent = True

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import bushel
+from tests.nursery import idle_pids
 from tests.patience import PATIENCE_SECONDS
 
 linux = pytest.mark.skipif(
@@ -63,11 +64,14 @@ def descendants(of: int | None = None) -> set[int]:
 
 
 def nurseries(of: int | None = None) -> set[int]:
-    """The processes from which the workers of a process are forked."""
+    """The processes from which the workers of a process are forked.
+
+    Without the one that is kept for other tests while nobody has it.
+    """
     parent = str(os.getpid() if of is None else of)
     return {
         pid
-        for pid in descendants(of)
+        for pid in descendants(of) - idle_pids()
         if _stat(pid)[1:2] == [parent] and "bushel.workers.nursery" in _command(pid)
     }
 
