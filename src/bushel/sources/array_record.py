@@ -11,12 +11,11 @@ of 100,000, on two cores: run by run 3 us for each; by list 270 us for one recor
 each of 256, 2.4 us for each of 4,096.)
 """
 
-import glob
 import hashlib
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain, islice, pairwise
@@ -25,13 +24,10 @@ from time import perf_counter
 from types import TracebackType
 from typing import (
     Any,
-    NamedTuple,
-    Protocol,
     Self,
     SupportsIndex,
     TypeAlias,
     TypeVar,
-    runtime_checkable,
 )
 
 import numpy as np
@@ -48,8 +44,8 @@ from bushel.errors import (
     replaced_file,
 )
 from bushel.files.copies import local_path, stamp_here
-from bushel.files.paths import expand, is_remote
-from bushel.sources.endings import ARRAY_RECORD
+from bushel.files.paths import is_remote
+from bushel.sources.array_record_paths import OF_THE_PACKAGE, FileInstruction, Part, parts_of
 
 T = TypeVar("T")
 
@@ -69,25 +65,6 @@ _MOST_AT_A_TIME = 4096
 _MOST_BYTES = 2 << 20
 _AT_ONCE = 1024
 _MOST_OPENING = 32
-_OF_THE_PACKAGE = ("gs://",)
-_SHARDS = re.compile(r"-\d{5,}-of-\d{5,}")
-
-
-@runtime_checkable
-class FileInstruction(Protocol):
-    """Some of the records of a file, as TFDS says it: `take` records after the first `skip`."""
-
-    @property
-    def filename(self) -> str | os.PathLike[str]: ...
-
-    @property
-    def skip(self) -> int: ...
-
-    @property
-    def take(self) -> int: ...
-
-    @property
-    def examples_in_shard(self) -> int: ...
 
 
 _Path: TypeAlias = str | os.PathLike[str] | FileInstruction
@@ -134,7 +111,7 @@ class ArrayRecordDataSource:
     ) -> None:
         _package()
         self._options = _options_text(reader_options)
-        parts = list(_parts(paths))
+        parts = list(parts_of(paths))
         self._paths = [part.file for part in parts]
         # Stamps of the files when they were first opened, to notice that one was replaced.
         self._stamps: dict[str, str] = {}
@@ -283,7 +260,7 @@ class _OpenFile:
         self.file = file
         _first_process()
         # What the package reads far away by itself, it reads without a copy.
-        local = file if file.startswith(_OF_THE_PACKAGE) else local_path(file)
+        local = file if file.startswith(OF_THE_PACKAGE) else local_path(file)
         try:
             reader = _package().ArrayRecordReader(local, options)
         except ValueError as error:
@@ -454,89 +431,10 @@ def _key_array(keys: Sequence[SupportsIndex] | Keys) -> Keys:
     return array
 
 
-# Which files, and which of their records.
-
-
-class _Part(NamedTuple):
-    """Records of one file: those after the first `skip`; None for all of them."""
-
-    file: str
-    skip: int
-    take: int | None
-
-
-def _parts(paths: Any) -> Iterator[_Part]:
-    if isinstance(paths, (str, os.PathLike, FileInstruction)):
-        paths = [paths]
-    if not isinstance(paths, Sequence) or isinstance(paths, (bytes, bytearray)):
-        raise PlanError(
-            "paths are a file, a folder, a glob or a sequence of them, and got "
-            f"{type(paths).__name__}: {paths!r:.100}."
-        )
-    if not paths:
-        raise PlanError("a source needs at least one file, and the sequence of paths is empty.")
-    for path in paths:
-        if isinstance(path, (str, os.PathLike)):
-            text = os.fsdecode(path)
-            if part := re.fullmatch(r"(.*)\[(\d+):(\d+)\]", text):
-                start, stop = int(part[2]), int(part[3])
-                yield _Part(part[1], start, max(0, stop - start))
-            else:
-                yield from (_Part(file, 0, None) for file in _files(text))
-        elif isinstance(path, FileInstruction):
-            yield _instructed(path)
-        else:
-            raise PlanError(
-                "a path is a string, a pathlib.Path, or an object with filename, skip, take and "
-                f"examples_in_shard, and got {type(path).__name__}: {path!r:.100}."
-            )
-
-
-def _instructed(path: FileInstruction) -> _Part:
-    if path.skip < 0 or path.take < 0:
-        raise PlanError(f"skip and take are numbers of records, and cannot be negative: {path!r}.")
-    return _Part(os.fsdecode(path.filename), path.skip, path.take)
-
-
-def _files(path: str) -> Iterable[str]:
-    """The files that a path stands for, in the order of their names."""
-    if os.path.isdir(path):
-        return _files_in(path)
-    if is_remote(path) and not path.startswith(_OF_THE_PACKAGE):
-        return expand(path, ARRAY_RECORD)
-    if is_remote(path) or not glob.has_magic(path) or os.path.exists(path):
-        return [path]
-    found = sorted(filter(os.path.isfile, glob.iglob(path, recursive=True)))
-    if not found:
-        raise MissingFileError(
-            f"no file matches {path!r}. (Relative paths start from {os.getcwd()!r}.)"
-        )
-    return found
-
-
-def _files_in(folder: str) -> list[str]:
-    names = sorted(os.listdir(folder))
-    chosen = [name for name in names if re.search("array_?record", name)]
-    if not chosen:
-        raise MissingFileError(
-            f"the folder {folder!r} has no file with `array_record` in its name, only "
-            f"{', '.join(names[:5]) or 'nothing'}. Name the files by a glob, as "
-            f"{os.path.join(folder, '*')!r}."
-        )
-    # Of a folder with a training and a test set, nobody wants both.
-    sets = sorted({_SHARDS.split(name)[0] for name in chosen if _SHARDS.search(name)})
-    if len(sets) > 1:
-        raise PlanError(
-            f"the folder {folder!r} has the files of {len(sets)} sets: {', '.join(sets[:5])}. "
-            f"Name one by a glob, as {os.path.join(folder, sets[0] + '*')!r}."
-        )
-    return [os.path.join(folder, name) for name in chosen]
-
-
-def _lengths(parts: list[_Part], options: str, stamps: dict[str, str]) -> list[int]:
+def _lengths(parts: list[Part], options: str, stamps: dict[str, str]) -> list[int]:
     """Looks up the lengths of those files of which all is wanted."""
 
-    def length(part: _Part) -> int:
+    def length(part: Part) -> int:
         if part.take is not None:
             return part.take
         opened = _OpenFile(part.file, options)
