@@ -124,7 +124,7 @@ def _body(cls: type) -> dict[str, Any]:
 
 
 def _modules() -> list[ModuleType]:
-    core = ("plan", "run", "order", "batch", "transforms", "workers", "sources.memory")
+    core = ("run", "lanes", "order", "batch", "transforms", "workers", "sources.memory")
     found = []
     for package in core:
         module = importlib.import_module(f"bushel.{package}")

@@ -173,7 +173,11 @@ def test_hosts_that_stop_at_the_same_step(steps: int) -> None:
     """Nothing but the steps asked for needs the other hosts."""
     state = state_after(lambda **how: _uneven(0, 4, **how), 4, steps)
     assert state["step"] == steps
-    assert state == state_after(lambda **how: _uneven(0, 1, **how), 1, steps)
+    alone = state_after(lambda **how: _uneven(0, 1, **how), 1, steps)
+    # The functions of the hosts know which host they are of.
+    for signed in (state, alone):
+        del signed["bushel"]["made_with"]
+    assert state == alone
 
 
 def test_going_back_together_while_threads_read_ahead() -> None:

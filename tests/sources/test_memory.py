@@ -59,7 +59,7 @@ def test_many_records_that_fail_are_read_one_by_one() -> None:
     [
         ([1, 2], SequenceNode),
         (range(5), RangeNode),
-        ("text", SequenceNode),
+        (b"bytes", SequenceNode),
         (np.zeros(3), ColumnsNode),
         (np.zeros((3, 2), np.uint8), ColumnsNode),
         ({"a": np.zeros(3), "b": {"c": np.zeros(3)}}, ColumnsNode),

@@ -54,6 +54,11 @@ def go_first() -> None:
     atexit.register(_end_all)
 
 
+def say_ending() -> None:
+    """Takes note that the program has begun to end."""
+    _ending.append(True)
+
+
 def park_at_the_end() -> None:
     """Keeps a thread of the user's from going on, if the program is ending.
 
@@ -66,7 +71,7 @@ def park_at_the_end() -> None:
 
 
 def _end_all() -> None:
-    _ending.append(True)
+    say_ending()
     endings = list(_live)
     # First all, then each: they may be waiting for each other.
     for ending in endings:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, NoReturn
 
+from bushel.core.ending import say_ending
 from bushel.core.machine import memory_limit
 from bushel.core.options import MultiprocessingOptions
 from bushel.errors import ClosedError, PlanError, WorkerError
@@ -416,6 +417,7 @@ _exiting: list[bool] = []
 
 def _say_exiting() -> None:
     _exiting.append(True)
+    say_ending()
 
 
 _pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()
