@@ -74,11 +74,11 @@ def _loaded(step: "Instruction", from_end: int = 1) -> str | None:
 
 def _container(steps: Sequence["Instruction"]) -> str | None:
     """What is loaded just before the key."""
-    from dis import stack_effect
+    import dis
 
     loaded = 0
     for number, step in reversed(list(enumerate(steps))):
-        loaded += stack_effect(step.opcode, step.arg)
+        loaded += dis.stack_effect(step.opcode, step.arg)
         if loaded == 1:
             return _loaded(steps[number - 1]) if number else None
         if loaded > 1:
