@@ -199,6 +199,59 @@ def test_a_function_that_changed() -> None:
     after.set_state(after.get_state(), strict=True)
 
 
+def test_a_damaged_state_is_refused_before_anything_is_said() -> None:
+    state = _state(MapDataset.range(9).map(abs).to_iter_dataset())
+    other = iter(MapDataset.range(9).map(float).to_iter_dataset())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(StateError, match="at element 10"):
+            other.set_state({**state, "next_index": 10})
+
+
+def test_the_warning_names_the_line_that_restores() -> None:
+    ds = MapDataset.range(9).map(abs).to_iter_dataset()
+    other = iter(MapDataset.range(9).map(float).to_iter_dataset())
+    for restore in (other.set_state, other.load_state_dict):
+        with pytest.warns(ChangedPipelineWarning) as told:
+            restore(_state(ds))
+        assert [warning.filename for warning in told] == [__file__]
+
+
+def _loader() -> DataLoader[Any]:
+    return DataLoader(
+        data_source=range(9), sampler=bushel.IndexSampler(9, shuffle=False, num_epochs=1)
+    )
+
+
+def test_a_state_of_a_loader_is_not_one_of_a_dataset() -> None:
+    loader = iter(_loader())
+    ours = loader.state_dict()
+    grains = {name: value for name, value in ours.items() if name != "bushel"}
+    dataset = iter(MapDataset.range(9).to_iter_dataset())
+    for state in (ours, grains):
+        with pytest.raises(StateError, match=r"saved by a DataLoader, and this is a dataset's"):
+            dataset.set_state(state)
+    with pytest.raises(
+        StateError, match=r"saved by a DataLoader, restore it into `iter\(loader\)`"
+    ):
+        dataset.set_state(loader.get_state())  # type: ignore[arg-type]
+
+
+def test_a_state_of_a_dataset_is_not_one_of_a_loader() -> None:
+    loader = iter(_loader())
+    ours = _state(MapDataset.range(9).to_iter_dataset())
+    for state in (ours, {"next_index": 1}):
+        for restore in (
+            loader.load_state_dict,
+            loader.set_state,
+            lambda state: loader.set_state(json.dumps(state).encode()),
+        ):
+            with pytest.raises(StateError, match=r"saved by a dataset's iterator, and this is a D"):
+                restore(state)  # type: ignore[operator]
+    with pytest.raises(StateError, match=r"there is `load_state_dict`"):
+        loader.set_state(loader.state_dict())  # type: ignore[arg-type]
+
+
 def test_another_function_in_its_place() -> None:
     state = _state(MapDataset.range(9).map(abs).to_iter_dataset())
     other = iter(MapDataset.range(9).map(float).to_iter_dataset())

@@ -7,7 +7,7 @@ refused for that. But somebody should know: the elements that follow are others.
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bushel.core.fingerprint import behaviour_of, digest_of
@@ -85,9 +85,9 @@ def _files_of(source: Any) -> Iterator[tuple[str, str]]:
             continue  # Remote, or gone; reading it will tell.
 
 
-def tell_changes(saved: Any, now: MadeWith, strict: bool) -> None:
+def tell_changes(saved: Any, now: Callable[[], MadeWith], strict: bool) -> None:
     """Warns of code and files that changed since a state was saved, or refuses them."""
-    changes = list(_changes(saved, now)) if saved is not None else []
+    changes = list(_changes(saved, now())) if saved is not None else []
     if not changes:
         return
     what = (
@@ -97,7 +97,15 @@ def tell_changes(saved: Any, now: MadeWith, strict: bool) -> None:
     if strict:
         raise StateError(f"{what}; `strict=True` asks to refuse that.")
     text = f"{what}. (`strict=True` refuses such a state.)"
-    warnings.warn(text, ChangedPipelineWarning, stacklevel=4)
+    warnings.warn(text, ChangedPipelineWarning, stacklevel=_calls_within())
+
+
+def _calls_within() -> int:
+    """How many calls away the code is that asked bushel to restore a state."""
+    frame, calls = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__package__", "").startswith("bushel"):
+        frame, calls = frame.f_back, calls + 1
+    return calls
 
 
 def _changes(saved: Any, now: MadeWith) -> Iterator[str]:

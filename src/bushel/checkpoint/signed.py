@@ -1,11 +1,10 @@
 """States as users see them: plain JSON values, signed with the pipeline they belong to."""
 
 import re
-from collections.abc import Callable
 from typing import Any, TypeGuard
 
 from bushel.checkpoint.differences import differing_steps
-from bushel.checkpoint.made_with import MadeWith, tell_changes
+from bushel.checkpoint.made_with import MadeWith
 from bushel.core.node import Node
 from bushel.core.state import copy_state
 from bushel.errors import StateError
@@ -51,30 +50,32 @@ def sign(state: dict[str, Any], pipeline: Pipeline, made: MadeWith | None = None
     return {**state, _SIGNATURE: signature}
 
 
-def verify(
-    state: Any,
-    pipeline: Pipeline,
-    made: Callable[[], MadeWith] | None = None,
-    strict: bool = False,
-) -> dict[str, Any]:
+def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
     """Returns the state without its signature, or says how the pipeline differs.
-
-    Where only code or files differ, it warns, or refuses that if it is to be `strict`.
 
     A state without a signature (from Grain, or written by hand) is taken as it is.
     """
+    if isinstance(state, (bytes, bytearray)):
+        raise StateError(
+            "a state of a dataset's iterator is a dict, as `get_state()` returned it, and this is "
+            f"{type(state).__name__}: if it was saved by a DataLoader, restore it into "
+            "`iter(loader)`; if it is JSON, decode it with `json.loads` first."
+        )
     if not isinstance(state, dict):
         raise StateError(
             f"a state is a dict, as `get_state()` returned it, and this is a "
             f"{type(state).__name__}: {state!r:.200}."
         )
     check_depth(state)
+    if is_loaders(state):
+        raise StateError(
+            "this state was saved by a DataLoader, and this is a dataset's iterator. Restore it "
+            "into `iter(loader)` of a DataLoader with the same source, sampler and operations."
+        )
     bare = {name: value for name, value in state.items() if name != _SIGNATURE}
     signature = state.get(_SIGNATURE)
     if signature is None:
         return bare
-    if isinstance(signature, dict) and "operations" in signature:
-        raise StateError("this state was saved by a DataLoader, and this is a dataset's iterator.")
     if not isinstance(signature, dict) or not is_pipeline(signature.get("pipeline")):
         raise StateError(f"the {_SIGNATURE!r} entry of this state is damaged: {signature!r:.200}.")
     if signature.get("version") != VERSION:
@@ -88,9 +89,20 @@ def verify(
             f"this state belongs to another pipeline: {different}. "
             f"(To restore it all the same, remove its {_SIGNATURE!r} entry.)"
         )
-    if made is not None and "made_with" in signature:
-        tell_changes(signature["made_with"], made(), strict)
     return bare
+
+
+def is_loaders(state: dict[str, Any]) -> bool:
+    """Whether a DataLoader has this state: one of ours, or Grain's."""
+    signature = state.get(_SIGNATURE)
+    ours = isinstance(signature, dict) and "operations" in signature
+    return ours or {"last_seen_indices", "sampler"} <= state.keys()
+
+
+def made_of(state: dict[str, Any]) -> Any:
+    """What a state that was verified says of the code and the files it was made with."""
+    signature = state.get(_SIGNATURE)
+    return signature.get("made_with") if isinstance(signature, dict) else None
 
 
 def _is_same(saved: Pipeline, current: Pipeline) -> bool:

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
-from bushel.checkpoint.made_with import MadeWith, restore_into
-from bushel.checkpoint.signed import Pipeline, sign, verify
+from bushel.checkpoint.made_with import MadeWith, restore_into, tell_changes
+from bushel.checkpoint.signed import Pipeline, made_of, sign, verify
 from bushel.core.block import Failure, failure_of
 from bushel.core.ending import park_at_the_end
 from bushel.core.frozen import plain
@@ -339,11 +339,13 @@ class StreamIterator(DatasetIterator[T]):
 
     def set_state(self, state: dict[str, Any], strict: bool = False) -> None:
         """Goes back to a position; `strict` refuses a state whose code or files have changed."""
-        bare = verify(state, self._pipeline, self._made_with, strict)
-        self._go_to(copy_state(bare))
+        bare = copy_state(verify(state, self._pipeline))
+        self._go_to(bare, lambda: tell_changes(made_of(state), self._made_with, strict))
 
-    def _go_to(self, state: State) -> None:
+    def _go_to(self, state: State, tell: Callable[[], None] | None = None) -> None:
         check_state(self._stream, state)
+        if tell is not None:
+            tell()  # Of a state that is right otherwise.
         with self._alone():
             before = self._state_now()
             try:

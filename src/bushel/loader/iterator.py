@@ -11,7 +11,7 @@ import numpy as np
 
 from bushel.checkpoint.differences import differing_fields, differing_steps
 from bushel.checkpoint.made_with import made_with, tell_changes
-from bushel.checkpoint.signed import VERSION, check_depth, is_pipeline
+from bushel.checkpoint.signed import VERSION, check_depth, is_pipeline, made_of
 from bushel.core.state import State, copy_state, innermost_index
 from bushel.deliver.iterator import StreamIterator, load_from, save_into
 from bushel.deliver.open import open_stream
@@ -111,12 +111,17 @@ class DataLoaderIterator(Generic[T]):
         return load_from(directory, self.load_state_dict)
 
     def _restore(self, saved: dict[str, Any], validate: bool, strict: bool = False) -> None:
-        if validate:
-            self._validate(saved)
-            tell_changes(saved.get("bushel", {}).get("made_with"), self._made_with(), strict)
-        self._iterator._go_to(self._position_in(saved))
+        if not validate:
+            self._iterator._go_to(self._position_in(saved))
+            return
+        self._validate(saved)
+        position = self._position_in(saved)
+        self._iterator._go_to(
+            position, lambda: tell_changes(made_of(saved), self._made_with, strict)
+        )
 
     def _validate(self, saved: dict[str, Any]) -> None:
+        _refuse_datasets(saved)
         current = {
             "sampler": repr(self._recipe.sampler),
             "data_source": _show_source(self._recipe.data_source),
@@ -130,8 +135,6 @@ class DataLoaderIterator(Generic[T]):
         signature = saved.get("bushel", {})
         if not isinstance(signature, dict):
             raise StateError(f"the 'bushel' entry of this state is damaged: {signature!r:.200}.")
-        if "pipeline" in signature:
-            raise StateError("this state was saved by a dataset's iterator, not by a DataLoader.")
         differences = [
             _difference(name, saved.get(name), now)
             for name, now in current.items()
@@ -215,7 +218,24 @@ def _show_source(source: Any) -> str:
     return repr(source)
 
 
+def _refuse_datasets(state: dict[str, Any]) -> None:
+    signature = state.get("bushel")
+    is_ours = isinstance(signature, dict) and "pipeline" in signature
+    if is_ours or not state.keys() & {"last_seen_indices", "sampler", "data_source", "bushel"}:
+        raise StateError(
+            "this state was saved by a dataset's iterator, and this is a DataLoader's. Restore it "
+            f"into `iter(dataset)` of a dataset with the same steps. It is {state!r:.200}."
+        )
+
+
 def _decode(state: Any) -> dict[str, Any]:
+    if isinstance(state, dict):
+        check_depth(state)
+        _refuse_datasets(state)
+        raise StateError(
+            "`set_state` takes the bytes of `get_state()`, and this is a dict; for what "
+            "`state_dict()` returned, there is `load_state_dict`."
+        )
     if not isinstance(state, (bytes, bytearray)):
         raise StateError(
             f"a DataLoader's state is bytes, as `get_state()` returned it, and this is a "
