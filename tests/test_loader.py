@@ -112,7 +112,7 @@ def from_grain(**changes: Any) -> Callable[[bytes], bytes]:
 
 REFUSED_STATES: dict[str, tuple[Callable[[bytes], Any], str]] = {
     "a str": (lambda s: s.decode(), "state is bytes.*and this is a str"),
-    "a dict": (json.loads, "state is bytes.*and this is a dict"),
+    "a dict": (json.loads, "takes the bytes of `get_state.*`load_state_dict`"),
     "None": (lambda s: None, "state is bytes.*and this is a NoneType"),
     "empty": (lambda s: b"", "no JSON: b''"),
     "garbage": (lambda s: b"garbage", "no JSON: b'garbage'"),
@@ -120,10 +120,10 @@ REFUSED_STATES: dict[str, tuple[Callable[[bytes], Any], str]] = {
     "truncated": (lambda s: s[: len(s) // 2], "no JSON: b'{"),
     "a list": (lambda s: b"[]", r"no JSON object: b'\[\]'"),
     "a number": (lambda s: b"3", "no JSON object: b'3'"),
-    "an empty object": (lambda s: b"{}", "another sampler.\nIn the state: None"),
+    "an empty object": (lambda s: b"{}", "no state of a DataLoader.*It is {}"),
     "of a dataset": (
         lambda s: json.dumps({"next_index": 3}).encode(),
-        "another sampler.\nIn the state: None",
+        "no state of a DataLoader: one that a dataset's iterator saved",
     ),
     "of workers": (edited(worker_count=2), "saved by Grain with worker_count=2"),
     "another sampler": (

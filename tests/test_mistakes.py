@@ -457,7 +457,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a dict for a loader": (
         lambda: iter(bushel.load([1, 2])).set_state({"next_index": 1}),  # type: ignore[arg-type]
         ValueError,
-        "a DataLoader's state is bytes",
+        "one that a dataset's iterator saved is restored into `iter(dataset)`",
     ),
     "closed": (
         lambda: _after_closing(iter(stream)),

@@ -63,7 +63,7 @@ CHANGES: dict[str, tuple[Any, Any, list[str]]] = {
     "a dataset for a loader": (
         mapped(),
         loader(),
-        ["saved by a dataset's iterator, and this is a Data"],
+        ["no state of a DataLoader"],
     ),
     "a loader for a dataset": (
         loader(),

@@ -153,7 +153,7 @@ def test_a_state_without_a_signature_is_taken_as_it_is() -> None:
 DAMAGED = {
     "no dict": (None, "a state is a dict, as `get_state()` returned it, and this is a NoneType"),
     "a list": ([1, 2], "and this is a list: [1, 2]."),
-    "bytes": (b"{}", "and this is a bytes"),
+    "bytes": (b"{}", "and this is bytes"),
     "empty": ({}, "this state has no 'next_index', so it was made by another pipeline: {}."),
     "of another kind": ({"parent": {}}, "this state has no 'next_index'"),
     "a text for a number": (

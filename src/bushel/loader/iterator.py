@@ -223,7 +223,7 @@ def _refuse_datasets(state: dict[str, Any]) -> None:
     is_ours = isinstance(signature, dict) and "pipeline" in signature
     if is_ours or not state.keys() & {"last_seen_indices", "sampler", "data_source", "bushel"}:
         raise StateError(
-            "this state was saved by a dataset's iterator, and this is a DataLoader's. Restore it "
+            "this is no state of a DataLoader: one that a dataset's iterator saved is restored "
             f"into `iter(dataset)` of a dataset with the same steps. It is {state!r:.200}."
         )
 
