@@ -297,7 +297,7 @@ except ImportError as error:
 def test_orbax_is_not_installed() -> None:
     assert run(_NOT_INSTALLED).splitlines() == [
         "True ['CheckpointHandler', 'CheckpointRestore', 'CheckpointSave', 'PartCounts', "
-        "'merge_states', 'mix_counts']",
+        "'merge_states', 'mix_counts', 'pinned']",
         "checkpoints through Orbax need the package orbax-checkpoint: "
         'pip install "bushel[orbax]". Without it, save what `iterator.get_state()` returns.',
     ]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bushel.checkpoint.mixtures import PartCounts, mix_counts
     from bushel.checkpoint.orbax import CheckpointHandler, CheckpointRestore, CheckpointSave
     from bushel.lanes.merge import merge_states
+    from bushel.sources.pinned import Pinned as pinned
 
 __all__ = [
     "CheckpointHandler",
@@ -19,6 +20,7 @@ __all__ = [
     "PartCounts",
     "merge_states",
     "mix_counts",
+    "pinned",
 ]
 
 _HOMES = {
@@ -28,6 +30,7 @@ _HOMES = {
     "PartCounts": "checkpoint.mixtures:PartCounts",
     "merge_states": "lanes.merge:merge_states",
     "mix_counts": "checkpoint.mixtures:mix_counts",
+    "pinned": "sources.pinned:Pinned",
 }
 __getattr__ = lazily(globals(), _HOMES)
 

@@ -85,9 +85,16 @@ def _files_of(source: Any) -> Iterator[tuple[str, str]]:
             continue  # Remote, or gone; reading it will tell.
 
 
-def tell_changes(saved: Any, now: Callable[[], MadeWith], strict: bool) -> None:
-    """Warns of code and files that changed since a state was saved, or refuses them."""
+def tell_changes(
+    saved: Any, now: Callable[[], MadeWith], strict: bool, growth: str | None = None
+) -> None:
+    """Warns of code and data that changed since a state was saved, or refuses them.
+
+    `growth` says how a source has grown, if it has.
+    """
     changes = list(_changes(saved, now())) if saved is not None else []
+    if growth is not None:
+        changes.insert(0, growth)
     if not changes:
         return
     what = (

@@ -4,6 +4,7 @@ import re
 from typing import Any, TypeGuard
 
 from bushel.checkpoint.differences import differing_steps
+from bushel.checkpoint.grown import goes_on_in_order, growth, how_to_go_on
 from bushel.checkpoint.made_with import MadeWith
 from bushel.core.node import Node
 from bushel.core.state import copy_state
@@ -84,12 +85,24 @@ def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
             f"version {VERSION}."
         )
     if not _is_same(signature["pipeline"], pipeline):
-        different = differing_steps(signature["pipeline"], pipeline)
+        saved = signature["pipeline"]
+        grown = growth(saved, pipeline)
+        if grown and saved[1:] == pipeline[1:] and goes_on_in_order(pipeline[1:]):
+            return bare
+        different = differing_steps(saved, pipeline)
         raise StateError(
-            f"this state belongs to another pipeline: {different}. "
+            f"this state belongs to another pipeline: {different}."
+            f"{how_to_go_on(*grown) if grown else ''} "
             f"(To restore it all the same, remove its {_SIGNATURE!r} entry.)"
         )
     return bare
+
+
+def growth_since(state: dict[str, Any], pipeline: Pipeline) -> str | None:
+    """Says how the source of a state that was verified has grown, if it has."""
+    signature = state.get(_SIGNATURE)
+    grown = growth(signature["pipeline"], pipeline) if isinstance(signature, dict) else None
+    return None if grown is None else f"the source had {grown[0]} records and has {grown[1]} now"
 
 
 def is_loaders(state: dict[str, Any]) -> bool:

@@ -28,4 +28,5 @@ def source_name(source: Any) -> str:
     >>> source_name([1, 2, 3])
     'list'
     """
-    return type(source).__name__
+    # One that stands for another source says which.
+    return str(getattr(source, "source_name", None) or type(source).__name__)

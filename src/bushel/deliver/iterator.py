@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from bushel.checkpoint.made_with import MadeWith, restore_into, tell_changes
-from bushel.checkpoint.signed import Pipeline, made_of, sign, verify
+from bushel.checkpoint.signed import Pipeline, growth_since, made_of, sign, verify
 from bushel.core.block import Failure, failure_of
 from bushel.core.ending import park_at_the_end
 from bushel.core.frozen import plain
@@ -340,7 +340,8 @@ class StreamIterator(DatasetIterator[T]):
     def set_state(self, state: dict[str, Any], strict: bool = False) -> None:
         """Goes back to a position; `strict` refuses a state whose code or files have changed."""
         bare = copy_state(verify(state, self._pipeline))
-        self._go_to(bare, lambda: tell_changes(made_of(state), self._made_with, strict))
+        growth = growth_since(state, self._pipeline)
+        self._go_to(bare, lambda: tell_changes(made_of(state), self._made_with, strict, growth))
 
     def _go_to(self, state: State, tell: Callable[[], None] | None = None) -> None:
         check_state(self._stream, state)
