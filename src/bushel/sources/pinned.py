@@ -12,7 +12,7 @@ class Pinned:
     """The first records of a source, under its own name: as it was before it grew.
 
     >>> records = Pinned(["a", "b", "c"], 2)
-    >>> len(records), records[1], records.source_name
+    >>> len(records), records[1], records.bushel_stands_for()
     (2, 'b', 'list')
     """
 
@@ -24,8 +24,10 @@ class Pinned:
                 "the length must be between 1 and that of the source."
             )
         self._source, self._length = source, length
-        # What a state says of the source.
-        self.source_name = source_name(source)
+
+    def bushel_stands_for(self) -> str:
+        """What states call the source."""
+        return source_name(self._source)
 
     def __len__(self) -> int:
         return self._length
