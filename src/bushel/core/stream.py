@@ -137,8 +137,8 @@ class OnDemand:
     """
 
     rows: Iterator[Any]
-    # They move along: 0 is always after the last element taken, 1 after the one that failed
-    # next.
+    # Of the place where we are, always: 0 is after the last element taken, -1 before it, and 1
+    # after the one that failed after it.
     marks: Marks
     failed: bool = False
 

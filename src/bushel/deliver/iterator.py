@@ -15,7 +15,6 @@ from bushel.checkpoint.made_with import MadeWith, restore_into, tell_changes
 from bushel.checkpoint.signed import Pipeline, growth_since, made_of, sign, verify
 from bushel.core.block import Failure, failure_of
 from bushel.core.ending import park_at_the_end
-from bushel.core.frozen import plain
 from bushel.core.state import State, copy_state
 from bushel.core.state_fields import check_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, OnDemand, Stream, beginning_of
@@ -111,45 +110,39 @@ class _Ready:
     a failure, and handing it out.
     """
 
-    __slots__ = ("_cell", "_size", "failures", "marks", "rows")
+    __slots__ = ("_size", "failures", "marks", "rows")
 
     def __init__(self, rows: list[Any], marks: Marks, failure: Failure | None = None) -> None:
         self.rows: Iterator[Any] = iter(rows)
         self.failures: Iterator[Failure] = _NOTHING if failure is None else iter((failure,))
         self.marks = marks
         self._size = len(rows) + (failure is not None)
-        self._cell: list[Any] = []
-
-    @classmethod
-    def for_one(cls, cell: list[Any], marks: Marks) -> "_Ready":
-        """For the one element that is put into a list later.
-
-        It is taken out of the list: what the user is done with is memory for the next one.
-        """
-        made = cls.__new__(cls)
-        made.rows, made.failures, made.marks = map(cell.pop, _FIRST), _NOTHING, marks
-        made._cell, made._size = cell, 1
-        return made
 
     def state(self) -> State:
         """The state after what was handed out."""
         left = operator.length_hint(self.rows) + operator.length_hint(self.failures)
-        return self.marks.at(self._size - left - len(self._cell))
+        return self.marks.at(self._size - left)
 
 
 _FIRST = (0,)
 
 
-@plain
-class _OneByOneMarks(Marks):
-    """The states around an element that is made alone, and waits to be handed out."""
+class _ReadyOne:
+    """The one element that is put into a list when it is made.
 
-    earlier: State
-    # Those of the place where its stream is: after the element.
-    marks: Marks
+    It is taken out of the list: what the user is done with is memory for the next one.
+    """
 
-    def at(self, used: int) -> State:
-        return self.marks.at(0) if used else self.earlier
+    __slots__ = ("_cell", "_marks", "rows")
+    failures: Iterator[Failure] = _NOTHING
+
+    def __init__(self, cell: list[Any], marks: Marks) -> None:
+        self.rows: Iterator[Any] = map(cell.pop, _FIRST)
+        self._cell, self._marks = cell, marks
+
+    def state(self) -> State:
+        """The state before the element, or after it if it was handed out."""
+        return self._marks.at(-1 if self._cell else 0)
 
 
 class StreamIterator(DatasetIterator[T]):
@@ -175,7 +168,7 @@ class StreamIterator(DatasetIterator[T]):
         self._block_size = BlockSize()
         # Held by whoever uses the stream. A signal handler may save a state in the middle of it.
         self._lock = threading.RLock()
-        self._ready = _Ready([], FixedMarks({}))
+        self._ready: _Ready | _ReadyOne = _Ready([], FixedMarks({}))
         self._rows: Iterator[T] = self._ready.rows
         # Where elements are made when they are taken.
         self._on_demand: OnDemand | None = None
@@ -209,14 +202,16 @@ class StreamIterator(DatasetIterator[T]):
             if not self._refill(ready):
                 raise StopIteration
 
-    def _refill(self, used: _Ready) -> bool:
+    def _refill(self, used: _Ready | _ReadyOne) -> bool:
         """Gets what comes after that which was used; False at the end of the stream."""
-        self._check_process()
+        if os.getpid() != self._process:
+            self._check_process()
         try:
             with self._lock:
                 if self._ready is not used:
                     return True  # Another thread was here before.
-                self._check_open()
+                if self._closed:
+                    self._check_open()
                 return self._made_one() or self._read_on()
         except ClosedError:
             park_at_the_end()
@@ -228,7 +223,7 @@ class StreamIterator(DatasetIterator[T]):
         if on_demand is None:
             return False
         cell: list[Any] = []
-        ready = _Ready.for_one(cell, _OneByOneMarks(on_demand.marks.at(0), on_demand.marks))
+        ready = _ReadyOne(cell, on_demand.marks)
         try:
             for row in on_demand.rows:
                 # No call from the moment that it counts as made to where it can be taken.

@@ -435,6 +435,8 @@ class _Progress(Marks):
         self._quota = quota
         # The position after the last one that was there, and how many were dropped since.
         self.behind, self._dropped = behind, start - behind
+        # The same as of the one before that.
+        self._before = behind
         self._uncounted = start
 
     @property
@@ -444,6 +446,7 @@ class _Progress(Marks):
 
     def __call__(self, row: Any) -> bool:
         if row is not None or self._quota is None:
+            self._before = self.behind
             self.behind += self._dropped + 1
             self._dropped = 0
             return True
@@ -462,6 +465,8 @@ class _Progress(Marks):
                 raise over[1]
 
     def at(self, used: int) -> State:
+        if used < 0:
+            return {"next_index": self._before}
         return {"next_index": self.position + 1 if used else self.behind}
 
 
