@@ -59,6 +59,11 @@ def say_ending() -> None:
     _ending.append(True)
 
 
+def is_ending() -> bool:
+    """Whether the program has begun to end."""
+    return bool(_ending)
+
+
 def park_at_the_end() -> None:
     """Keeps a thread of the user's from going on, if the program is ending.
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, NoReturn
 
-from bushel.core.ending import say_ending
+from bushel.core.ending import is_ending, say_ending
 from bushel.core.machine import memory_limit
 from bushel.core.options import MultiprocessingOptions
 from bushel.errors import ClosedError, PlanError, WorkerError
@@ -81,8 +81,8 @@ class Pool:
         self.closed = False
         _pools.add(self)
         # What is registered last is done first: before all that ends workers at the exit.
-        atexit.unregister(_say_exiting)
-        atexit.register(_say_exiting)
+        atexit.unregister(say_ending)
+        atexit.register(say_ending)
 
     @property
     def told(self) -> bool:
@@ -123,7 +123,7 @@ class Pool:
         except (WorkerError, PlanError):
             raise
         except Exception:
-            if (self.closed and not before) or _exiting:
+            if (self.closed and not before) or is_ending():
                 raise_closed()
             raise
         finally:
@@ -132,7 +132,7 @@ class Pool:
                 self._end_all()
 
     def _check_open(self) -> None:
-        if self.closed or _exiting:
+        if self.closed or is_ending():
             raise_closed()
 
     def _settle(self) -> None:
@@ -410,14 +410,6 @@ def _key_at(fragment: Fragment, operation: int, position: int) -> Any:
 def raise_closed() -> NoReturn:
     """Says that the workers are gone while somebody waits for them."""
     raise ClosedError("this iterator was closed while it was waited for.")
-
-
-_exiting: list[bool] = []
-
-
-def _say_exiting() -> None:
-    _exiting.append(True)
-    say_ending()
 
 
 _pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()
