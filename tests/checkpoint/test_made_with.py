@@ -16,8 +16,9 @@ import pytest
 import bushel
 from bushel import DataLoader, IterDataset, MapDataset
 from bushel.checkpoint import merge_states
-from bushel.core.fingerprint import behaviour_of
+from bushel.core.fingerprint import behaviour_of, digest_of
 from bushel.errors import ChangedPipelineWarning, StateError
+from bushel.files.local import stamp_of
 
 
 def _adding(number: int) -> Callable[[int], int]:
@@ -156,7 +157,7 @@ def test_another_behaviour(one: Any, other: Any) -> None:
 def test_the_same_in_every_process(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
-        "from bushel.core.fingerprint import behaviour_of\n"
+        "from bushel.core.fingerprint import behaviour_of, digest_of\n"
         "def outer(names):\n    return lambda x: x in names and x not in {'p', 'q', 'r'}\n"
         "print(behaviour_of(outer(frozenset('abc'))))\n"
     )
@@ -321,3 +322,66 @@ def test_many_parts_take_little_room() -> None:
     parts = [MapDataset.range(9).map(abs).map(_adding(n)).to_iter_dataset() for n in range(300)]
     made = _state(IterDataset.mix(parts))["bushel"]["made_with"]
     assert len(json.dumps(made)) < 200
+
+
+def _written(folder: Path, count: int, ending: str, text: str) -> list[str]:
+    paths = [folder / f"{number:05d}{ending}" for number in range(count)]
+    for path in paths:
+        path.write_text(text)
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The files that are looked at for their stamps."""
+    looked: list[Any] = []
+    stat = os.stat
+
+    def noting(path: Any, *args: Any, **more: Any) -> os.stat_result:
+        looked.append(path)
+        return stat(path, *args, **more)
+
+    monkeypatch.setattr("bushel.checkpoint.made_with.os.stat", noting)
+    return looked
+
+
+def test_files_that_are_open_are_not_looked_at_again(tmp_path: Path, looks: list[Any]) -> None:
+    paths = _written(tmp_path, 20, ".jsonl", '{"x": 1}\n')
+    ds = MapDataset.source(bushel.sources.JsonLinesDataSource(paths)).to_iter_dataset()
+    iterator = iter(ds)
+    next(iterator)
+    looks.clear()
+    state = iterator.get_state()
+    again = iter(ds)
+    again.set_state(state)
+    assert not looks
+    # The stamps are those that files have, as in states that were saved before.
+    stamps = [stamp_of(os.stat(path)) for path in paths]
+    assert state["bushel"]["made_with"]["files"] == {"20 files": digest_of("\n".join(stamps))}
+    # One that is written to since is noticed by whoever opens it anew.
+    os.utime(paths[11], (1, 1))
+    other = iter(MapDataset.source(bushel.sources.JsonLinesDataSource(paths)).to_iter_dataset())
+    with pytest.warns(ChangedPipelineWarning, match="20 files changed"):
+        other.set_state(state)
+
+
+def test_of_very_many_files_some_are_looked_at(
+    tmp_path: Path, looks: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bushel.checkpoint.made_with._MOST_LOOKS", 16)
+    paths = _written(tmp_path, 100, ".txt", "some text")
+    ds = MapDataset.source(bushel.sources.FilesDataSource(paths)).to_iter_dataset()
+    iterator = iter(ds)
+    next(iterator)
+    looks.clear()
+    state = iterator.get_state()
+    assert len(looks) <= 16
+    assert list(state["bushel"]["made_with"]["files"]) == ["15 of 100 files"]
+    iter(ds).set_state(state, strict=True)
+    for path in paths:
+        os.utime(path, (1, 1))
+    with pytest.warns(ChangedPipelineWarning, match="15 of 100 files changed"):
+        iter(ds).set_state(state)
+    # Of a state that was saved when all were looked at nothing is said.
+    state["bushel"]["made_with"]["files"] = {"100 files": "0"}
+    iter(ds).set_state(state, strict=True)

@@ -7,7 +7,8 @@ refused for that. But somebody should know: the elements that follow are others.
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from bushel.core.fingerprint import behaviour_of, digest_of
@@ -15,11 +16,15 @@ from bushel.core.naming import name_of
 from bushel.core.node import Node
 from bushel.errors import ChangedPipelineWarning, StateError
 from bushel.files.local import stamp_of
+from bushel.files.paths import is_remote
 
 MadeWith = dict[str, Any]
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Functions and files that a state lists by name; of more there is one digest.
 _MOST_FUNCTIONS, _MOST_FILES = 32, 8
+# Files that nobody has opened yet and that are looked at, evenly spread over all of them: where
+# each of a million files is a record, to look at all takes seconds.
+_MOST_LOOKS = 4096
 
 
 def made_with(node: Node) -> MadeWith:
@@ -28,7 +33,7 @@ def made_with(node: Node) -> MadeWith:
     Empty where there are none. Each function is looked at once, however many parts have it.
     """
     code: dict[str, list[str]] = {}
-    files: list[tuple[str, str]] = []
+    files: list[tuple[str, str | None]] = []
     seen: set[int] = set()
     for step in _compared(node):
         function = getattr(step, "transform", None) or getattr(step, "batch_fn", None)
@@ -51,10 +56,8 @@ def made_with(node: Node) -> MadeWith:
         if len(joined) > _MOST_FUNCTIONS:
             joined = {f"{len(joined)} functions": _one([*joined, *joined.values()])}
         made.update(python=_PYTHON, code=joined)
-    if files:
-        stamps = dict(files)
-        if len(files) > _MOST_FILES:
-            stamps = {f"{len(files)} files": _one([stamp for _, stamp in files])}
+    stamps = _stamps(files)
+    if stamps:
         made["files"] = stamps
     return made
 
@@ -73,16 +76,36 @@ def _one(digests: list[str]) -> str:
     return digests[0] if len(digests) == 1 else digest_of("\n".join(digests))
 
 
-def _files_of(source: Any) -> Iterator[tuple[str, str]]:
-    """The files of a source that are here, and their stamps; nobody is asked about others."""
+def _files_of(source: Any) -> Iterable[tuple[str, str | None]]:
+    """The files of a source that are here, with the stamps that it took when it opened them.
+
+    What a source has opened is what it reads: nobody has to look at such a file again.
+    """
     if not type(source).__module__.startswith("bushel."):
-        return
+        return ()
     paths = getattr(source, "paths", None) or getattr(source, "_paths", None)
-    for path in dict.fromkeys(paths if isinstance(paths, (list, tuple)) else ()):
-        try:
-            yield os.path.basename(path), stamp_of(os.stat(path))
-        except (OSError, TypeError, ValueError):
-            continue  # Remote, or gone; reading it will tell.
+    if not isinstance(paths, (list, tuple)):
+        return ()
+    known: dict[str, str] = source.file_stamps() if hasattr(source, "file_stamps") else {}
+    # Nobody is asked about files elsewhere.
+    here = [path for path in dict.fromkeys(paths) if isinstance(path, str) and not is_remote(path)]
+    return zip(here, map(known.get, here), strict=True)
+
+
+def _stamps(files: list[tuple[str, str | None]]) -> dict[str, str]:
+    """The stamps of files by their names, or one digest of many."""
+    unopened = [number for number, (_, stamp) in enumerate(files) if not stamp]
+    stride = -(-len(unopened) // _MOST_LOOKS)
+    stamps = [stamp for _, stamp in files]
+    for number in unopened[:: max(1, stride)]:
+        with suppress(OSError, ValueError):  # It is gone; reading it will tell.
+            stamps[number] = stamp_of(os.stat(files[number][0]))
+    found = list(filter(None, stamps))
+    if len(found) <= _MOST_FILES:
+        there = zip(files, stamps, strict=True)
+        return {os.path.basename(path): stamp for (path, _), stamp in there if stamp}
+    name = f"{len(found)} files" if stride <= 1 else f"{len(found)} of {len(files)} files"
+    return {name: _one(found)}
 
 
 def tell_changes(

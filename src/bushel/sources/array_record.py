@@ -127,6 +127,10 @@ class ArrayRecordDataSource:
         """The files, each as often as it is read."""
         return self._paths
 
+    def file_stamps(self) -> dict[str, str]:
+        """Tells of each file that was opened something that is another when the file is."""
+        return self._stamps
+
     @property
     def records_at_a_time(self) -> int:
         """How many records had better be asked for at once."""

@@ -51,6 +51,10 @@ class BagzDataSource(KeyedSource):
         """The files, in the order of their records."""
         return list(self._paths)
 
+    def file_stamps(self) -> dict[str, str]:
+        """Tells of each file something that is another when the file is, as it was opened."""
+        return dict(zip(self._paths, self._stamps, strict=True))
+
     def __len__(self) -> int:
         return int(self._ends[-1])
 

@@ -91,6 +91,10 @@ class IndexedSource(ABC):
         """The files, in the order of their records."""
         return list(self._paths)
 
+    def file_stamps(self) -> dict[str, str]:
+        """Tells of each file something that is another when the file is, as it was opened."""
+        return dict(zip(self._paths, self._stamps, strict=True))
+
     def _open(self) -> list[_Opened]:
         """The files with their indexes; those of a source that came from elsewhere, anew."""
         opened = self._opened

@@ -120,6 +120,10 @@ class TableFiles(KeyedSource):
         """The files, in the order of their records."""
         return list(self._paths)
 
+    def file_stamps(self) -> dict[str, str]:
+        """Tells of each file something that is another when the file is, as it was opened."""
+        return dict(zip(self._paths, self._stamps, strict=True))
+
     @property
     def schema(self) -> Any:
         """The columns, as pyarrow describes them."""
