@@ -118,6 +118,7 @@ LAZY = {
     ("deliver/iterator.py", "bushel.checkpoint.files"): "paths and JSON, for those who save",
     ("loader/iterator.py", "bushel.checkpoint.files"): "the same",
     ("checkpoint/differences.py", "difflib"): "only where a state does not fit",
+    ("checkpoint/signed.py", "bushel.checkpoint.packed_lines"): "only for long pipelines",
     ("files/paths.py", "difflib"): "only where a file is missing",
     ("core/fingerprint.py", "hashlib"): "it loads a library of cryptography",
     ("core/altered.py", "dis"): "only where a state is asked for",

@@ -1,4 +1,4 @@
-"""What a state has of a mixture: a few numbers and the name of each part, and no more."""
+"""What a state has of a mixture: a few numbers for each part, and its description packed."""
 
 import json
 from typing import Any
@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 import bushel
+from bushel.checkpoint.signed import describe_pipeline
+from bushel.errors import StateError
 
-MOST_BYTES_A_PART = 130
+MOST_BYTES_A_PART = 50
 
 
 def parts(count: int) -> list[Any]:
@@ -45,3 +47,39 @@ def test_a_state_grows_by_a_line_for_each_part(make: Any) -> None:
         return len(json.dumps(stream.get_state()))
 
     assert state_bytes(204) - state_bytes(4) <= 200 * MOST_BYTES_A_PART
+
+
+def test_a_long_description_is_compared_as_a_short_one() -> None:
+    stream = iter(mix(200))
+    next(stream)
+    state = json.loads(json.dumps(stream.get_state()))
+    again = iter(mix(200))
+    again.set_state(state)
+    assert next(again) == next(stream)
+    changed = parts(200)
+    changed[117] = changed[117].shuffle(seed=3)
+    other = iter(bushel.MapDataset.mix(changed).to_iter_dataset())
+    with pytest.raises(StateError, match=r"`shuffle\(seed=3\)` is new, after step 236"):
+        other.set_state(state)
+    # As it was saved before it was packed.
+    state["bushel"]["pipeline"] = describe_pipeline(mix(200)._node)
+    iter(mix(200)).set_state(state)
+
+
+@pytest.mark.parametrize("text", ["", "!", "AAAA", "eJyryswDAAQzAbE=", "ünï"])
+def test_a_damaged_description_is_refused(text: str) -> None:
+    stream = iter(mix(4))
+    state = stream.get_state()
+    state["bushel"]["pipeline"] = text
+    with pytest.raises(StateError, match="'bushel' entry of this state is damaged"):
+        stream.set_state(state)
+
+
+def test_a_description_that_would_fill_the_memory_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = iter(mix(200))
+    state = stream.get_state()
+    monkeypatch.setattr("bushel.checkpoint.packed_lines._MOST_BYTES", 1000)
+    with pytest.raises(StateError, match="'bushel' entry of this state is damaged"):
+        stream.set_state(state)

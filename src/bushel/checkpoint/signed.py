@@ -14,6 +14,9 @@ VERSION = 1
 _SIGNATURE = "bushel"
 # Far more than any pipeline needs. What is nested deeper cannot even be copied.
 MAX_DEPTH = 400
+# A description with more letters is packed. That of a thousand parts says nearly the same a
+# thousand times: it would be most of a state, and takes a tenth of the room.
+_LONG = 4096
 
 Pipeline = list[str]
 
@@ -46,9 +49,23 @@ def _has_names(node: Node) -> bool:
 def sign(state: dict[str, Any], pipeline: Pipeline, made: MadeWith | None = None) -> dict[str, Any]:
     """Adds to a state the version, the pipeline, and what this was made with."""
     signature: dict[str, Any] = {"version": VERSION, "pipeline": pipeline}
+    if sum(map(len, pipeline)) > _LONG:
+        from bushel.checkpoint.packed_lines import packed
+
+        signature["pipeline"] = packed(tuple(pipeline))
     if made:
         signature["made_with"] = copy_state(made)
     return {**state, _SIGNATURE: signature}
+
+
+def _pipeline_in(signature: Any) -> Pipeline | None:
+    """The description in the signature of a state; None where it is damaged."""
+    told = signature.get("pipeline") if isinstance(signature, dict) else None
+    if isinstance(told, str):
+        from bushel.checkpoint.packed_lines import unpacked
+
+        told = unpacked(told)
+    return told if is_pipeline(told) else None
 
 
 def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
@@ -77,15 +94,15 @@ def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
     signature = state.get(_SIGNATURE)
     if signature is None:
         return bare
-    if not isinstance(signature, dict) or not is_pipeline(signature.get("pipeline")):
+    saved = _pipeline_in(signature)
+    if saved is None:
         raise StateError(f"the {_SIGNATURE!r} entry of this state is damaged: {signature!r:.200}.")
     if signature.get("version") != VERSION:
         raise StateError(
             f"this state has version {signature.get('version')!r}; this release of bushel reads "
             f"version {VERSION}."
         )
-    if not _is_same(signature["pipeline"], pipeline):
-        saved = signature["pipeline"]
+    if not _is_same(saved, pipeline):
         grown = growth(saved, pipeline)
         if grown and saved[1:] == pipeline[1:] and goes_on_in_order(pipeline[1:]):
             return bare
@@ -100,8 +117,8 @@ def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
 
 def growth_since(state: dict[str, Any], pipeline: Pipeline) -> str | None:
     """Says how the source of a state that was verified has grown, if it has."""
-    signature = state.get(_SIGNATURE)
-    grown = growth(signature["pipeline"], pipeline) if isinstance(signature, dict) else None
+    saved = _pipeline_in(state.get(_SIGNATURE))
+    grown = growth(saved, pipeline) if saved is not None else None
     return None if grown is None else f"the source had {grown[0]} records and has {grown[1]} now"
 
 
