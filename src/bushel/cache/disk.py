@@ -12,11 +12,11 @@ from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.block import Block
 from bushel.core.fingerprint import fingerprints
 from bushel.core.frozen import plain
+from bushel.core.limits import refusal
 from bushel.core.state import State, indices_in
 from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, Marks, OneInput, Stream, beginning_of, counted
 from bushel.errors import BatchError, StateError
-from bushel.files.limits import refusal
 
 _log = logging.getLogger("bushel")
 

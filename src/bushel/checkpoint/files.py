@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bushel.checkpoint.signed import check_depth
+from bushel.core.limits import refusal
 from bushel.errors import StateError
-from bushel.files.limits import refusal
 from bushel.files.whole import remove_leftovers, written_whole
 from bushel.lanes.merge import merge_states
 

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from bushel.core.limits import limit_of
+
 # What threads are at, they end soon: reading a block, copying a batch. What takes longer than
 # this hangs, and is left alone.
 _PATIENCE_SECONDS = 5.0
@@ -35,6 +37,15 @@ class OwnThread(threading.Thread):
 
     def __init__(self, target: Callable[..., None], name: str, args: tuple[Any, ...] = ()) -> None:
         super().__init__(target=target, name=name, args=args, daemon=True)
+
+    def start(self) -> None:
+        try:
+            super().start()
+        except RuntimeError as error:
+            limit = limit_of(error)
+            if limit is None:
+                raise
+            raise RuntimeError(f"no thread can be started: {limit}.") from error
 
 
 _live: "weakref.WeakSet[Ending]" = weakref.WeakSet()

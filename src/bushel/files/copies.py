@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bushel.core.limits import refusal
 from bushel.core.machine import boot_id
 from bushel.errors import FileError
 from bushel.files.evict import FolderLimit
 from bushel.files.keep import cache_bytes, kept_folder, make_private, open_ours, warn_once
-from bushel.files.limits import refusal
 from bushel.files.local import ByteFile, stamp_of
 from bushel.files.numbers import read_numbers, write_numbers
 from bushel.files.paths import is_remote, without_query

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.limits import refusal
 from bushel.core.per_process import ProcessLock
 from bushel.errors import FileError
 from bushel.files.container import DamagedError, ForeignError
@@ -27,7 +28,6 @@ from bushel.files.keep import (
     open_ours,
     warn_once,
 )
-from bushel.files.limits import refusal
 from bushel.files.local import ByteFile
 from bushel.files.numbers import NumberColumn, read_numbers, write_numbers
 from bushel.files.paths import is_remote

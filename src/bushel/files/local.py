@@ -10,11 +10,11 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.limits import refusal
 from bushel.core.machine import descriptors_to_keep
 from bushel.core.per_process import PerProcess
 from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingFileError
-from bushel.files.limits import refusal
 from bushel.files.paths import is_remote
 
 # Two ranges with less than this between them are read as one: a call costs as much.

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.limits import refusal
 from bushel.core.positions import Keys
 from bushel.errors import FileError
 from bushel.files.backend import Backend, backend_of
 from bushel.files.cache import PIECE, CachedFile, GoneError, cache_here
-from bushel.files.limits import refusal
 from bushel.files.local import LONG, read_merged
 from bushel.files.request_pool import requests
 

@@ -1,5 +1,6 @@
 """Memory that was freed stays with the process, for what is allocated next."""
 
+from contextlib import suppress
 from functools import cache
 
 import numpy as np
@@ -19,4 +20,5 @@ def keep_freed_memory() -> None:
     threads: 1.6 times as fast. What is kept is at most twice that size, 64 MB. Where a program
     has set a threshold of its own, or there is no glibc, nothing changes.)
     """
-    np.empty(_LARGE_BYTES, dtype=np.uint8)
+    with suppress(MemoryError):  # There may be less than that, and it will do.
+        np.empty(_LARGE_BYTES, dtype=np.uint8)

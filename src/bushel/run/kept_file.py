@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.limits import refusal
 from bushel.core.positions import Positions
 from bushel.errors import FileError
 from bushel.files.container import DamagedError, ForeignError
 from bushel.files.keep import warn_once
-from bushel.files.limits import refusal
 from bushel.files.numbers import read_numbers, write_numbers
 from bushel.files.whole import remove_leftovers, written_whole
 

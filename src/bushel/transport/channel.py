@@ -1,6 +1,7 @@
 """A channel between two processes: whole messages, and files, over a socket pair."""
 
 import array
+import errno
 import os
 import select
 import socket
@@ -14,6 +15,7 @@ _AT_A_TIME = 1 << 16
 _NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
 _NOT_INHERITED = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
 _NO_WAITING = int(socket.MSG_DONTWAIT)
+_FILES_LOST = int(socket.MSG_CTRUNC)
 _SPACE_FOR_FILES = socket.CMSG_SPACE(_MOST_FILES * array.array("i").itemsize)
 
 
@@ -36,14 +38,22 @@ def send_files(
 def receive_files(
     connection: socket.socket, size: int, flags: int = 0
 ) -> tuple[bytes, "array.array[int]"]:
-    """Waits for bytes, and files that came along; nothing at all is the end."""
+    """Waits for bytes, and files that came along; nothing at all is the end.
+
+    Raises an `OSError` where this process may have no more files open: the system then hands over
+    none, or some.
+    """
     files = array.array("i")
     # No program that another thread starts just now shall have them.
     flags |= _NOT_INHERITED
-    data, ancillary, _, _ = connection.recvmsg(size, _SPACE_FOR_FILES, flags)
+    data, ancillary, told, _ = connection.recvmsg(size, _SPACE_FOR_FILES, flags)
     for level, kind, rights in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             files.frombytes(rights[: len(rights) - len(rights) % files.itemsize])
+    if told & _FILES_LOST:
+        for file in files:
+            os.close(file)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return data, files
 
 
@@ -122,9 +132,10 @@ class Channel:
     def _read(self, flags: int = 0) -> None:
         try:
             data, files = receive_files(self._socket, _AT_A_TIME, flags)
-        except BlockingIOError:
-            raise
         except OSError as error:
+            # Nothing is here yet, or no file can be opened: not that nobody is there.
+            if error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE):
+                raise
             raise ChannelClosed from error
         self._files.extend(files)
         if not data:

@@ -3,6 +3,7 @@
 Nobody waits for the nursery: a worker can be told what to do before it is born.
 """
 
+import errno
 import os
 import select
 import signal
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from bushel.transport.channel import receive_files, send_files
-from bushel.workers.nursery import BORN, NEWS, REQUEST
+from bushel.workers.nursery import BORN, NEWS, REFUSED, REQUEST
 
 # So long the nursery may take to say how a child ended. It takes no time, unless it is stopped.
 _REPORT_SECONDS = 1.0
@@ -64,7 +65,9 @@ class NurseryProcess:
                 news, files = receive_files(self._connection, NEWS.size, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
-            except OSError:
+            except OSError as error:
+                if error.errno == errno.EMFILE:
+                    raise
                 news = b""
             if not news:
                 self.gone = True
@@ -72,8 +75,11 @@ class NurseryProcess:
             kind, number, value = NEWS.unpack(news)
             if kind == BORN:
                 self._children[number].pid, self._children[number].pidfd = value, files[0]
-            else:
-                self._children.pop(number).returncode = value
+                continue
+            child = self._children.pop(number)
+            if kind == REFUSED:
+                child.refused, value = OSError(value, os.strerror(value)), 1
+            child.returncode = value
 
     def wait_for_news(self, seconds: float) -> None:
         """Waits until the nursery says something, or for a moment."""
@@ -109,6 +115,8 @@ class Child:
         self._nursery = nursery
         self.pid, self.pidfd = nursery.process.pid, -1
         self.returncode: int | None = None
+        # Why the nursery could not fork it, if it could not.
+        self.refused: OSError | None = None
 
     def fileno(self) -> int:
         """What becomes readable when the process ends; before it is born, when it is."""
@@ -117,7 +125,8 @@ class Child:
     @property
     def unborn_of(self) -> NurseryProcess | None:
         """The nursery with which it ended, if it was never forked."""
-        return self._nursery if self.pid == self._nursery.process.pid else None
+        was_born = self.pid != self._nursery.process.pid
+        return None if was_born or self.refused is not None else self._nursery
 
     def poll(self) -> int | None:
         """The exit code, if the process has ended."""

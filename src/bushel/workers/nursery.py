@@ -8,6 +8,7 @@ nor a worker's, whose files it closes as soon as the worker has them. While nobo
 worker, it imports what workers may need beside what all of them do.
 """
 
+import errno
 import gc
 import os
 import select
@@ -24,7 +25,8 @@ from bushel.transport.channel import receive_files, send_files
 
 REQUEST = struct.Struct("<iii")  # The child's number, the worker's index, how many there are.
 NEWS = struct.Struct("<iii")  # What there is to tell, the child's number, its pid or exit code.
-BORN, ENDED = 0, 1
+# Born, ended, or not forked: then the value says why (an `errno`).
+BORN, ENDED, REFUSED = 0, 1, 2
 
 
 def serve(connection: int, lifeline: int, forks: int, *likely: str) -> tuple[int, ...]:
@@ -58,7 +60,13 @@ def serve(connection: int, lifeline: int, forks: int, *likely: str) -> tuple[int
             gc.freeze()
             # Nor is there time for anything else, now that workers begin.
             ahead = iter(())
-            pid = os.fork() if forks else 0
+            try:
+                pid = os.fork() if forks else 0
+            except OSError as error:
+                # Told before its files are closed, at which the trainer looks what became of it.
+                _tell(trainer, NEWS.pack(REFUSED, number, error.errno or 0), [])
+                _close(files)
+                continue
             if not pid:
                 trainer.close()
                 os.close(lifeline)
@@ -67,8 +75,7 @@ def serve(connection: int, lifeline: int, forks: int, *likely: str) -> tuple[int
                 _be_different()
                 return *files, index, count
             pidfd = _tell_birth(trainer, number, pid)
-            for given in files:
-                os.close(given)
+            _close(files)
             children[pidfd] = number, pid
             poll.register(pidfd, select.POLLIN)
 
@@ -76,12 +83,19 @@ def serve(connection: int, lifeline: int, forks: int, *likely: str) -> tuple[int
 def _hear(trainer: socket.socket) -> "tuple[int, int, int, array[int]]":
     try:
         request, files = receive_files(trainer, REQUEST.size)
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise
         request = b""
     if not request:
         os._exit(0)  # The trainer is gone.
     number, index, count = REQUEST.unpack(request)
     return number, index, count, files
+
+
+def _close(files: "array[int]") -> None:
+    for file in files:
+        os.close(file)
 
 
 def _tell_birth(trainer: socket.socket, number: int, pid: int) -> int:

@@ -20,6 +20,7 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from bushel.core.ending import is_ending, say_ending
+from bushel.core.limits import limit_of
 from bushel.core.machine import memory_limit
 from bushel.core.options import MultiprocessingOptions
 from bushel.errors import ClosedError, PlanError, WorkerError
@@ -100,7 +101,7 @@ class Pool:
         task.message.task = self._next_number
         self._next_number += 1
         self._homeless.append(task)
-        with self._closed_by_another():
+        with self._explained():
             self._settle()
 
     def wait(self, task: Task) -> Outcome:
@@ -109,23 +110,28 @@ class Pool:
             if task.error is not None:
                 raise task.error
             self._check_open()
-            with self._closed_by_another():
+            with self._explained():
                 self._settle()
                 self._read()
         return task.outcome
 
     @contextmanager
-    def _closed_by_another(self) -> Iterator[None]:
-        """Explains what comes of another thread closing, here, in the middle of something."""
+    def _explained(self) -> Iterator[None]:
+        """Explains what comes of limits, and of another thread closing in the middle of this."""
         before = self.closed
         try:
             yield
         except (WorkerError, PlanError):
             raise
-        except Exception:
+        except Exception as error:
             if (self.closed and not before) or is_ending():
                 raise_closed()
-            raise
+            limit = limit_of(error)
+            if limit is None:
+                raise
+            # A message may be lost. Where there is room again, others go on from here.
+            self._start_over()
+            raise WorkerError(f"the trainer cannot go on with its workers: {limit}.") from error
         finally:
             if self.closed:
                 # Processes that were being started when the others were ended.
@@ -240,7 +246,9 @@ class Pool:
             kind, value = worker.link.receive()
         except ChannelClosed:
             raise
-        except Exception:
+        except Exception as error:
+            if limit_of(error) is not None:
+                raise
             return FAULT, f"what it sent cannot be unpickled:\n{traceback.format_exc()}"
         return kind, value
 

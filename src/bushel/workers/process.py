@@ -51,6 +51,8 @@ class WorkerProcess:
         """How the process ended."""
         if self.hung:
             return "was ended because it hung"
+        if isinstance(self.process, Child) and self.process.refused is not None:
+            return "could not be started"
         code = self.process.returncode
         if code is not None and code < 0:
             try:

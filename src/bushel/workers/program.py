@@ -10,6 +10,7 @@ import threading
 import traceback
 from contextlib import suppress
 
+from bushel.core.limits import limit_of
 from bushel.run.shared_threads import ThreadsOfStreams
 from bushel.transport.channel import ChannelClosed
 from bushel.transport.link import Link
@@ -33,7 +34,6 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
     faulthandler.register(STACK_SIGNAL, file=stacks, all_threads=True)
     for descriptor in (connection, status, stacks, lifeline):
         os.set_inheritable(descriptor, False)
-    _end_with_the_trainer(lifeline)
     link = Link(socket.socket(fileno=connection))
     # What the user's functions fork must not be taken for this worker when that is gone.
     os.register_at_fork(after_in_child=link.close)
@@ -41,6 +41,7 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
     os.close(status)
     with suppress(ChannelClosed):
         try:
+            _end_with_the_trainer(lifeline)
             page.note(LOADING)
             prepare = load_first(link)
             if prepare is not None:
@@ -51,8 +52,8 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
             runners = [Runner(fragment, page.note, threads) for fragment in load(link)]
             remember_classes()
             gc.enable()
-        except BaseException:
-            link.send((BROKEN, traceback.format_exc()))
+        except BaseException as error:
+            link.send((BROKEN, _told(error)))
             raise
         link.send((READY, None))
         while True:
@@ -64,14 +65,15 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
 
 def _run(link: Link, message: TaskMessage, runners: list[Runner], page: Status) -> None:
     page.begin(message.task)
-    arena = link.arena()
+    arena = None
     try:
+        arena = link.arena()
         outcome = runners[message.fragment].run(message, arena)
-    except Exception:
+    except Exception as error:
         # Not of the user's functions, whose exceptions are part of the outcome.
         if arena is not None:
             link.return_arena(arena)
-        link.send((FAULT, traceback.format_exc()))
+        link.send((FAULT, _told(error)))
         return
     try:
         link.send((DONE, outcome), arena)
@@ -81,11 +83,19 @@ def _run(link: Link, message: TaskMessage, runners: list[Runner], page: Status) 
         if arena is not None:
             link.return_arena(arena)
         try:
+            if limit_of(error) is not None:
+                raise
             link.send((DONE, up_to_unpicklable(outcome, error)))
         except ChannelClosed:
             raise
-        except Exception:
-            link.send((FAULT, traceback.format_exc()))
+        except Exception as other:
+            link.send((FAULT, _told(other)))
+
+
+def _told(error: BaseException) -> str:
+    """What the trainer is told of an error: the traceback, and first the limit, if it was one."""
+    limit = limit_of(error)
+    return f"{limit}.\n{traceback.format_exc()}" if limit else traceback.format_exc()
 
 
 def _end_with_the_trainer(lifeline: int) -> None:

@@ -8,13 +8,20 @@ import os
 import socket
 from contextlib import suppress
 
+from bushel.core.limits import limit_of
 from bushel.core.memory_file import create_unnamed
+from bushel.errors import WorkerError
 from bushel.workers import early
 from bushel.workers.child import Child, NurseryProcess
 from bushel.workers.launch import start_nursery
 
 # The size of the page on which a worker notes what it is at (see `Status`).
 PAGE = 4096
+
+
+def not_started(error: OSError | MemoryError) -> WorkerError:
+    """Says why no process could be started."""
+    return WorkerError(f"no worker process can be started: {limit_of(error) or error}.")
 
 
 class Started:
@@ -86,12 +93,15 @@ class Starter:
         return self._waiting.pop(0) if self._waiting else self._new(index)
 
     def _new(self, index: int) -> Started:
-        if self._nursery is not None:
-            self._nursery.read()
-        if self._nursery is None or self._nursery.gone:
-            self._end_nursery()
-            self._nursery = early.take() or start_nursery()
-        return Started(index, self._count, self._nursery)
+        try:
+            if self._nursery is not None:
+                self._nursery.read()
+            if self._nursery is None or self._nursery.gone:
+                self._end_nursery()
+                self._nursery = early.take() or start_nursery()
+            return Started(index, self._count, self._nursery)
+        except (OSError, MemoryError) as error:
+            raise not_started(error) from error
 
     def end(self) -> None:
         """Ends those that wait, and what others would have come from."""

@@ -5,9 +5,11 @@ was asked for die with it, of one cause; where somebody kills all workers, each 
 place has seen it more than once.
 """
 
+from bushel.core.limits import limits_told
 from bushel.errors import WorkerError
 from bushel.workers.child import Child
 from bushel.workers.process import WorkerProcess
+from bushel.workers.start import not_started
 
 # Starts in a row that may fail, in one worker's place; many more, of all of them, where somebody
 # outside kills, who may stop.
@@ -40,7 +42,10 @@ class FailedStarts:
         most = _MOST_KILLED if worker.was_killed() and not worker.hung else _MOST_FAILED
         if in_place < _MOST_FAILED or self._events < most:
             return None
+        refused = process.refused if isinstance(process, Child) else None
+        if refused is not None:
+            return not_started(refused)
         return WorkerError(
             f"worker processes end before they begin: the last one {worker.exit()}. What "
-            "they wrote to the error output may tell why."
+            f"they wrote to the error output may tell why.{limits_told()}"
         )

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.limits import refusal
 from bushel.core.machine import descriptors_to_keep
 from bushel.core.per_process import PerProcess
 from bushel.errors import FileError, MissingFileError, replaced_file
 from bushel.files.copies import local_path, stamp_here
-from bushel.files.limits import refusal
 from bushel.files.local import check_same, written_to
 
 
