@@ -85,6 +85,7 @@ LAZY = {
     ("deliver/open.py", "bushel.run.build"): "building a dataset takes none of what runs it",
     ("dataset/stream.py", "bushel.deliver.early"): "only for those who want processes",
     ("dataset/stream.py", "bushel.deliver.open"): "building a dataset takes none of what runs it",
+    ("dataset/steps.py", "bushel.deliver.open"): "the same",
     ("dataset/random_access.py", "bushel.run.inline"): "the same",
     ("dataset/stream.py", "bushel.order.stream_mix"): "only for those with such mixtures",
     ("dataset/parts.py", "bushel.run.compact"): "the same, and this runs it at once",

@@ -62,6 +62,22 @@ def events_of(iterator: Iterator[Any]) -> list[Event]:
         assert len(events) < 1000, "this stream does not end"
 
 
+def states_of(ds: Any) -> list[Any]:
+    """The states before everything and after each element, as they come back from disk."""
+    states = []
+    with iter(ds) as iterator:
+        while True:
+            saved = iterator.get_state()
+            states.append(json.loads(json.dumps(saved)))
+            assert states[-1] == saved, "JSON changes it"
+            try:
+                next(iterator)
+            except StopIteration:
+                return states
+            except Exception:
+                continue
+
+
 def run_events(ds: Any, threaded: bool = False) -> list[Event]:
     """Iterates over a dataset from its beginning."""
     with iter(ds) as iterator:

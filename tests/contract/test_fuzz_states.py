@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bushel.errors import StateError
-from tests.contract.events import events_of, freeze, freeze_error, run_events
+from tests.contract.events import events_of, freeze, freeze_error, run_events, states_of
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.thorough import examples, fuzz_seed
 
@@ -100,24 +100,11 @@ def _changed(state: Any, picks: random.Random, others: list[Any]) -> tuple[Any, 
     return state, way == "nonsense"
 
 
-def _states(ds: Any) -> list[Any]:
-    states = []
-    with iter(ds) as iterator:
-        while True:
-            states.append(json.loads(json.dumps(iterator.get_state())))
-            try:
-                next(iterator)
-            except StopIteration:
-                return states
-            except Exception:
-                continue
-
-
 def _others() -> list[Any]:
     """States of some other pipelines, and parts of them."""
     found: list[Any] = []
     for name in ("IterDataset.shuffle", "IterDataset.mix: scheduled", "InterleaveIterDataset"):
-        state = _states(stream_of(name, Kit()))[3]
+        state = states_of(stream_of(name, Kit()))[3]
         found += [state, *(inside[key] for inside, key in _places(state))]
     return found
 
@@ -147,7 +134,7 @@ def _rest(iterator: Any) -> list[Any] | None:
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_changed_state(name: str) -> None:
     ds = stream_of(name, Kit())
-    everything, states = run_events(ds), _states(ds)
+    everything, states = run_events(ds), states_of(ds)
     own_errors = {what[1] for what, _ in everything if what[0] == "error"}
     for number in range(examples(4)):
         seed = f"{fuzz_seed()}/{name}/{number}"

@@ -1,34 +1,17 @@
 """A state can be saved anywhere, is JSON, and leads to the same rest."""
 
-import json
 from typing import Any
 
 import pytest
 
 from bushel.experimental import ZipIterDataset
-from tests.contract.events import events_of, freeze, freeze_state, run_events
+from tests.contract.events import events_of, freeze, freeze_state, run_events, states_of
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.thorough import THOROUGH
 
 KITS = {"rows": Kit(), "columns": Kit("columns"), "broken": Kit("rows", (4, 5, 9))}
 every_pipeline = pytest.mark.parametrize("name", PIPELINES)
 every_kit = pytest.mark.parametrize("kit", KITS.values(), ids=KITS.keys())
-
-
-def _states(ds: Any) -> list[Any]:
-    """The states before everything and after each element, as they come back from disk."""
-    states = []
-    with iter(ds) as iterator:
-        while True:
-            saved = iterator.get_state()
-            states.append(json.loads(json.dumps(saved)))
-            assert states[-1] == saved, "JSON changes it"
-            try:
-                next(iterator)
-            except StopIteration:
-                return states
-            except Exception:
-                continue
 
 
 @every_kit
@@ -40,7 +23,7 @@ def test_restores_anywhere(name: str, kit: Kit) -> None:
         # together, which is said once, and again when the state after it is restored.
         ds = ZipIterDataset(ds.parents, strict=False)
     everything = run_events(ds)
-    states = _states(ds)
+    states = states_of(ds)
     assert len(states) == len(everything) + 1
     # Everywhere in rows; where the others differ from them shows at every third place as well.
     places = range(0, len(states), 1 if kit is KITS["rows"] or THOROUGH else 3)

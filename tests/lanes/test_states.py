@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bushel import IterDataset, MapDataset
+from bushel import DatasetIterator, IterDataset, MapDataset
 from bushel.errors import StateError
 from bushel.lanes.merge import merge_states
 from tests.lanes.hosts import on_hosts, state_after
@@ -82,6 +82,61 @@ def test_parts_of_a_mixture_may_have_any_name(names: tuple[str, str]) -> None:
 
     for hosts in (1, 2, 4):
         assert state_after(build, hosts, 5) == state_after(build, 1, 5)
+
+
+class _Doubled(IterDataset[Any]):
+    """A stream of the user's own, whose states hold those of what it reads from."""
+
+    def __iter__(self) -> Any:
+        return _DoubledIterator(iter(self._parent))
+
+
+class _DoubledIterator(DatasetIterator[Any]):
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self._inner, self._count = inner, 0
+
+    def __next__(self) -> Any:
+        value = next(self._inner) * 2
+        self._count += 1
+        return value
+
+    def get_state(self) -> Any:
+        return {"inner": self._inner.get_state(), "count": self._count}
+
+    def set_state(self, state: Any) -> None:
+        self._inner.set_state(state["inner"])
+        self._count = state["count"]
+
+
+def test_streams_of_the_users_own_are_merged() -> None:
+    def build(**how: Any) -> IterDataset[Any]:
+        return _Doubled(_build(**how)).map(lambda x: x + 1)
+
+    state = state_after(build, 1, 3)
+    assert sorted(state["iterator"]["inner"]["lanes"]) == ["0", "1", "2", "3"]
+    for hosts in (2, 4):
+        assert state_after(build, hosts, 3) == state
+    one, other = on_hosts(build, 2, lambda iterator: (next(iterator), iterator.get_state())[1])
+    with pytest.raises(StateError, match=r"at /iterator/count host 0 has 1 and host 1 has 7"):
+        merge_states([one, {**other, "iterator": {**other["iterator"], "count": 7}}])
+
+
+def test_states_with_damaged_lanes_are_not_merged() -> None:
+    one, other = _states(2, 3)
+    without = {name: value for name, value in other.items() if name != "lanes"}
+    for damaged in ({**other, "lanes": [1]}, {**other, "lanes": None}, without):
+        for states in ([one, damaged], [damaged, one]):
+            with pytest.raises(StateError, match=r"these states cannot be put together: at /"):
+                merge_states(states)
+
+
+def test_each_host_has_files_of_its_own() -> None:
+    one, other = ({**state, "bushel": {"version": 1}} for state in _states(2, 3))
+    one["bushel"]["made_with"], other["bushel"]["made_with"] = {"a": 1}, {"b": 2}
+    assert merge_states([one, other])["bushel"] == {"version": 1, "made_with": {"a": 1}}
+    del other["bushel"]["made_with"]
+    assert merge_states([one, other])["bushel"] == {"version": 1, "made_with": {"a": 1}}
 
 
 # Restoring.

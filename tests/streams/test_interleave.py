@@ -135,6 +135,14 @@ def test_what_fails_is_told_by_its_place_in_its_own_dataset() -> None:
         assert pull_events(ds, wants) == expected
 
 
+def test_a_single_dataset_that_is_not_there_has_no_index() -> None:
+    ds = InterleaveIterDataset(MapDataset.range(1).map(lambda _: None), cycle_length=1)
+    iterator = iter(ds)
+    with pytest.raises(NotImplementedError, match="cannot tell elements by index"):
+        bushel.experimental.set_next_index(iterator, 0)
+    assert list(iterator) == []
+
+
 def test_slices_of_slices() -> None:
     parts = [MapDataset.range(n, n + 1) for n in range(12)]
     ds = InterleaveIterDataset(parts, cycle_length=2)

@@ -7,24 +7,48 @@ from bushel.core.state import State
 from bushel.core.stream import Stream
 
 
+class Cursors(list[Cursor]):
+    """A cursor in each of several streams."""
+
+    def __init__(self, streams: Sequence[Stream]) -> None:
+        super().__init__(map(Cursor, streams))
+        # Whether reading more than was asked for is invisible, in all of them.
+        self.eager = all(stream.eager for stream in streams)
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The streams themselves."""
+        return [cursor.stream for cursor in self]
+
+    def states(self) -> list[State]:
+        """Where each of them is."""
+        return [cursor.state() for cursor in self]
+
+    def restore(self, states: Sequence[State]) -> None:
+        """Goes to a state of each of them."""
+        for cursor, state in zip(self, states, strict=True):
+            cursor.restore(state)
+
+    def start(self) -> None:
+        """Begins work ahead of time."""
+        for cursor in self:
+            cursor.stream.start()
+
+    def close(self) -> None:
+        """Stops all threads."""
+        for cursor in self:
+            cursor.stream.close()
+
+
 class Merged(Stream):
     """A stream that reads from several."""
 
     def __init__(self, inputs: Sequence[Stream]) -> None:
-        self._cursors = [Cursor(stream) for stream in inputs]
-        self.eager = all(stream.eager for stream in inputs)
-
-    def _states(self) -> list[State]:
-        return [cursor.state() for cursor in self._cursors]
-
-    def _go_back(self, states: Sequence[State]) -> None:
-        for cursor, state in zip(self._cursors, states, strict=True):
-            cursor.restore(state)
+        self._cursors = Cursors(inputs)
+        self.eager = self._cursors.eager
 
     def start(self) -> None:
-        for cursor in self._cursors:
-            cursor.stream.start()
+        self._cursors.start()
 
     def close(self) -> None:
-        for cursor in self._cursors:
-            cursor.stream.close()
+        self._cursors.close()

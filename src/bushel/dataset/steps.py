@@ -1,15 +1,21 @@
 """Steps as users write them, turned into nodes: arguments are checked here, once."""
 
+import os
 import sys
 from typing import Any
 
 from bushel.batch.batch import BatchNode
+from bushel.cache.memory import CacheNode
 from bushel.core.arguments import whole
 from bushel.core.node import Node
-from bushel.core.options import ReadOptions
+from bushel.core.options import DatasetOptions, ReadOptions
 from bushel.core.rng import PositionGenerators
+from bushel.core.stream import Stream
 from bushel.dataset.seeds import default_seed
 from bushel.errors import PlanError
+from bushel.order.interleave import InterleaveNode, Nodes
+from bushel.order.repeat import StreamRepeatNode
+from bushel.order.stream_shuffle import StreamShuffleNode
 from bushel.transforms import base as transforms
 from bushel.transforms.filter import FilterNode
 from bushel.transforms.flat_map import FlatMapNode
@@ -69,6 +75,55 @@ def batch_step(parent: Node, batch_size: int, drop_remainder: bool, batch_fn: An
     if batch_fn is not None and not callable(batch_fn):
         raise TypeError(f"`batch_fn` must be a function, and is {batch_fn!r}.")
     return BatchNode(parent, size, bool(drop_remainder), batch_fn)
+
+
+def repeat_step(parent: Node, num_epochs: int | None) -> Node:
+    """The step of `repeat`."""
+    if num_epochs is not None and whole(num_epochs, "num_epochs") <= 0:
+        raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
+    return StreamRepeatNode(parent, num_epochs)
+
+
+def shuffle_step(parent: Node, buffer_size: int, seed: int | None) -> Node:
+    """The step of `shuffle` within a buffer; without a seed it derives one."""
+    size = whole(buffer_size, "buffer_size")
+    if size <= 0:
+        raise PlanError(f"`shuffle`: buffer_size must be positive, and is {size}.")
+    if seed is None:
+        seed = default_seed((parent,), "shuffle")
+    return StreamShuffleNode(parent, size, check_seed(seed, "shuffle"))
+
+
+def cache_step(parent: Node, path: str | os.PathLike[str] | None, max_bytes: int | None) -> Node:
+    """The step of `cache`."""
+    if max_bytes is not None and whole(max_bytes, "max_bytes") <= 0:
+        raise PlanError(f"`cache`: max_bytes must be positive, and is {max_bytes}.")
+    place = None if path is None else os.path.abspath(os.fspath(path))
+    if place is not None and not os.path.isdir(os.path.dirname(place)):
+        raise PlanError(
+            f"`cache`: there is no folder {os.path.dirname(place)!r} to keep a file in. Make "
+            "it before, so that a misspelt path is noticed."
+        )
+    if place is not None and os.path.isdir(place):
+        raise PlanError(
+            f"`cache`: {place!r} is a folder. Write the name of a file in it, one for each "
+            "pipeline."
+        )
+    return CacheNode(parent, place, max_bytes)
+
+
+def interleave_step(datasets: Nodes, cycle_length: int | None) -> Node:
+    """The step of `interleave`; all datasets are open at a time, unless a number is given."""
+    cycle = len(datasets) if cycle_length is None else whole(cycle_length, "cycle_length")
+    if cycle <= 0:
+        raise PlanError(f"`cycle_length` must be positive, and is {cycle}.")
+    return InterleaveNode(datasets, cycle, _open_stream)
+
+
+def _open_stream(node: Node, options: DatasetOptions | None) -> Stream:
+    from bushel.deliver.open import open_stream  # To build a dataset takes none of it.
+
+    return open_stream(node, options)
 
 
 def check_seed(seed: Any, operation: str) -> int:

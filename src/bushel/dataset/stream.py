@@ -15,33 +15,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bushel.batch.unbatch import UnbatchNode
-from bushel.cache.memory import CacheNode
 from bushel.core.arguments import NotThere, explains, whole
 from bushel.core.node import Node
-from bushel.core.options import DatasetOptions, MultiprocessingOptions
+from bushel.core.options import MultiprocessingOptions
 from bushel.core.places import CustomStreamNode, SeedNode, ToStreamNode, WorkersNode
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.lengths import Lengths
-from bushel.dataset.seeds import default_seed
 from bushel.dataset.steps import (
     batch_step,
+    cache_step,
     check_count,
-    check_seed,
     check_windows,
     filter_step,
     flat_map_step,
+    interleave_step,
     map_batches_step,
     map_step,
     map_with_index_step,
     random_map_step,
+    repeat_step,
+    shuffle_step,
 )
 from bushel.errors import PlanError
 from bushel.lanes.deal import gathered
 from bushel.order.concatenate import ConcatenateNode
-from bushel.order.interleave import InterleaveNode
-from bushel.order.repeat import StreamRepeatNode
 from bushel.order.slice import slice_of
-from bushel.order.stream_shuffle import StreamShuffleNode
 from bushel.order.take import LimitNode, SkipNode
 from bushel.order.windows import StreamWindowsNode
 from bushel.transforms import base as transforms
@@ -258,9 +256,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
         [0, 1, 2, 0, 1, 2]
         """
-        if num_epochs is not None and whole(num_epochs, "num_epochs") <= 0:
-            raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
-        return self._then(StreamRepeatNode(self._own_node(), num_epochs))
+        return self._then(repeat_step(self._own_node(), num_epochs))
 
     def unbatch(self) -> IterDataset[Any]:
         """Makes an element of each row of a batch; batches may have any number of them.
@@ -315,13 +311,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         >>> sorted(stream) == list(range(12))
         True
         """
-        parent = self._own_node()
-        size = whole(buffer_size, "buffer_size")
-        if size <= 0:
-            raise PlanError(f"`shuffle`: buffer_size must be positive, and is {size}.")
-        if seed is None:
-            seed = default_seed((parent,), "shuffle")
-        return self._then(StreamShuffleNode(parent, size, check_seed(seed, "shuffle")))
+        return self._then(shuffle_step(self._own_node(), buffer_size, seed))
 
     def cache(
         self, path: str | os.PathLike[str] | None = None, *, max_bytes: int | None = None
@@ -351,20 +341,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
           max_bytes: how much to remember at most. In memory, what comes after is computed each
             time; on disk, a stream that is larger is not kept at all, with a warning.
         """
-        if max_bytes is not None and whole(max_bytes, "max_bytes") <= 0:
-            raise PlanError(f"`cache`: max_bytes must be positive, and is {max_bytes}.")
-        place = None if path is None else os.path.abspath(os.fspath(path))
-        if place is not None and not os.path.isdir(os.path.dirname(place)):
-            raise PlanError(
-                f"`cache`: there is no folder {os.path.dirname(place)!r} to keep a file in. Make "
-                "it before, so that a misspelt path is noticed."
-            )
-        if place is not None and os.path.isdir(place):
-            raise PlanError(
-                f"`cache`: {place!r} is a folder. Write the name of a file in it, one for each "
-                "pipeline."
-            )
-        return self._then(CacheNode(self._own_node(), place, max_bytes))
+        return self._then(cache_step(self._own_node(), path, max_bytes))
 
     def concat(self, *others: Dataset[T]) -> IterDataset[T]:
         """This stream, and then the others, one after the other.
@@ -377,7 +354,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         [1, 3, 10, 11, 1, 3]
         """
         parts = _parts_of(self, others, "concat")
-        return StreamNodeDataset(ConcatenateNode(tuple(parts)), (self, *others))
+        return StreamNodeDataset(ConcatenateNode(parts), (self, *others))
 
     def interleave(self, *others: Dataset[T], cycle_length: int | None = None) -> IterDataset[T]:
         """Elements of this stream and the others in turn, one of each.
@@ -391,13 +368,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         [0, 10, 1, 11, 2, 12, 13, 14]
         """
         parts = _parts_of(self, others, "interleave")
-        cycle = len(parts) if cycle_length is None else whole(cycle_length, "cycle_length")
-        if cycle <= 0:
-            raise PlanError(f"`cycle_length` must be positive, and is {cycle}.")
-        name = f"interleave({len(parts)} datasets, cycle_length={cycle})"
-        opener = _Opener(parts)
-        node = InterleaveNode(opener.part, opener.open, opener.count, cycle, name)
-        return StreamNodeDataset(node, (self, *others))
+        return StreamNodeDataset(interleave_step(parts, cycle_length), (self, *others))
 
     @explains(instead=_FOR_WORKERS)
     def mp_prefetch(
@@ -499,25 +470,7 @@ def stream_node(ds: Any) -> Node:
     return CustomStreamNode(ds, parents)
 
 
-class _Opener:
-    """The streams to interleave, which are opened when it is their turn."""
-
-    def __init__(self, parts: Sequence[Node]) -> None:
-        self._parts = parts
-
-    def count(self) -> int:
-        return len(self._parts)
-
-    def part(self, number: int) -> Node:
-        return self._parts[number]
-
-    def open(self, number: int, options: DatasetOptions | None) -> Any:
-        from bushel.deliver.open import open_stream
-
-        return open_stream(self._parts[number], options)
-
-
-def _parts_of(first: IterDataset[Any], others: Sequence[Any], method: str) -> list[Node]:
+def _parts_of(first: IterDataset[Any], others: Sequence[Any], method: str) -> tuple[Node, ...]:
     parts = [stream_node(first)]
     for number, other in enumerate(others, start=1):
         if not isinstance(other, Dataset):
@@ -526,4 +479,4 @@ def _parts_of(first: IterDataset[Any], others: Sequence[Any], method: str) -> li
                 f"{other!r:.100}. For a list of them, write `{method}(*datasets)`."
             )
         parts.append(stream_node(other))
-    return parts
+    return tuple(parts)

@@ -80,7 +80,7 @@ def _spec(node: Node) -> Any:
             lambda leaf: ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype), _spec(node.input)
         )
     if isinstance(node, InterleaveNode):
-        parts = (node.part(number) for number in range(node.count()))
+        parts = (node.datasets[number] for number in range(len(node.datasets)))
         first = next((part for part in parts if part is not None), None)
         if first is not None:
             return _spec(first)

@@ -4,19 +4,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from bushel.cache.memory import CacheNode
 from bushel.core.arguments import whole
 from bushel.core.cursor import Cursor
 from bushel.core.node import Node
-from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, PrefetchNode
 from bushel.dataset import IterDataset, MapDataset, StreamNodeDataset, stream_node
+from bushel.dataset.steps import cache_step, interleave_step, repeat_step
 from bushel.deliver.iterator import DatasetIterator
-from bushel.deliver.open import open_stream
 from bushel.errors import ClosedError, PlanError
 from bushel.grain.source_parts import copies_of
-from bushel.order.interleave import InterleaveNode
-from bushel.order.repeat import StreamRepeatNode
 from bushel.order.take import LimitNode
 from bushel.run.background import BackgroundStream
 from bushel.run.build import options_of
@@ -34,9 +30,7 @@ class RepeatIterDataset(StreamNodeDataset[T]):
     """
 
     def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
-        if num_epochs is not None and whole(num_epochs, "num_epochs") <= 0:
-            raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
-        super().__init__(StreamRepeatNode(stream_node(parent), num_epochs), parent)
+        super().__init__(repeat_step(stream_node(parent), num_epochs), parent)
 
 
 class LimitIterDataset(StreamNodeDataset[T]):
@@ -60,7 +54,7 @@ class CacheIterDataset(StreamNodeDataset[T]):
     """
 
     def __init__(self, parent: IterDataset[T]) -> None:
-        super().__init__(CacheNode(stream_node(parent)), parent)
+        super().__init__(cache_step(stream_node(parent), None, None), parent)
 
 
 class InterleaveIterDataset(StreamNodeDataset[T]):
@@ -107,13 +101,8 @@ class InterleaveIterDataset(StreamNodeDataset[T]):
         self._cycle_length = whole(cycle_length, "cycle_length")
         super().__init__(self._make_node())
 
-    def _make_node(self) -> InterleaveNode:
-        datasets, cycle = self._datasets, self._cycle_length
-        if cycle <= 0:
-            raise PlanError(f"`cycle_length` must be positive, and is {cycle}.")
-        name = f"interleave({len(datasets)} datasets, cycle_length={cycle})"
-        parts = _Parts(datasets)
-        return InterleaveNode(parts.node, parts.open, parts.count, cycle, name)
+    def _make_node(self) -> Node:
+        return interleave_step(_Nodes(self._datasets), self._cycle_length)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Restricts it to a slice of its datasets."""
@@ -121,22 +110,18 @@ class InterleaveIterDataset(StreamNodeDataset[T]):
         self._node = self._make_node()
 
 
-class _Parts:
-    """The datasets to interleave."""
+class _Nodes:
+    """The nodes of datasets, each made when it is asked for."""
 
     def __init__(self, datasets: Any) -> None:
         self._datasets = datasets
 
-    def count(self) -> int:
+    def __len__(self) -> int:
         return len(self._datasets)
 
-    def node(self, number: int) -> Node | None:
+    def __getitem__(self, number: int) -> Node | None:
         dataset = self._datasets[number]
         return None if dataset is None else stream_node(dataset)
-
-    def open(self, number: int, options: DatasetOptions | None) -> Any:
-        node = self.node(number)
-        return None if node is None else open_stream(node, options)
 
 
 def multithread_prefetch(

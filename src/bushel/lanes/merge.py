@@ -1,10 +1,14 @@
 """The states of all hosts of a job, put together."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
+from bushel.core.state import State, by_name, children, copy_state
 from bushel.errors import StateError
+
+# The states of the streams below one, by where they are in its own.
+_Below: TypeAlias = dict[tuple[str, ...], State]
 
 
 def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -12,8 +16,10 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     Each host's state has the lanes that it owned. What else is in them must be the same.
 
-    >>> merge_states([{"step": 3, "lanes": {"0": 6}}, {"step": 3, "lanes": {"1": 9}}])
-    {'step': 3, 'lanes': {'0': 6, '1': 9}}
+    >>> ours = {"step": 3, "lanes": {"0": {"next_index": 6}}}
+    >>> theirs = {"step": 3, "lanes": {"1": {"next_index": 9}}}
+    >>> merge_states([ours, theirs])
+    {'step': 3, 'lanes': {'0': {'next_index': 6}, '1': {'next_index': 9}}}
     """
     if not states:
         raise StateError("there are no states to merge.")
@@ -23,49 +29,76 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 f"states are merged as the dicts that `get_state()` returns, and one is a "
                 f"{type(state).__name__}: {state!r:.200}."
             )
-    merged: dict[str, Any] = _merged(list(states), "")
+    merged: State = copy_state(states[0])
+    # Lanes come last: what else differs tells why they do.
+    for here in list(_streams_of([merged, *states[1:]])):
+        if isinstance(here[0].get("lanes"), dict):
+            here[0]["lanes"] = _all_lanes([state["lanes"] for state in here])
     return merged
 
 
-def _merged(values: list[Any], path: str) -> Any:
-    first = values[0]
-    if all(value == first for value in values[1:]):
-        return first
-    if path == "/bushel/made_with":
-        return first  # Each host has files of its own.
-    if path.endswith("/lanes") and all(map(_are_lanes, values)):
-        return _all_lanes(values)
-    if all(isinstance(value, dict) and value.keys() == first.keys() for value in values):
-        # Lanes last: what else differs tells why they do.
-        names = sorted(first, key=lambda name: name == "lanes")
-        parts = {
-            name: _merged([value[name] for value in values], f"{path}/{name}") for name in names
-        }
-        return {name: parts[name] for name in first}
-    if all(isinstance(value, list) and len(value) == len(first) for value in values):
-        columns = zip(*values, strict=True)
-        return [_merged(list(column), f"{path}/{i}") for i, column in enumerate(columns)]
-    other = next(number for number, value in enumerate(values) if value != first)
+def _streams_of(states: list[State]) -> Iterator[list[State]]:
+    """The states of each stream on all hosts, which differ in their lanes alone."""
+    waiting = [("", states)]
+    while waiting:
+        path, here = waiting.pop()
+        below = [_below(state) for state in here]
+        _check_same([_own_fields(*pair) for pair in zip(here, below, strict=True)], path)
+        yield here
+        for place in below[0]:
+            waiting.append((f"{path}/{'/'.join(place)}", [inner[place] for inner in below]))
+
+
+def _below(state: State) -> _Below:
+    found = {place: child for place, child in children(state) if place[0] != "lanes"}
+    for name, value in state.items():
+        # An iterator of the user's own keeps the states that it was given under any name.
+        if isinstance(value, dict) and (name == "iterator" or "bushel" in value):
+            found[name,] = value
+    return found
+
+
+def _own_fields(state: State, below: _Below) -> State:
+    """What a state says itself: `...` stands for the streams below it, and for its lanes."""
+    own = dict(state)
+    if isinstance(own.get("lanes"), dict):
+        own["lanes"] = ...
+    if isinstance(signature := own.get("bushel"), dict):
+        # Each host has files of its own.
+        own["bushel"] = {name: signature[name] for name in signature if name != "made_with"}
+    for name in {place[0] for place in below}:
+        inner = {key: ... for field, *keys in below if field == name for key in keys}
+        own[name] = {**by_name(own[name]), **inner} if inner else ...
+    return own
+
+
+def _check_same(states: list[State], path: str) -> None:
+    first: Any = states[0]
+    host = next((host for host, state in enumerate(states) if state != first), None)
+    if host is None:
+        return
+    other: Any = states[host]
+    while isinstance(first, (dict, list)) and type(other) is type(first):
+        ours, theirs = by_name(first), by_name(other)
+        if ours.keys() != theirs.keys():
+            break
+        name = next(name for name in ours if ours[name] != theirs[name])
+        first, other, path = ours[name], theirs[name], f"{path}/{name}"
     raise StateError(
         f"these states cannot be put together: at {path or '/'} host 0 has {_show(first)} and host "
-        f"{other} has {_show(values[other])}. Either they are of different steps, or the pipeline "
+        f"{host} has {_show(other)}. Either they are of different steps, or the pipeline "
         "gives each host a part of its own (a shard). With `MapDataset.lanes` any number of hosts "
         "can go on from what any other number saved."
     )
 
 
-def _are_lanes(value: Any) -> bool:
-    # A part of a mixture may be called "lanes", too.
-    return isinstance(value, dict) and all(str(name).isdecimal() for name in value)
-
-
-def _all_lanes(values: list[dict[str, Any]]) -> dict[str, Any]:
+def _all_lanes(of_hosts: list[dict[str, Any]]) -> dict[str, Any]:
     lanes: dict[str, Any] = {}
-    for value in values:
-        for name, state in value.items():
+    for own in of_hosts:
+        for name, state in own.items():
             if lanes.setdefault(name, state) != state:
                 raise StateError(f"lane {name} is in two of these states, and differs.")
-    return dict(sorted(lanes.items(), key=lambda item: (len(item[0]), item[0])))
+    return dict(sorted(lanes.items(), key=lambda item: (len(str(item[0])), str(item[0]))))
 
 
 def _show(value: Any) -> str:

@@ -434,10 +434,10 @@ class LanesStream(Merged):
     def state(self) -> State:
         if self._kept is not None:
             return self._kept.marks.at(self._skip)
-        return self.state_of(self._states(), self._step, self._skip)
+        return self.state_of(self._cursors.states(), self._step, self._skip)
 
     def restore(self, state: State) -> None:
-        self._go_back(self._own_states(state))
+        self._cursors.restore(self._own_states(state))
         self._step, self._skip, self._kept = state["step"], state.get("row", 0), None
         self._over = self._ending = False
         self._own_end = None
@@ -469,7 +469,7 @@ class LanesStream(Merged):
                 f"that its host had of it, and this host has {self.width} of each step. Take "
                 "states between steps: of batches, or after all elements of a step"
             )
-        streams = [cursor.stream for cursor in self._cursors]
+        streams = self._cursors.streams
         given = None if self._node.pads else all_before(streams, self._own_states(state))
         if given is None or state["step"] <= given:
             return None

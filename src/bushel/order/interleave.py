@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import takewhile
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -47,12 +47,9 @@ _BYTES_AT_ONCE = 1 << 22
 class InterleaveNode(Step):
     """Takes elements of several streams in turn; opens the next when one ends."""
 
-    # Dataset number i, or None where there is none; and the function that opens it.
-    part: Callable[[int], Node | None]
-    open_part: Callable[[int, DatasetOptions | None], Any]
-    count: Callable[[], int]
+    datasets: "Nodes"
     cycle_length: int
-    name: str
+    open_dataset: Callable[[Node, DatasetOptions | None], Stream]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -62,7 +59,15 @@ class InterleaveNode(Step):
         return InterleaveStream(self, how.side_by_side, how.options)
 
     def describe(self) -> str:
-        return self.name
+        return f"interleave({len(self.datasets)} datasets, cycle_length={self.cycle_length})"
+
+
+class Nodes(Protocol):
+    """The nodes of some datasets by their numbers, each made when it is asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> Node | None: ...
 
 
 class _Slot:
@@ -145,7 +150,7 @@ class _Open(FieldKind):
         self._node = node
 
     def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
-        count, most = self._node.count(), self._node.cycle_length
+        count, most = len(self._node.datasets), self._node.cycle_length
         if not isinstance(value, list) or len(value) > most:
             raise StateError(
                 f"{name!r} in a state (at {path}) must be a list of at most {most} numbers of "
@@ -222,11 +227,12 @@ class InterleaveStream(Stream):
                 self._slots.append(entering)
         return None
 
-    def _opened(self, number: int) -> Any:
-        return self._node.open_part(number, self._options)
+    def _opened(self, number: int) -> Stream | None:
+        node = self._node.datasets[number]
+        return None if node is None else self._node.open_dataset(node, self._options)
 
     def _has_next(self) -> bool:
-        return self._following < self._node.count()
+        return self._following < len(self._node.datasets)
 
     def _next_slot(self) -> _Slot | Failure | None:
         """Opens the next dataset; None where there is none at its number."""
@@ -245,7 +251,7 @@ class InterleaveStream(Stream):
         """Those that are open, as far as they are read side by side."""
         if not self._begun:
             self._begun = True
-            numbers = range(min(self._node.cycle_length, self._node.count()))
+            numbers = range(min(self._node.cycle_length, len(self._node.datasets)))
             with suppress(Exception):  # It comes again when that one is opened.
                 self._side = self._in_one_go(numbers)
         return self._side
@@ -378,22 +384,26 @@ class InterleaveStream(Stream):
         return Chunk(block, marks)
 
     def state_for(self, index: int) -> State:
-        if self._node.count() != 1:
+        part = self._only()
+        if part is None:
             return super().state_for(index)
-        part = self._opened(0)
         try:
             return interleave_state(0, 1, [0], [part.state_for(index)], [False])
         finally:
             part.close()
 
     def index_in(self, state: State) -> int:
-        if self._node.count() != 1:
+        part = self._only()
+        if part is None:
             return super().index_in(state)
-        part = self._opened(0)
         try:
-            return int(part.index_in(state["iterators_in_use_states"][0]))
+            return part.index_in(state["iterators_in_use_states"][0])
         finally:
             part.close()
+
+    def _only(self) -> Stream | None:
+        """Where there is but one dataset: that, for whoever asks about its states."""
+        return self._opened(0) if len(self._node.datasets) == 1 else None
 
     def state(self) -> State:
         side = self._beginning()
@@ -433,7 +443,7 @@ class InterleaveStream(Stream):
     def _side_at(
         self, numbers: list[int], states: list[State], ended: list[bool], following: int
     ) -> SideTurns | None:
-        if len(numbers) < self._node.cycle_length and following < self._node.count():
+        if len(numbers) < self._node.cycle_length and following < len(self._node.datasets):
             return None  # Others are opened before they go on.
         if any(ended) or not self._may_join:
             return None
@@ -454,7 +464,7 @@ class InterleaveStream(Stream):
             iterators_in_use_states=_AsMany(),
             exhausted=_AsMany(is_flag, "0 or 1"),
             next_index_in_cycle=Whole(),
-            next_index_in_datasets=Whole(self._node.count()),
+            next_index_in_datasets=Whole(len(self._node.datasets)),
         )
 
     def _lets_in_others(self, state: State) -> str | None:
@@ -468,7 +478,7 @@ class InterleaveStream(Stream):
 
     def _in_one_go(self, numbers: Sequence[int]) -> SideTurns | None:
         """Some of the datasets, where they can be read side by side."""
-        parts = self._side_by_side(map(self._node.part, numbers))
+        parts = self._side_by_side(map(self._node.datasets.__getitem__, numbers))
         return None if parts is None else SideTurns(numbers, parts, len(numbers))
 
     def start(self) -> None:

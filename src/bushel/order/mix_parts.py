@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bushel.core.block import Columns, Failure
 from bushel.core.cursor import Cursor
 from bushel.core.frozen import plain
+from bushel.core.merged import Cursors
 from bushel.core.positions import Keys, sorted_runs
 from bushel.core.state import State
 from bushel.core.state_fields import Declares
@@ -164,8 +165,8 @@ class StreamParts(MixParts):
         inputs: Sequence[Stream],
         together: Callable[[Sequence[Cursor]], EvaluateTogether],
     ) -> None:
-        self._cursors = [Cursor(stream) for stream in inputs]
-        self.eager = all(stream.eager for stream in inputs)
+        self._cursors = Cursors(inputs)
+        self.eager = self._cursors.eager
         self._log = _Log(self._cursors)
         self._foresight = Foresight(self._cursors, together(self._cursors), time.perf_counter)
 
@@ -229,25 +230,22 @@ class StreamParts(MixParts):
         return self
 
     def declared(self) -> Sequence[Declares]:
-        return [cursor.stream for cursor in self._cursors]
+        return self._cursors.streams
 
     def states(self) -> list[State]:
-        return [cursor.state() for cursor in self._cursors]
+        return self._cursors.states()
 
     def restore(self, states: Sequence[State]) -> "StreamParts":
         self._log.settle(range(len(self._cursors)))
-        for cursor, state in zip(self._cursors, states, strict=True):
-            cursor.restore(state)
+        self._cursors.restore(states)
         self._log = _Log(self._cursors)
         return self
 
     def start(self) -> None:
-        for cursor in self._cursors:
-            cursor.stream.start()
+        self._cursors.start()
 
     def close(self) -> None:
-        for cursor in self._cursors:
-            cursor.stream.close()
+        self._cursors.close()
 
 
 class _Log:

@@ -143,19 +143,19 @@ class ZipStream(Merged):
         )
 
     def state(self) -> State:
-        return _zip_state(self._states(), self._mismatched)
+        return _zip_state(self._cursors.states(), self._mismatched)
 
     def restore(self, state: State) -> None:
-        self._go_back(state["parents"])
+        self._cursors.restore(state["parents"])
         self._stopped = self._mismatched = bool(state.get("stop"))
 
     def fields(self) -> Fields:
-        return zip_fields([cursor.stream for cursor in self._cursors])
+        return zip_fields(self._cursors.streams)
 
     def most_before(self, state: State | None) -> int | None:
         inners = [None] * len(self._cursors) if state is None else state["parents"]
         # (Of all inputs together: one that fails leaves the others where they are.)
-        return all_before([cursor.stream for cursor in self._cursors], inners)
+        return all_before(self._cursors.streams, inners)
 
 
 def zip_fields(inputs: Sequence[Declares]) -> Fields:
