@@ -9,11 +9,13 @@ from typing import Protocol
 import numpy as np
 
 from bushel.core.arguments import whole
-from bushel.core.positions import Keys, Positions, split_epochs
+from bushel.core.node import Found
+from bushel.core.positions import Keys, Positions, before, split_epochs
 from bushel.core.record import RecordMetadata
 from bushel.core.rng import generator_for_key
 from bushel.errors import EmptyDatasetError, PlanError
 from bushel.order.permutation import permute
+from bushel.order.unpermute import unpermute
 from bushel.sharding import NoSharding, ShardOptions, even_split
 
 _log = logging.getLogger("bushel")
@@ -104,6 +106,13 @@ class SequentialSampler(_Sampler):
     def locate(self, indices: Positions) -> Keys:
         return indices
 
+    def find(self, keys: Keys, index: int, count: int, stop: int) -> Found:
+        """At which steps, before `stop`, shard `index` of `count` has these keys; and which."""
+        steps, others = np.divmod(keys - index, count)
+        mine = np.flatnonzero((others == 0) & (steps >= 0) & (keys < len(self)))
+        found, which = before(steps.take(mine), stop)
+        return found, mine.take(which)
+
     def __repr__(self) -> str:
         return (
             f"SequentialSampler(num_records={self._num_records}, "
@@ -171,6 +180,20 @@ class IndexSampler(_Sampler):
             assert self._seed is not None
             offsets = permute(offsets, length - 1, (self._seed + epochs) & 0xFFFFFFFF)
         return self._start + offsets
+
+    def find(self, keys: Keys, index: int, count: int, stop: int) -> Found | None:
+        """The same; None where a loader deals steps to shards otherwise than the sampler."""
+        if count != self._shard_options.shard_count:
+            return None
+        length = self._stop - self._start
+        mine = np.flatnonzero((keys >= self._start) & (keys < self._stop))
+        epochs = np.arange(-(-stop // length) if length else 0).repeat(len(mine))
+        offsets = np.tile(keys.take(mine) - self._start, len(epochs) // max(1, len(mine)))
+        if self._shuffle:
+            assert self._seed is not None
+            offsets = unpermute(offsets, length - 1, (self._seed + epochs) & 0xFFFFFFFF)
+        found, which = before(offsets + epochs * length, stop)
+        return found, mine.take(which % max(1, len(mine)))
 
     def __repr__(self) -> str:
         return (

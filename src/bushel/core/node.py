@@ -30,6 +30,8 @@ from bushel.errors import PlanError, note_call, note_where
 
 # Maps positions of many orders: each has the number of its order beside it.
 LocateMany: TypeAlias = Callable[[Keys, Positions], Positions]
+# Where positions of an input come in an order, and which of them comes at each: by its number.
+Found: TypeAlias = tuple[Positions, Keys]
 # Reads keys of many sources: each has the number of its source beside it.
 FetchMany: TypeAlias = Callable[[Keys, Keys], Columns]
 
@@ -160,6 +162,18 @@ class Order(_Single):
         """Maps a run of positions to a run of the input, where it is one."""
         return None
 
+    def find(self, positions: Positions, stop: int) -> Found | None:
+        """Finds where positions of the input come, before `stop`; None where nobody knows.
+
+        That is `locate` the other way round: each may come once, several times or never.
+        """
+        return None
+
+    def reach(self, stop: int) -> int:
+        """How far in the input those before `stop` reach, at the most."""
+        length = self.length()
+        return -(-stop // length) * self.input.length() if length else 0
+
     @classmethod
     def side_by_side(cls, nodes: "Sequence[Order]") -> LocateMany | None:
         """What locates positions of many orders of this kind in one call, where there is that.
@@ -177,6 +191,14 @@ class Choice(Node):
     @abstractmethod
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
         """Maps positions to the number of an input and the position in it."""
+
+    def find(self, part: int, positions: Positions, stop: int) -> Found | None:
+        """Finds where positions of one input come, before `stop`; None where nobody knows."""
+        return None
+
+    def reach(self, part: int, stop: int) -> int | None:
+        """How far in one input those before `stop` reach; None where nobody knows."""
+        return None
 
 
 class Each(_Single):

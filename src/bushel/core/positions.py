@@ -69,12 +69,22 @@ def join_epochs(offsets: Positions, epochs: Any, length: int) -> Positions:
     """
     if isinstance(epochs, int) and not epochs:
         return offsets
-    furthest = abs(epochs) if isinstance(epochs, int) else int(abs(epochs).max())
+    furthest = abs(epochs) if isinstance(epochs, int) else int(abs(epochs).max(initial=0))
     if (furthest + 1) * length > _LAST:
         offsets = offsets.astype(object)
         epochs = epochs if isinstance(epochs, int) else epochs.astype(object)
     joined: Positions = offsets + epochs * length
     return joined
+
+
+def before(places: Positions, stop: int) -> tuple[Positions, Keys]:
+    """The places before `stop`, and their numbers.
+
+    >>> before(np.array([7, 2, 5]), 6)
+    (array([2, 5]), array([1, 2]))
+    """
+    numbers = np.flatnonzero(places < stop)
+    return places.take(numbers), numbers
 
 
 def sorted_runs(which: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from bushel.core.frozen import frozen
-from bushel.core.node import Node, Order
-from bushel.core.positions import Positions
+from bushel.core.node import Found, Node, Order
+from bushel.core.positions import Positions, before
 
 
 @frozen
@@ -40,6 +40,17 @@ class StepOrder(Order):
     def locate_run(self, start: int, stop: int) -> tuple[int, int] | None:
         # One row of every lane is simply the next positions.
         return (start, stop) if self.rows == 1 and self.owned == self.lanes else None
+
+    def find(self, positions: Positions, stop: int) -> Found:
+        places, lanes = positions // self.lanes, positions % self.lanes - self.first
+        steps, rows = places // self.rows, places % self.rows
+        mine = np.flatnonzero((lanes >= 0) & (lanes < self.owned))
+        come = (steps * self.owned + lanes) * self.rows + rows
+        found, which = before(come.take(mine), stop)
+        return found, mine.take(which)
+
+    def reach(self, stop: int) -> int:
+        return -(-stop // (self.owned * self.rows)) * self.rows * self.lanes
 
     def describe(self) -> str:
         return f"lanes({self.lanes})"

@@ -7,8 +7,8 @@ from typing import cast
 import numpy as np
 
 from bushel.core.frozen import frozen
-from bushel.core.node import Choice, Node
-from bushel.core.positions import Keys, Positions, split_epochs
+from bushel.core.node import Choice, Found, Node
+from bushel.core.positions import Keys, Positions, before, join_epochs, split_epochs
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, InnerOf, Whole, all_before
 from bushel.core.step import How, Step
@@ -51,6 +51,18 @@ class ConcatenateNode(Choice, Step):
             lengths = lengths.astype(object)
         located = offsets - (ends - lengths).take(which) + epochs * lengths.take(which)
         return which, cast(Positions, located)
+
+    def find(self, part: int, positions: Positions, stop: int) -> Found:
+        lengths, total = self._lengths()
+        start, length = int(lengths[:part].sum()), int(lengths[part])
+        if not length:
+            return before(positions[:0], stop)
+        epochs, offsets = split_epochs(positions, length)
+        return before(join_epochs(offsets + start, epochs, total), stop)
+
+    def reach(self, part: int, stop: int) -> int:
+        lengths, total = self._lengths()
+        return -(-stop // total) * int(lengths[part]) if total else 0
 
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return ConcatenateStream(inputs)

@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 
 from bushel.core.frozen import frozen
-from bushel.core.node import Choice, Node
-from bushel.core.positions import Keys, Positions
+from bushel.core.node import Choice, Found, Node
+from bushel.core.positions import Keys, Positions, before
 from bushel.errors import PlanError
 from bushel.order.pattern import pattern_of
 
@@ -47,6 +47,12 @@ class MixNode(Choice):
 
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
         return pattern_of(self.proportions).locate(positions)
+
+    def find(self, part: int, positions: Positions, stop: int) -> Found:
+        return before(pattern_of(self.proportions).find(part, positions), stop)
+
+    def reach(self, part: int, stop: int) -> int:
+        return places_before(stop, self.proportions)[part]
 
     def describe(self) -> str:
         return f"mix({len(self.parts)} parts, proportions={list(self.proportions)})"
@@ -91,6 +97,24 @@ class SelectNode(Choice):
             )
         which %= max(1, len(self.parts))
         return which, np.array([where for _, where in chosen], dtype=np.int64)
+
+    def find(self, part: int, positions: Positions, stop: int) -> Found:
+        here, where = self._of_part(part, stop)
+        order = where.argsort(kind="stable")
+        first = where.searchsorted(positions, "left", order)
+        times = where.searchsorted(positions, "right", order) - first
+        nth = np.arange(times.sum()) - (times.cumsum() - times).repeat(times)
+        which = np.arange(len(positions)).repeat(times)
+        return here.take(order.take(first.repeat(times) + nth)), which
+
+    def reach(self, part: int, stop: int) -> int:
+        return int(self._of_part(part, stop)[1].max(initial=-1)) + 1
+
+    def _of_part(self, part: int, stop: int) -> tuple[Positions, Positions]:
+        """Which positions are of a part, and of which of its own: as the map says, one by one."""
+        which, where = self.locate(np.arange(min(stop, self.length())))
+        here = np.flatnonzero(which == part)
+        return here, where.take(here)
 
     def describe(self) -> str:
         return f"select_from_datasets({len(self.parts)} parts)"

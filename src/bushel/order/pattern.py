@@ -70,6 +70,22 @@ class Pattern:
         each = np.array(self._weights, dtype=dtype).take(which)
         return which, where + epochs * each
 
+    def find(self, part: int, places: Positions) -> Positions:
+        """At which positions elements of a part come: `locate` the other way round."""
+        rest, further = self._rests[part]
+        here: Any = places
+        furthest = int(places.max(initial=0)) + 2
+        if furthest * self._period * self._period > np.iinfo(np.int64).max:
+            here = places.astype(object)
+        here = here * rest // (rest - further)
+        for rest, further in reversed(self._rests[:part]):
+            # Of what is left, the next one is where the number of those left grows.
+            here = -(-(here + 1) * rest // further) - 1
+        found: Positions = here
+        if here.dtype == object and int(max(here, default=0)) <= np.iinfo(np.int64).max:
+            found = here.astype(np.int64)
+        return found
+
     def _in_period(self, places: Positions) -> tuple[Keys, Positions]:
         number = int(places[0]) // _STRETCH
         start = number * _STRETCH

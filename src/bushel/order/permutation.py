@@ -95,15 +95,15 @@ def permute(
         images = _permute_whole(positions, max_index, seeds, rounds)
         if images is not None:
             return images
-    half = _half_width(max_index)
+    half = half_width(max_index)
     if len(positions) < _SCALAR_LIMIT:
         few = _permute_few(positions.tolist(), max_index, seeds, rounds, half)
         return np.array(few, dtype=np.int64)
     keys: RoundKeys
     if isinstance(seeds, int):
-        keys = _round_keys(seeds, rounds, half)
+        keys = round_keys(seeds, rounds, half)
     else:
-        keys = _round_keys_for_each(seeds, rounds, half)
+        keys = round_keys_for_each(seeds, rounds, half)
     if half <= _WIDEST_TABLE:
         return _walk(_encrypt_by_table, positions, max_index, half, keys)
     # On 64 bits an image outside of the range may need the sign bit.
@@ -117,7 +117,7 @@ def _permute_few(
     if not isinstance(seeds, int):
         each = zip(positions, seeds.tolist(), strict=True)
         return [permute_one(index, max_index, seed, rounds) for index, seed in each]
-    keys, last = _round_keys(seeds, rounds, half), 1 << 2 * half
+    keys, last = round_keys(seeds, rounds, half), 1 << 2 * half
     return [
         _walk_one(index, max_index, half, keys) if index < last else index for index in positions
     ]
@@ -147,7 +147,7 @@ def _permute_whole(
 
 @lru_cache(maxsize=4 * _MOST_WHOLE)
 def _whole_permutation(max_index: int, seed: int, rounds: int) -> Positions:
-    steps = _encrypt_all_bytes(_round_keys(seed, rounds, 8))
+    steps = _encrypt_all_bytes(round_keys(seed, rounds, 8))
     images = steps[: max_index + 1].copy()
     # One step further for whatever is outside; then two, four, ... at a time.
     steps[: max_index + 1] = np.arange(max_index + 1)
@@ -232,14 +232,14 @@ def permute_one(index: int, max_index: int, seed: int, rounds: int = 4) -> int:
     """
     if max_index == 0:
         return 0
-    half = _half_width(max_index)
+    half = half_width(max_index)
     if index >> 2 * half:  # 4**k + 1 positions: the last has no place in the cipher.
         return index
-    return _walk_one(index, max_index, half, _round_keys(seed, rounds, half))
+    return _walk_one(index, max_index, half, round_keys(seed, rounds, half))
 
 
 def _walk_one(value: int, max_index: int, half: int, keys: tuple[int, ...]) -> int:
-    mask, mixed = (1 << half) - 1, _mixed(half)
+    mask, mixed = (1 << half) - 1, round_values(half)
     while True:
         left, right = value >> half, value & mask
         for i in range(0, len(keys), 2):
@@ -251,7 +251,7 @@ def _walk_one(value: int, max_index: int, half: int, keys: tuple[int, ...]) -> i
 
 
 @lru_cache(maxsize=32)
-def _mixed(half: int) -> "list[int] | memoryview[int] | _Rounds":
+def round_values(half: int) -> "list[int] | memoryview[int] | _Rounds":
     """The round function of Python's integers, as something to look them up in."""
     if half > _WIDEST_TABLE:
         return _Rounds(half)
@@ -273,7 +273,8 @@ class _Rounds:
         return (by1 & by8) ^ by2
 
 
-def _half_width(max_index: int) -> int:
+def half_width(max_index: int) -> int:
+    """How many bits half a value of the cipher has, for a range."""
     # ceil(log2(max_index)), rounded up to an even number, within 16..64.
     bits = (max_index - 1).bit_length()
     bits += bits % 2
@@ -335,15 +336,16 @@ def _encrypt_by_arithmetic(
     left = (values >> np.uint64(half)).astype(np.uint32)
     right = (values & np.uint64((1 << half) - 1)).astype(np.uint32)
     for i in range(0, len(keys), 2):
-        left ^= _round(right, half)
+        left ^= round_function(right, half)
         left ^= np.asarray(keys[i], dtype=np.uint32)
-        right ^= _round(left, half)
+        right ^= round_function(left, half)
         right ^= np.asarray(keys[i + 1], dtype=np.uint32)
     np.left_shift(left, np.uint64(half), out)
     out |= right
 
 
-def _round(x: npt.NDArray[np.uint32], half: int) -> npt.NDArray[np.uint32]:
+def round_function(x: npt.NDArray[np.uint32], half: int) -> npt.NDArray[np.uint32]:
+    """What a round makes of half a value; the round's key comes to it."""
     return (_rotate(x, 1, half) & _rotate(x, 8, half)) ^ _rotate(x, 2, half)
 
 
@@ -356,15 +358,17 @@ def _rotate(x: npt.NDArray[np.uint32], by: int, half: int) -> npt.NDArray[np.uin
 
 @lru_cache(maxsize=32)
 def _round_table(half: int) -> npt.NDArray[np.int64]:
-    return _round(np.arange(1 << half, dtype=np.uint32), half).astype(np.int64)
+    return round_function(np.arange(1 << half, dtype=np.uint32), half).astype(np.int64)
 
 
 @lru_cache(maxsize=1024)
-def _round_keys(seed: int, rounds: int, half: int) -> tuple[int, ...]:
+def round_keys(seed: int, rounds: int, half: int) -> tuple[int, ...]:
+    """The keys of all rounds, for one seed."""
     return tuple(word & (1 << half) - 1 for word in _seed_words(seed, rounds))
 
 
-def _round_keys_for_each(seeds: Positions, rounds: int, half: int) -> list[npt.NDArray[np.uint32]]:
+def round_keys_for_each(seeds: Positions, rounds: int, half: int) -> list[npt.NDArray[np.uint32]]:
+    """The keys of all rounds, for each of many seeds."""
     distinct, which = np.unique(seeds, return_inverse=True)
     words = _seed_words(distinct.astype(np.uint64), rounds)
     mask = np.uint64((1 << half) - 1)
@@ -428,7 +432,7 @@ def permute_each(
     for half in np.unique(halves).tolist():
         mine = (halves == half).nonzero()[0]
         values, most = positions.take(mine), max_indices.take(mine)
-        keys = _round_keys_for_each(seeds.take(mine), rounds, half)
+        keys = round_keys_for_each(seeds.take(mine), rounds, half)
         if half <= _WIDEST_TABLE:
             out[mine] = _walk_each(_encrypt_by_table, values, most, half, keys)
         else:
@@ -441,7 +445,7 @@ def permute_each(
 def half_widths(max_indices: Positions) -> Positions:
     """How many bits half a value of the cipher has, for each of many ranges."""
     distinct, which = np.unique(max_indices, return_inverse=True)
-    widths = np.array([_half_width(most) for most in distinct.tolist()], dtype=np.int64)
+    widths = np.array([half_width(most) for most in distinct.tolist()], dtype=np.int64)
     return widths.take(which)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.frozen import frozen
-from bushel.core.node import ONE_LANE, LocateMany, Node, Order
-from bushel.core.positions import Positions, split_epochs
+from bushel.core.node import ONE_LANE, Found, LocateMany, Node, Order
+from bushel.core.positions import Positions, before, split_epochs
 from bushel.core.state import State
 from bushel.core.state_fields import Declares, Fields, Inner, Whole, given_by
 from bushel.core.step import How, OverOne
@@ -53,6 +53,19 @@ class RepeatNode(Order):
         epoch = start // length
         within = stop - epoch * length <= length
         return (start - epoch * length, stop - epoch * length) if within else None
+
+    def find(self, positions: Positions, stop: int) -> Found:
+        if self.reseed_each_epoch:
+            return before(positions, stop)
+        length = self.input.length()
+        first, which = before(positions, min(stop, length))
+        # Each comes again in every epoch.
+        times = -(-(stop - first) // length)
+        epochs = np.arange(times.sum()) - (times.cumsum() - times).repeat(times)
+        return first.repeat(times) + epochs * length, which.repeat(times)
+
+    def reach(self, stop: int) -> int:
+        return stop if self.reseed_each_epoch else min(stop, self.input.length())
 
     @classmethod
     def side_by_side(cls, nodes: Sequence["RepeatNode"]) -> LocateMany | None:  # type: ignore[override]

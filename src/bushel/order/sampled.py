@@ -6,7 +6,7 @@ import numpy as np
 
 from bushel.core.block import Block, Columns
 from bushel.core.frozen import frozen
-from bushel.core.node import Each, Node, Order, Source, failed
+from bushel.core.node import Each, Found, Node, Order, Source, failed
 from bushel.core.positions import Keys, Positions
 from bushel.sources.memory import ColumnsNode, read_records
 from bushel.transforms.map import MapWithIndexNode, RandomMapNode
@@ -29,6 +29,13 @@ class SamplerOrder(Order):
     def locate(self, positions: Positions) -> Keys:
         located: Keys = self.sampler.locate(self.shard_index + positions * self.shard_count)
         return located
+
+    def find(self, positions: Positions, stop: int) -> Found | None:
+        found: Found | None = self.sampler.find(positions, self.shard_index, self.shard_count, stop)
+        return found
+
+    def reach(self, stop: int) -> int:
+        return self.input.length()  # A sampler gives keys, which know of no epochs.
 
     def describe(self) -> str:
         return repr(self.sampler)

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from bushel.core.frozen import frozen
-from bushel.core.node import LocateMany, Node, Order
-from bushel.core.positions import Positions, join_epochs, split_epochs
+from bushel.core.node import Found, LocateMany, Node, Order
+from bushel.core.positions import Positions, before, join_epochs, split_epochs
 from bushel.order.permutation import permute
 from bushel.order.permutations import Permutations
+from bushel.order.unpermute import unpermute
 
 
 @frozen
@@ -29,6 +30,12 @@ class ShuffleNode(Order):
         epochs, offsets = split_epochs(positions, length)
         images = permute(offsets, length - 1, (self.seed + epochs) & 0xFFFFFFFF)
         return join_epochs(images, epochs, length)
+
+    def find(self, positions: Positions, stop: int) -> Found:
+        length = self.input.length()
+        epochs, images = split_epochs(positions, length)
+        offsets = unpermute(images, length - 1, (self.seed + epochs) & 0xFFFFFFFF)
+        return before(join_epochs(offsets, epochs, length), stop)
 
     @classmethod
     def side_by_side(cls, nodes: Sequence["ShuffleNode"]) -> LocateMany | None:  # type: ignore[override]

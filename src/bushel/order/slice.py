@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bushel.core.frozen import frozen
-from bushel.core.node import LocateMany, Node, Order
-from bushel.core.positions import Keys, Positions, join_epochs, split_epochs
+from bushel.core.node import Found, LocateMany, Node, Order
+from bushel.core.positions import Keys, Positions, before, join_epochs, split_epochs
 from bushel.errors import PlanError
 
 
@@ -42,6 +42,19 @@ class SliceNode(Order):
             return None
         shift = self.start + epoch * (self.input.length() - length)
         return start + shift, stop + shift
+
+    def find(self, positions: Positions, stop: int) -> Found:
+        epochs, places = split_epochs(positions, self.input.length())
+        offsets, rest = np.divmod(places - self.start, self.step)
+        inside = np.flatnonzero((rest == 0) & (offsets >= 0) & (offsets < self.length()))
+        epochs = epochs if isinstance(epochs, int) else epochs.take(inside)
+        found, which = before(join_epochs(offsets.take(inside), epochs, self.length()), stop)
+        return found, inside.take(which)
+
+    def reach(self, stop: int) -> int:
+        epochs, rest = divmod(stop, self.length()) if self.length() else (0, 0)
+        furthest = max(self.start, self.start + (rest - 1) * self.step) + 1 if rest else 0
+        return epochs * self.input.length() + furthest
 
     @classmethod
     def side_by_side(cls, nodes: Sequence["SliceNode"]) -> LocateMany | None:  # type: ignore[override]

@@ -7,10 +7,11 @@ import numpy as np
 
 from bushel.core.block import Columns
 from bushel.core.frozen import frozen
-from bushel.core.node import ONE_LANE, Fold, LocateMany, Node, Order
-from bushel.core.positions import Positions, join_epochs, split_epochs
+from bushel.core.node import ONE_LANE, Fold, Found, LocateMany, Node, Order
+from bushel.core.positions import Positions, before, join_epochs, split_epochs
 from bushel.order.permutation import permute
 from bushel.order.permutations import Permutations
+from bushel.order.unpermute import unpermute
 
 
 @frozen
@@ -34,6 +35,15 @@ class WindowShuffleNode(Order):
         windows, offsets = split_epochs(positions, self.window_size)
         images = permute(offsets, self.window_size - 1, (self.seed + windows) & 0xFFFFFFFF)
         return join_epochs(images, windows, self.window_size)
+
+    def find(self, positions: Positions, stop: int) -> Found:
+        windows, images = split_epochs(positions, self.window_size)
+        seeds = (self.seed + windows) & 0xFFFFFFFF
+        offsets = unpermute(images, self.window_size - 1, seeds)
+        return before(join_epochs(offsets, windows, self.window_size), stop)
+
+    def reach(self, stop: int) -> int:
+        return -(-stop // self.window_size) * self.window_size
 
     @classmethod
     def side_by_side(cls, nodes: Sequence["WindowShuffleNode"]) -> LocateMany | None:  # type: ignore[override]

@@ -8,8 +8,8 @@ import numpy as np
 from bushel.core.block import Block
 from bushel.core.cursor import Cursor
 from bushel.core.frozen import frozen, plain
-from bushel.core.node import Node, Order, failed
-from bushel.core.positions import Positions, join_epochs, split_epochs
+from bushel.core.node import Found, Node, Order, failed
+from bushel.core.positions import Keys, Positions, before, join_epochs, split_epochs
 from bushel.core.stack import stack
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Flag, Inner
@@ -59,6 +59,22 @@ class OverlapNode(Order):
         epochs, offsets = split_epochs(positions, self.length())
         windows, places = offsets // self.size, offsets % self.size
         return join_epochs(windows * self.stride + places, epochs, self.input.length())
+
+    def find(self, positions: Positions, stop: int) -> Found:
+        epochs, offsets = split_epochs(positions, self.input.length())
+        found: list[Positions] = []
+        numbers: list[Keys] = []
+        # A window that begins last before an element, and those before it that still have it.
+        for back in range(-(-self.size // self.stride)):
+            windows = offsets // self.stride - back
+            places = windows * self.size + offsets - windows * self.stride
+            there = (windows >= 0) & (offsets - windows * self.stride < self.size)
+            mine = np.flatnonzero(there & (places < self.length()))
+            epoch = epochs if isinstance(epochs, int) else epochs.take(mine)
+            come, which = before(join_epochs(places.take(mine), epoch, self.length()), stop)
+            found.append(come)
+            numbers.append(mine.take(which))
+        return np.concatenate(found), np.concatenate(numbers)
 
     def describe(self) -> str:
         return describe_windows(self.size, self.stride, self.drop_remainder)

@@ -15,10 +15,22 @@ import numpy.typing as npt
 from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.fingerprint import fingerprints
 from bushel.core.frozen import frozen
-from bushel.core.node import Choice, Drop, Each, Expand, Fold, Guard, Node, Order, Place, walk
+from bushel.core.node import (
+    Choice,
+    Drop,
+    Each,
+    Expand,
+    Fold,
+    Found,
+    Guard,
+    Node,
+    Order,
+    Place,
+    walk,
+)
 from bushel.core.options import DatasetOptions, ReadOptions
 from bushel.core.per_process import ProcessLock
-from bushel.core.positions import Positions, join_epochs, run_of, split_epochs
+from bushel.core.positions import Positions, before, grouped, join_epochs, run_of, split_epochs
 from bushel.errors import BadRecordsError, FileError, PlanError
 from bushel.files.paths import is_remote
 from bushel.files.progress import Progress
@@ -68,6 +80,19 @@ class KeptNode(Wary):
             here = (epochs == epoch).nonzero()[0]
             places[here] = self._places(epoch).take(offsets.take(here))
         return join_epochs(places, epochs, length)
+
+    def find(self, positions: Positions, stop: int) -> Found:
+        length = self.length()
+        epochs, offsets = split_epochs(positions, self.input.length())
+        epochs = np.broadcast_to(epochs, len(offsets))
+        found = np.full(len(offsets), stop, dtype=epochs.dtype)
+        for epoch, here in grouped(epochs):
+            places = self._places(epoch)
+            mine = offsets.take(here)
+            at = places.searchsorted(mine)
+            there = np.flatnonzero(places.take(at, mode="clip") == mine)
+            found[here.take(there)] = epoch * length + at.take(there)
+        return before(found, stop)
 
     def refused(self, positions: Positions) -> tuple[int, str] | None:
         if self.same_each_epoch:
