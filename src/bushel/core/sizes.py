@@ -10,6 +10,8 @@ from bushel.core.tree import open_node
 _LOOKED_AT = 16
 # What numpy needs for an array beside its numbers.
 _ARRAY_BYTES = 112
+# What an object is taken for that does not tell its size.
+_UNKNOWN_BYTES = 32
 
 
 def bytes_of(element: Any, objects: bool = False) -> int:
@@ -22,10 +24,13 @@ def bytes_of(element: Any, objects: bool = False) -> int:
     """
     opened = open_node(element)
     if opened is None:
-        size = getattr(element, "nbytes", None)
-        if type(size) is int:  # Elements may be anything, and some call a method so.
-            return size + _ARRAY_BYTES if objects else size
-        return sys.getsizeof(element, 32)
+        try:
+            size = getattr(element, "nbytes", None)
+            if type(size) is int:  # Elements may be anything, and some call a method so.
+                return size + _ARRAY_BYTES if objects else size
+            return sys.getsizeof(element, _UNKNOWN_BYTES)
+        except Exception:  # Or have a property that raises, as sparse tensors do.
+            return _UNKNOWN_BYTES
     within = opened[1]
     count = len(within)
     if count > _LOOKED_AT and isinstance(element, (list, tuple)):
