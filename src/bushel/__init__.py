@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from bushel.transforms import MapBatches as MapBatches
     from bushel.transforms import MapWithIndex as MapWithIndexTransform
     from bushel.transforms import RandomMap as RandomMapTransform
+    from bushel.watch.explain import explain as explain
 
 # Where each name lives; "module" alone is a module of that name.
 _HOMES = {
@@ -123,6 +124,7 @@ _HOMES = {
     "ShardOptions": "sharding:ShardOptions",
     "SharedMemoryDataSource": "sources.arrays.shared:SharedMemoryDataSource",
     "WeightSchedule": "order.schedule:WeightSchedule",
+    "explain": "watch.explain:explain",
     "load": "loader.loader:load",
     "PaddingReport": "grain.packed:PaddingReport",
     "padding_report": "grain.packed:padding_report",

@@ -13,7 +13,7 @@ from bushel.grain import streams as stream_datasets
 from tests.contract.pipelines import PIPELINES
 
 # Public, and no step of a pipeline.
-_NO_STEPS = {"parents", "mro", "register"}
+_NO_STEPS = {"explain", "parents", "mro", "register"}
 _MODULES = (named_datasets, packed_datasets, stream_datasets)
 
 

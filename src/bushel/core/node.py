@@ -45,6 +45,8 @@ class Node(ABC):
     __slots__ = ()
     # Whether the step vouches that no element is missing, whatever steps before it leave out.
     has_all = False
+    # Whether `length` is arithmetic, and takes no pass over the data.
+    knows_length = True
     # What its `function` is called with, for the message to a user whose function takes something
     # else.
     called_with: tuple[str, ...] = ()

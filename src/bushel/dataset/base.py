@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     import typing_extensions
 
+    from bushel.watch.explanation import Explanation
+
     T = typing_extensions.TypeVar("T", default=Any)
     S = typing_extensions.TypeVar("S", default=Any)
 else:
@@ -76,14 +78,40 @@ class Dataset(Generic[T]):
             return f"{text} {self._way_to_other.format(name)}"
         return text + meant(name, dir(type(self)))
 
+    def __repr__(self) -> str:
+        parents = ", ".join(map(repr, _parents_of(self)))
+        return f"{type(self).__name__}({parents})"
+
     # What users call it; and how to come to a method that only the other kind of dataset has.
     _kind: ClassVar[str] = "a dataset"
+    # How many steps iterating adds at the end.
+    _unwritten_steps: ClassVar[int] = 0
     _way_to_other: ClassVar[str] = ""
 
     @classmethod
     def _other_kind(cls) -> type | None:
         """Streams for random-access datasets, and the reverse."""
         return None
+
+    def explain(self) -> Explanation:
+        """Tells the steps, where each of them runs, and what to write instead; reads nothing.
+
+        `print` shows it as a table, the last step first; `to_dict()` has it as plain values.
+
+        >>> from bushel import MapDataset
+        >>> print(MapDataset.range(100).map(abs).to_iter_dataset().batch(8).explain())
+        #  step               elements  runs                 kind    note
+        3  batch(8)                 13  here                 Fold
+        2  to_iter_dataset()       100  here, <= 16 threads  Place
+        1  map(abs)                100  here, <= 16 threads  Each
+        0  range(0, 100, 1)        100  here, <= 16 threads  Source
+        """
+        from bushel.watch.explain import explain_node  # Only for those who look.
+
+        return explain_node(self._stream_node(), type(self).__name__, self._unwritten_steps)
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
 
     def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
         """Calls `func(self, ...)`, for chaining what is no method.

@@ -136,6 +136,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
     """
 
     _kind = "a MapDataset"
+    _unwritten_steps = 1
     _way_to_other = "`{0}` is for streams (`IterDataset`): write `ds.to_iter_dataset().{0}(...)`."
 
     @classmethod

@@ -112,7 +112,7 @@ def cache_step(parent: Node, path: str | os.PathLike[str] | None, max_bytes: int
     return CacheNode(parent, place, max_bytes)
 
 
-def interleave_step(datasets: Nodes, cycle_length: int | None) -> Node:
+def interleave_step(datasets: tuple[Node, ...] | Nodes, cycle_length: int | None) -> Node:
     """The step of `interleave`; all datasets are open at a time, unless a number is given."""
     cycle = len(datasets) if cycle_length is None else whole(cycle_length, "cycle_length")
     if cycle <= 0:

@@ -2,6 +2,7 @@
 
 import atexit
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -31,6 +32,15 @@ def process_index_and_count() -> tuple[int, int]:
     except ImportError:
         return 0, 1
     return jax.process_index(), jax.process_count()
+
+
+def process_if_known() -> tuple[int, int]:
+    """The same as far as it is known without a start of JAX; else the only process."""
+    distributed = sys.modules.get("jax._src.distributed")
+    state = getattr(distributed, "global_state", None)
+    if getattr(state, "client", None) is None:
+        return 0, 1
+    return int(state.process_id), int(state.num_processes)  # type: ignore[union-attr]
 
 
 # How often all processes waited for each other for the same reason.

@@ -9,18 +9,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from bushel.checkpoint.made_with import MadeWith, restore_into, tell_changes
 from bushel.checkpoint.signed import Pipeline, growth_since, made_of, sign, verify
 from bushel.core.block import Failure, failure_of
 from bushel.core.ending import park_at_the_end
+from bushel.core.node import Node
 from bushel.core.state import State, copy_state
 from bushel.core.state_fields import check_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, OnDemand, Stream, beginning_of
 from bushel.core.tune import BlockSize
 from bushel.deliver.device import process_index_and_count, wait_for_all_processes
 from bushel.errors import ClosedError, FatalElementError, ForkedError, StateError
+
+if TYPE_CHECKING:
+    from bushel.watch.explanation import Explanation
 
 T = TypeVar("T")
 
@@ -89,6 +93,18 @@ class DatasetIterator(Iterator[T], Generic[T], ABC):
         """Stops the threads and worker processes of the whole chain; may be called again."""
         for parent in self._parents:
             parent.close()
+
+    def explain(self) -> "Explanation":
+        """Tells the steps that the elements go through, and where each of them runs.
+
+        Reads nothing, and does not move the iterator.
+        """
+        from bushel.watch.explain import explain_iterator  # It stands above this module.
+
+        return explain_iterator(self)
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
 
     def __enter__(self) -> "DatasetIterator[T]":
         return self
@@ -159,10 +175,13 @@ class StreamIterator(DatasetIterator[T]):
         stream: Stream,
         pipeline: Pipeline,
         made_with: Callable[[], MadeWith] = dict,
+        node: Node | None = None,
     ) -> None:
+        """`node` is what `explain` tells of."""
         super().__init__()
         self._stream = stream
         self._pipeline = pipeline
+        self._node = node
         # What functions and files it is made with; found out when somebody asks for a state.
         self._made_with = functools.cache(made_with)
         self._block_size = BlockSize()

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def iterate(node: Node) -> StreamIterator[Any]:
     """Makes an iterator over the elements of a node."""
-    return StreamIterator(open_stream(node), describe_pipeline(node), partial(made_with, node))
+    made = partial(made_with, node)
+    return StreamIterator(open_stream(node), describe_pipeline(node), made, node)
 
 
 def open_stream(node: Node, options: DatasetOptions | None = None) -> Stream:

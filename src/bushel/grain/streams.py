@@ -123,6 +123,10 @@ class _Nodes:
         dataset = self._datasets[number]
         return None if dataset is None else stream_node(dataset)
 
+    def listed(self) -> list[Node]:
+        datasets = self._datasets if isinstance(self._datasets, (list, tuple)) else ()
+        return [stream_node(dataset) for dataset in datasets]
+
 
 def multithread_prefetch(
     ds: IterDataset[T], num_threads: int, buffer_size: int, sequential_slice: bool = False

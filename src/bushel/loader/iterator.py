@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     # Nothing in the arguments of a loader says what its elements are (see dataset/base.py).
     import typing_extensions
 
+    from bushel.watch.explanation import Explanation
+
     T = typing_extensions.TypeVar("T", default=Any)
 else:
     T = TypeVar("T")
@@ -49,7 +51,7 @@ class DataLoaderIterator(Generic[T]):
         node = self._chain.node()
         self._made_with = functools.cache(lambda: made_with(node))
         stream = open_stream(node)
-        self._iterator: StreamIterator[T] = StreamIterator(stream, [])
+        self._iterator: StreamIterator[T] = StreamIterator(stream, [], node=node)
         if state is not None:
             self._restore(_decode(state), validate_state)
 
@@ -204,6 +206,16 @@ class DataLoaderIterator(Generic[T]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def explain(self) -> "Explanation":
+        """Tells the steps that the elements go through, and where each of them runs."""
+        return self._iterator.explain()
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
+
+    def __repr__(self) -> str:
+        return f"DataLoaderIterator({self._data_loader!r})"
 
     def __str__(self) -> str:
         return f"PyGrainDatasetIterator(state={self.get_state().decode()})"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bushel.core.arguments import explains, whole
 from bushel.core.machine import available_cores
+from bushel.core.naming import name_of, source_name
 from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions, WorkersKey
 from bushel.errors import PlanError, SourceError
 from bushel.loader.recipe import Recipe
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from bushel.loader.iterator import DataLoaderIterator
+    from bushel.watch.explanation import Explanation
 
     T = typing_extensions.TypeVar("T", default=Any)
 else:
@@ -155,6 +157,29 @@ class DataLoader(Generic[T]):
     def _read_options(self) -> ReadOptions:
         return self._recipe.read_options
 
+    def explain(self) -> "Explanation":
+        """Tells the steps, where each of them runs, and what to write instead; reads nothing.
+
+        A sampler without a length is asked where it ends.
+        """
+        from bushel.loader.chain import Chain
+        from bushel.watch.explain import explain_made_by
+
+        return explain_made_by("DataLoader", Chain(self._recipe).node)
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
+
+    def __repr__(self) -> str:
+        recipe = self._recipe
+        fields = {
+            "data_source": source_name(recipe.data_source),
+            "sampler": repr(recipe.sampler),
+            "operations": f"[{', '.join(map(_shown, recipe.operations))}]",
+            "worker_count": repr(recipe.worker_options.num_workers),
+        }
+        return f"DataLoader({', '.join(f'{name}={text}' for name, text in fields.items())})"
+
     def __iter__(self) -> "DataLoaderIterator[T]":
         """Starts a pass of its own."""
         from bushel.loader.iterator import DataLoaderIterator
@@ -198,6 +223,12 @@ def load(
         shard_options=shard_options,
         read_options=read_options,
     )
+
+
+def _shown(operation: Any) -> str:
+    if isinstance(operation, transforms.Batch):
+        return f"Batch({operation.batch_size})"
+    return name_of(operation)
 
 
 def _count_workers(worker_count: int | None) -> int:

@@ -47,13 +47,20 @@ _BYTES_AT_ONCE = 1 << 22
 class InterleaveNode(Step):
     """Takes elements of several streams in turn; opens the next when one ends."""
 
-    datasets: "Nodes"
+    datasets: "tuple[Node, ...] | Nodes"
     cycle_length: int
     open_dataset: Callable[[Node, DatasetOptions | None], Stream]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return ()
+
+    @property
+    def listed(self) -> Sequence[Node]:
+        """The datasets, where nothing of the user's has to run to make them; else none."""
+        if isinstance(self.datasets, tuple):
+            return self.datasets
+        return self.datasets.listed()
 
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return InterleaveStream(self, how.side_by_side, how.options)
@@ -68,6 +75,10 @@ class Nodes(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, number: int, /) -> Node | None: ...
+
+    def listed(self) -> Sequence[Node]:
+        """All of them, where no function has to be called for that; else none."""
+        ...
 
 
 class _Slot:

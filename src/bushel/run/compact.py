@@ -66,6 +66,10 @@ class KeptNode(Wary):
     # Whether the input has its elements at the same places in every epoch.
     same_each_epoch: bool
 
+    @property
+    def knows_length(self) -> bool:  # type: ignore[override]
+        return self.kept.has(0)
+
     def length(self) -> int:
         return len(self._places(0))
 
@@ -145,6 +149,10 @@ class KeptPositions:
         self._cache, self._text = cache, text
         self._epochs: OrderedDict[int, npt.NDArray[Any]] = OrderedDict()
         self._lock = ProcessLock()
+
+    def has(self, epoch: int) -> bool:
+        """Whether those of an epoch were found already."""
+        return epoch in self._epochs
 
     def of(self, node: Node, epoch: int) -> npt.NDArray[Any]:
         """The offsets, within an epoch, of the elements of a node that are there."""

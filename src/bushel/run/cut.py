@@ -95,7 +95,7 @@ class Stretch:
         chain = self.chain()
         lengths = [stretch.length for stretch in chain[0].inputs]
         for step in (step for stretch in chain for step in stretch.steps):
-            lengths = [_length_after(step, lengths)]
+            lengths = [length_after(step, lengths)]
         return lengths[0]
 
     def chain(self) -> "list[Stretch]":
@@ -148,7 +148,7 @@ def lines_of_parts(parts: Sequence[T], lines_of: Callable[[T], Iterable[str]]) -
         yield f"  and {len(parts) - _SHOWN} more parts"
 
 
-def _length_after(step: Node, lengths: Sequence[int | None]) -> int | None:
+def length_after(step: Node, lengths: Sequence[int | None]) -> int | None:
     """How many elements a step makes, given the lengths of its inputs; None if unknown."""
     if isinstance(step, ToStreamNode):
         known = step.allow_nones or not any(droppers(step.input))

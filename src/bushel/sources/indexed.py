@@ -95,6 +95,14 @@ class IndexedSource(ABC):
         """Tells of each file something that is another when the file is, as it was opened."""
         return dict(zip(self._paths, self._stamps, strict=True))
 
+    @property
+    def known_bytes(self) -> int | None:
+        """How many bytes all records take, where the indexes are open already."""
+        if self._opened is None:
+            return None
+        bounds = (opened.columns[self.columns[0]] for opened in self._opened)
+        return sum(int(bound[-1]) - int(bound[0]) for bound in bounds)
+
     def _open(self) -> list[_Opened]:
         """The files with their indexes; those of a source that came from elsewhere, anew."""
         opened = self._opened

@@ -1,0 +1,246 @@
+"""What to write instead: rules about the steps of a line, each with its reason.
+
+A rule looks at what was described and where it runs, and at no time or size. What it says is true
+of every pipeline that it speaks of; where it cannot know, it says nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from bushel.batch.batch import BatchNode
+from bushel.cache.memory import CacheNode
+from bushel.core.frozen import frozen
+from bushel.core.node import Drop, Each, Fold, Node, Place
+from bushel.core.places import ToStreamNode, WorkersNode
+from bushel.lanes.deal import DealNode
+from bushel.order.repeat import RepeatNode, StreamRepeatNode
+from bushel.order.sampled import SampledNode, SamplerOrder
+from bushel.order.shuffle import ShuffleNode
+from bushel.order.stream_mix import StreamMixNode
+from bushel.order.stream_shuffle import StreamShuffleNode
+from bushel.order.window_shuffle import StreamWindowShuffleNode, WindowShuffleNode
+from bushel.run.cut import HERE, WORKERS
+from bushel.sources.memory import ColumnsNode, RangeNode, SequenceNode
+from bushel.transforms.map import MapBatchesNode, MapNode, RandomMapNode
+from bushel.watch.explanation import ExplainedStep
+from bushel.watch.notes import functions_of
+from bushel.watch.placement import Placed
+
+
+@frozen
+class Seen:
+    """A step of a line, and what was found out of it."""
+
+    node: Node
+    explained: ExplainedStep
+    placed: Placed | None
+
+    @property
+    def name(self) -> str:
+        return f"`{self.explained.name}`"
+
+    @property
+    def place(self) -> str | None:
+        return None if self.placed is None else self.placed.place
+
+
+# Steps that follow each other, from the first on.
+Line: TypeAlias = Sequence[Seen]
+Rule: TypeAlias = Callable[[Line], Iterator[str]]
+
+_SHUFFLES = (ShuffleNode, WindowShuffleNode, StreamShuffleNode, StreamWindowShuffleNode)
+
+
+def advice_on(lines: Sequence[Line]) -> Iterator[str]:
+    """What to write instead, in sentences, each once."""
+    said: dict[str, None] = {}
+    for line in lines:
+        for rule in _RULES:
+            said.update(dict.fromkeys(rule(line)))
+    said.update(dict.fromkeys(_endless(lines)))
+    yield from said
+
+
+def _before(line: Line, place: int, *kinds: type) -> Iterator[Seen]:
+    """The steps before one, from the nearest on, as long as they are of these kinds."""
+    for seen in reversed(line[:place]):
+        if not isinstance(seen.node, kinds):
+            return
+        yield seen
+
+
+def _second_trip(line: Line) -> Iterator[str]:
+    """Steps after a cut, to which workers are sent the elements once more."""
+    for seen in line:
+        placed = seen.placed
+        if placed is None or placed.place != WORKERS or placed.why is None or placed.trips < 2:
+            continue
+        cuts = [one for one in line if one.place == HERE and one.placed and one.placed.is_cut_off]
+        if not cuts:
+            continue  # From workers to workers: it counts what others left.
+        cut = cuts[0].name
+        yield (
+            f"{seen.name} comes after the cut at {cut} and makes another trip to the workers: all "
+            f"elements are sent there and back. If it does not need what {cut} makes, put it "
+            f"before {cut}; if it is cheap, after `mp_prefetch`, where it runs here."
+        )
+
+
+def _filter_before_batch(line: Line) -> Iterator[str]:
+    """Batches that workers cannot make, because a filter is before them."""
+    for place, seen in enumerate(line):
+        placed = seen.placed
+        if not isinstance(seen.node, BatchNode) or placed is None or not placed.in_order:
+            continue
+        before = list(_before(line, place, Each, Drop))
+        filters = [one for one in before if isinstance(one.node, Drop)]
+        root = line[place - len(before) - 1] if place > len(before) else None
+        if not filters or root is None or not isinstance(root.node, ToStreamNode):
+            continue
+        endless = root.explained.endless
+        yield (
+            f"{seen.name} runs here, as {filters[0].name} before it leaves elements out: which "
+            "elements make a batch is known only in order, so workers send single elements. Write "
+            f"the filter into the `MapDataset`{', before `repeat`,' if endless else ''} and "
+            "`.compact()` after it, which finds out in one pass what is left: then workers make "
+            "whole batches."
+        )
+
+
+def _shuffle_after_batch(line: Line) -> Iterator[str]:
+    """Batches that are shuffled, in which the same records stay together."""
+    for place, seen in enumerate(line):
+        if not isinstance(seen.node, _SHUFFLES):
+            continue
+        between = list(_before(line, place, Each, Place))
+        first = place - len(between) - 1
+        batch = line[first] if first >= 0 else None
+        if batch is None or not isinstance(batch.node, BatchNode):
+            continue
+        if any(isinstance(one.node, _SHUFFLES) for one in line[:first]):
+            continue
+        yield (
+            f"{seen.name} comes after {batch.name} and shuffles whole batches: the same records "
+            f"are in one batch in every epoch. To mix records, put it before {batch.name}."
+        )
+
+
+def _columns_of_batches(line: Line) -> Iterator[str]:
+    """Functions of columns after a batch, which get several batches in one call."""
+    for place, seen in enumerate(line):
+        if not isinstance(seen.node, MapBatchesNode):
+            continue
+        between = len(list(_before(line, place, Each, Place)))
+        batch = line[place - between - 1] if place > between else None
+        if batch is not None and isinstance(batch.node, BatchNode):
+            yield (
+                f"{seen.name} after {batch.name} gets several batches in one call, with an axis "
+                "more than a batch has. For a function of one batch, write `map`; for one of the "
+                f"columns of records, put `map_batches` before {batch.name}."
+            )
+
+
+def _shuffle_in_a_buffer(line: Line) -> Iterator[str]:
+    """Shuffles within a buffer where all of the data could be shuffled."""
+    for place, seen in enumerate(line):
+        if not isinstance(seen.node, (StreamShuffleNode, StreamWindowShuffleNode)):
+            continue
+        before = list(_before(line, place, Each, Place))
+        root = next((one for one in before if isinstance(one.node, (ToStreamNode, DealNode))), None)
+        if root is None or isinstance(root.node, DealNode):
+            continue
+        if any(isinstance(one.node, _SHUFFLES) for one in line[:place]):
+            continue
+        yield (
+            f"{seen.name} mixes neighbours only, and keeps them in memory. The data is read by "
+            "position, so `shuffle` of the `MapDataset`, before `to_iter_dataset()`, mixes all of "
+            "it and keeps nothing. (Where records are read fast only in their order, as from "
+            "compressed chunks, leave it as it is.)"
+        )
+
+
+def _map_after_the_threads(line: Line) -> Iterator[str]:
+    """Maps that no thread can take over, since they stand after the step to a stream."""
+    for place, seen in enumerate(line):
+        if type(seen.node) is not MapNode or seen.place != HERE:
+            continue
+        before = _before(line, place, MapNode, Place)
+        root = next((one for one in before if isinstance(one.node, ToStreamNode)), None)
+        if root is None or root.place != HERE or not root.explained.threads:
+            continue
+        threads = root.explained.threads
+        yield (
+            f"{seen.name} comes after {root.name} and runs in the thread that asks. Written "
+            f"before it, up to {threads} threads may run it ahead, where that is faster."
+        )
+        return  # What holds for the first of them holds for the next.
+
+
+def _idle_workers(line: Line) -> Iterator[str]:
+    """Workers that have nothing to do, or less than it takes to send what they make."""
+    for place, seen in enumerate(line):
+        if not isinstance(seen.node, WorkersNode) or not seen.node.options.num_workers:
+            continue
+        if "no step runs in a worker" in seen.explained.notes:
+            yield (
+                f"{seen.name} has nothing to do: every step before it runs here. Leave it out, or "
+                "put it where elements are made: into what these steps read from."
+            )
+            continue
+        theirs = line[:place]
+        if any(functions_of(one.node) for one in theirs) or not theirs:
+            continue
+        light = (Each, Fold, Place, ShuffleNode, RepeatNode, RangeNode, ColumnsNode, SequenceNode)
+        if all(isinstance(one.node, light) for one in theirs) and _is_in_memory(theirs[0].node):
+            yield (
+                f"{seen.name} has workers read what is in memory already, and no function to run: "
+                "to send elements costs more than to make them. Leave it out."
+            )
+
+
+def _is_in_memory(source: Node) -> bool:
+    if isinstance(source, SequenceNode):
+        return type(source.source) in (list, tuple)
+    return isinstance(source, (RangeNode, ColumnsNode))
+
+
+def _cached_chance(line: Line) -> Iterator[str]:
+    """Random numbers that are remembered."""
+    for place, seen in enumerate(line):
+        if not isinstance(seen.node, CacheNode):
+            continue
+        for random in (one for one in line[:place] if isinstance(one.node, RandomMapNode)):
+            yield (
+                f"{seen.name} remembers what {random.name} drew: each repetition has the same. "
+                "For others each time, write `cache()`, then `repeat(...)`, then `random_map`."
+            )
+
+
+_RULES: tuple[Rule, ...] = (
+    _second_trip,
+    _filter_before_batch,
+    _shuffle_after_batch,
+    _columns_of_batches,
+    _shuffle_in_a_buffer,
+    _map_after_the_threads,
+    _idle_workers,
+    _cached_chance,
+)
+
+_REPEATS = (RepeatNode, StreamRepeatNode)
+
+
+def _endless(lines: Sequence[Line]) -> Iterator[str]:
+    """Data that never ends, though nobody wrote `repeat`."""
+    steps = [seen for line in lines for seen in line]
+    if not lines or not lines[-1] or not lines[-1][-1].explained.endless:
+        return
+    if any(isinstance(seen.node, _REPEATS) for seen in steps):
+        return
+    for seen in steps:
+        if isinstance(seen.node, (StreamMixNode, SamplerOrder, SampledNode)):
+            yield (
+                f"{seen.name} never ends, without a `repeat` that says so. Where it should, write "
+                "`take(n)` after it, or give the sampler `num_epochs`."
+            )
+            return

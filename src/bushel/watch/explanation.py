@@ -1,0 +1,190 @@
+"""What a pipeline is, as a value: its steps, where each of them runs, and what to change."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from bushel.run.cut import HERE, THREAD, WORKERS
+from bushel.watch.html import piece, strip
+from bushel.watch.html import table as html_table
+from bushel.watch.text import number, paragraph, plural, printable
+from bushel.watch.text import table as text_table
+
+# Neighbours that read alike from which on they are one line; and lines that are shown at all.
+_ALIKE = 4
+_MOST_LINES = 200
+_HEAD = ("#", "step", "elements", "runs", "kind", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedStep:
+    """One step of a pipeline."""
+
+    # Counted from the source on.
+    number: int
+    # As one would write it.
+    name: str
+    # What the engine knows it as (see `bushel.core.node`).
+    kind: str
+    # How many it makes; None where that is not known before.
+    elements: int | None = None
+    # Whether some of these may be left out.
+    at_most: bool = False
+    endless: bool = False
+    # "here", "thread" (one that prefetches) or "workers"; None for what does nothing by itself.
+    place: str | None = None
+    workers: int = 0
+    # At most so many threads read ahead in that place.
+    threads: int = 0
+    # Whether it runs here in the midst of steps that run in workers.
+    in_order: bool = False
+    notes: tuple[str, ...] = ()
+    # What it reads from, where that is not just the step before.
+    parts: "tuple[ExplainedPart, ...]" = ()
+
+    @property
+    def count(self) -> str:
+        """The number of elements, for people."""
+        if self.endless:
+            return "endless"
+        if self.elements is None:
+            return "?"
+        return f"{'<= ' * self.at_most}{number(self.elements)}"
+
+    @property
+    def runs(self) -> str:
+        """Where it runs, for people."""
+        if self.place is None:
+            return ""
+        place = {HERE: "here", THREAD: "a thread", WORKERS: plural(self.workers, "worker")}
+        words = [place[self.place]]
+        if self.in_order:
+            words.append("in order")
+        if self.threads:
+            words.append(f"<= {plural(self.threads, 'thread')}")
+        return ", ".join(words)
+
+    @property
+    def note(self) -> str:
+        """All notes, for people."""
+        return "; ".join(self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values that JSON takes."""
+        return {
+            "number": self.number,
+            "name": self.name,
+            "kind": self.kind,
+            "elements": self.elements,
+            "at_most": self.at_most,
+            "endless": self.endless,
+            "place": self.place,
+            "workers": self.workers,
+            "threads": self.threads,
+            "in_order": self.in_order,
+            "notes": list(self.notes),
+            "parts": [part.to_dict() for part in self.parts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedPart:
+    """One of several lines that a step reads from; or many that are alike."""
+
+    name: str
+    steps: tuple[ExplainedStep, ...]
+    # How many parts look like this one, itself included.
+    alike: int = 1
+    # All elements of those, where all are known.
+    elements: int | None = None
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        if self.alike == 1:
+            return f"{self.name}:"
+        known = self.elements is not None
+        together = f", together {number(self.elements or 0)} elements" if known else ""
+        return f"{number(self.alike)} parts like {self.name}{together}:"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values that JSON takes."""
+        return {
+            "name": self.name,
+            "alike": self.alike,
+            "elements": self.elements,
+            "steps": [step.to_dict() for step in self.steps],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a pipeline is: its steps from the source on, where they run, and what to change.
+
+    `print` shows it as a table, the last step first, and notebooks as HTML.
+    """
+
+    # What was explained: "MapDataset", "DataLoader".
+    what: str
+    steps: tuple[ExplainedStep, ...]
+    # Sentences: what costs, why, and what to write instead.
+    advice: tuple[str, ...] = ()
+    # What iterating would raise, if it is known to.
+    problem: str | None = None
+
+    def __str__(self) -> str:
+        lines = [text_table(_HEAD, self._rows(), right=(0, 2))]
+        lines += [paragraph(title, printable(text)) for title, text in self._remarks()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values that JSON takes."""
+        return {
+            "what": self.what,
+            "steps": [step.to_dict() for step in self.steps],
+            "advice": list(self.advice),
+            "problem": self.problem,
+        }
+
+    def _repr_html_(self) -> str:
+        """A table, without any script; everything in it is escaped."""
+        places = [(step.name, step.place or "") for step in self.steps if step.place]
+        return piece(
+            strip(places[:_MOST_LINES]),
+            html_table(_HEAD, self._rows(), right=(0, 2)),
+            self._remarks(),
+        )
+
+    def _remarks(self) -> list[tuple[str, str]]:
+        problem = [] if self.problem is None else [("Does not run", self.problem)]
+        return [*problem, *(("Advice", sentence) for sentence in self.advice)]
+
+    def _rows(self) -> list[list[str]]:
+        """The lines of a table: the last step first, and some that are a number of others."""
+        rows = list(_rows(self.steps, ""))
+        if len(rows) <= _MOST_LINES:
+            return rows
+        half = _MOST_LINES // 2
+        left_out = number(len(rows) - 2 * half)
+        return [*rows[:half], ["", f"… {left_out} more lines: to_dict() has all"], *rows[-half:]]
+
+
+def _rows(steps: tuple[ExplainedStep, ...], indent: str) -> Iterator[list[str]]:
+    for _, group in groupby(reversed(steps), _looks):
+        alike = list(group)
+        for step in alike if len(alike) <= _ALIKE else alike[:1]:
+            name = indent + step.name
+            yield [str(step.number), name, step.count, step.runs, step.kind, step.note]
+            for part in step.parts:
+                yield ["", indent + part.title]
+                yield from _rows(part.steps, indent + "  ")
+        if len(alike) > _ALIKE:
+            yield ["", f"{indent}… and {number(len(alike) - 1)} more like it"]
+
+
+def _looks(step: ExplainedStep) -> tuple[Any, ...]:
+    return step.name, step.kind, step.count, step.runs, step.notes, step.parts

@@ -1,0 +1,105 @@
+"""Pieces of HTML for notebooks and reports: no script, nothing from elsewhere, all text escaped.
+
+Colours are those of whatever is around a piece, so that it reads in light and in dark; a page of
+its own (`page`) follows what the reader's system asks for.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from bushel.watch.text import printable
+
+# Middle tones, which stand out from white and from black.
+_COLOURS = {"here": "#6b7fa8", "thread": "#8a6fb0", "workers": "#3f8f6f"}
+_STYLE = """
+.bushel {font: 13px/1.45 ui-monospace, Consolas, monospace; overflow-x: auto; max-width: 100%}
+.bushel table {border-collapse: collapse; border: 0; margin: .4em 0}
+.bushel th, .bushel td {padding: .15em .7em .15em 0; text-align: left; vertical-align: top;
+  border: 0; white-space: pre-wrap; background: none; color: inherit}
+.bushel th {font-weight: 600; border-bottom: 1px solid #8888}
+.bushel .right {text-align: right}
+.bushel p {margin: .3em 0; max-width: 90ch; white-space: normal}
+.bushel svg {display: block; max-width: 100%}
+"""
+_PAGE = """
+:root {color-scheme: light dark}
+body {margin: 1.5em auto; max-width: 1100px; padding: 0 1em; background: #fff; color: #1b1b1b}
+@media (prefers-color-scheme: dark) {body {background: #16181c; color: #e6e6e6}}
+"""
+
+
+def text(value: str) -> str:
+    """A text as it is, whatever is in it.
+
+    >>> text("<script>alert('1')</script>")
+    '&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;'
+    """
+    return escape(printable(value), quote=True)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """A table; the columns with the numbers in `right` are at their right edge.
+
+    The last cell of a row that is shorter than the head goes over the rest of the width.
+    """
+    lines = [_row("th", head, len(head), right)]
+    lines += [_row("td", row, len(head), right) for row in rows]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _row(kind: str, cells: Sequence[str], width: int, right: Sequence[int]) -> str:
+    made = []
+    for place, cell in enumerate(cells):
+        side = ' class="right"' if place in right else ""
+        wide = width - place if place == len(cells) - 1 else 1
+        span = f' colspan="{wide}"' if wide > 1 else ""
+        made.append(f"<{kind}{side}{span}>{text(cell)}</{kind}>")
+    return f"<tr>{''.join(made)}</tr>"
+
+
+# Of the picture of a line of steps.
+_WIDTH, _HEIGHT, _GAP = 600, 14, 2
+
+
+def strip(steps: Sequence[tuple[str, str]]) -> str:
+    """A picture of a line of steps, each with its name and its place, coloured by the place."""
+    if not steps:
+        return ""
+    width = _WIDTH / len(steps)
+    boxes = []
+    for number, (name, place) in enumerate(steps):
+        colour = _COLOURS.get(place, "#888888")
+        left, wide = number * width, max(1.0, width - _GAP)
+        boxes.append(
+            f'<rect x="{left:.1f}" y="0" width="{wide:.1f}" height="{_HEIGHT}" rx="2" '
+            f'fill="{colour}"><title>{text(name)}: {text(place)}</title></rect>'
+        )
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img" '
+        f'aria-label="where each step runs">{"".join(boxes)}</svg>'
+    )
+
+
+def piece(*content: "str | Iterable[tuple[str, str]]") -> str:
+    """Content for a notebook; pairs are remarks, with a title each."""
+    made = "".join(
+        part if isinstance(part, str) else "".join(_remark(*remark) for remark in part)
+        for part in content
+    )
+    return f'<div class="bushel"><style>{_STYLE}</style>{made}</div>'
+
+
+def _remark(title: str, sentence: str) -> str:
+    return f"<p><b>{text(title)}:</b> {text(sentence)}</p>"
+
+
+def page(title: str, content: str) -> str:
+    """A page of its own, which loads nothing and runs nothing."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src '
+        "'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(title)}</title><style>{_PAGE}</style></head>"
+        f"<body>{content}</body></html>\n"
+    )
