@@ -26,7 +26,7 @@ def odd(array: Any) -> bool:
 class Large:
     """An element that knows how many others there are."""
 
-    nbytes = BYTES
+    nbytes = 10 * BYTES
     alive = 0
 
     def __init__(self) -> None:
@@ -52,11 +52,12 @@ def test_there_is_no_pull_for_each() -> None:
         assert chunk is not None and int(chunk.block.rows()[0][0]) == number
     made = stream.on_demand()
     assert made is not None
-    assert [int(row[0]) for row in made.rows] == list(range(4, 4 + 64))
-    assert made.marks.at(0) == {"next_index": 68}
+    assert [int(row[0]) for row in made.rows] == list(range(4, 4 + 256))
+    marks = made.take_marks()
+    assert [marks.at(used)["next_index"] for used in (0, 1, 256)] == [4, 5, 260]
     # Where several are asked for, they are small again.
     chunk = stream.pull(3)
-    assert chunk is not None and [int(row[0]) for row in chunk.block.rows()] == [68, 69, 70]
+    assert chunk is not None and [int(row[0]) for row in chunk.block.rows()] == [260, 261, 262]
     assert stream.on_demand() is None
 
 

@@ -132,14 +132,12 @@ class OnDemand:
     """Elements that are made one by one, when they are taken.
 
     `rows` raises where an element fails. Whoever takes them then takes no more of them, and
-    says that it has `failed`: the stream goes on after that element. Where an interrupt came
-    in between, the stream goes on with the element that it came upon.
+    says that it has `failed`: the stream goes on after that element.
     """
 
     rows: Iterator[Any]
-    # Of the place where we are, always: 0 is after the last element taken, -1 before it, and 1
-    # after the one that failed after it.
-    marks: Marks
+    # The states between the elements taken since it was called last.
+    take_marks: Callable[[], Marks]
     failed: bool = False
 
 

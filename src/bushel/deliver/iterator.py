@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import islice, repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -126,39 +127,39 @@ class _Ready:
     a failure, and handing it out.
     """
 
-    __slots__ = ("_size", "failures", "marks", "rows")
+    __slots__ = ("_rows_left", "_size", "failures", "marks", "rows")
 
-    def __init__(self, rows: list[Any], marks: Marks, failure: Failure | None = None) -> None:
-        self.rows: Iterator[Any] = iter(rows)
+    def __init__(
+        self,
+        rows: list[Any],
+        marks: Marks,
+        failure: Failure | None = None,
+        one_by_one: bool = False,
+    ) -> None:
+        """`one_by_one` takes each out of the list: the memory of one serves the next."""
+        self._size = len(rows) + (failure is not None)
+        self.rows: Iterator[Any]
+        if one_by_one:
+            rows.reverse()
+            self.rows, self._rows_left = map(rows.pop, repeat(-1, len(rows))), rows.__len__
+        else:
+            self.rows = listed = iter(rows)
+            self._rows_left = listed.__length_hint__
         self.failures: Iterator[Failure] = _NOTHING if failure is None else iter((failure,))
         self.marks = marks
-        self._size = len(rows) + (failure is not None)
 
     def state(self) -> State:
         """The state after what was handed out."""
-        left = operator.length_hint(self.rows) + operator.length_hint(self.failures)
+        left = self._rows_left() + operator.length_hint(self.failures)
         return self.marks.at(self._size - left)
 
 
-_FIRST = (0,)
-
-
-class _ReadyOne:
-    """The one element that is put into a list when it is made.
-
-    It is taken out of the list: what the user is done with is memory for the next one.
-    """
-
-    __slots__ = ("_cell", "_marks", "rows")
-    failures: Iterator[Failure] = _NOTHING
-
-    def __init__(self, cell: list[Any], marks: Marks) -> None:
-        self.rows: Iterator[Any] = map(cell.pop, _FIRST)
-        self._cell, self._marks = cell, marks
-
-    def state(self) -> State:
-        """The state before the element, or after it if it was handed out."""
-        return self._marks.at(-1 if self._cell else 0)
+# Of elements made on demand, how many are made at a time at the most: what it costs to hand out
+# one no longer matters then. And the most that they have and take together, so that they are still
+# in the cache and come soon.
+_MOST_AT_A_TIME = 8
+_BYTES_AT_A_TIME = 1 << 21
+_SECONDS_AT_A_TIME = 0.0005
 
 
 class StreamIterator(DatasetIterator[T]):
@@ -187,10 +188,13 @@ class StreamIterator(DatasetIterator[T]):
         self._block_size = BlockSize()
         # Held by whoever uses the stream. A signal handler may save a state in the middle of it.
         self._lock = threading.RLock()
-        self._ready: _Ready | _ReadyOne = _Ready([], FixedMarks({}))
+        self._ready = _Ready([], FixedMarks({}))
         self._rows: Iterator[T] = self._ready.rows
         # Where elements are made when they are taken.
         self._on_demand: OnDemand | None = None
+        self._at_a_time = BlockSize(
+            _MOST_AT_A_TIME, most_bytes=_BYTES_AT_A_TIME, target_seconds=_SECONDS_AT_A_TIME
+        )
         # While the stream is asked. If it still is at the next time, it was interrupted.
         self._asking = False
         # What stands after the elements that wait, and is tried again.
@@ -221,7 +225,7 @@ class StreamIterator(DatasetIterator[T]):
             if not self._refill(ready):
                 raise StopIteration
 
-    def _refill(self, used: _Ready | _ReadyOne) -> bool:
+    def _refill(self, used: _Ready) -> bool:
         """Gets what comes after that which was used; False at the end of the stream."""
         if os.getpid() != self._process:
             self._check_process()
@@ -231,55 +235,60 @@ class StreamIterator(DatasetIterator[T]):
                     return True  # Another thread was here before.
                 if self._closed:
                     self._check_open()
-                return self._made_one() or self._read_on()
+                if self._asking:
+                    self._go_back()
+                self._asking = True
+                more = self._made_a_few() or self._read_on()
+                self._asking = False
+                return more
         except ClosedError:
             park_at_the_end()
             raise
 
-    def _made_one(self) -> bool:
-        """Has one element made that is to be taken at once, or learns that it fails."""
+    def _go_back(self) -> None:
+        """Forgets what was asked for before an interrupt, or an error that belongs to no element.
+
+        What was pulled and not handed out is pulled again (from a user's iterator that has no
+        state, it cannot be).
+        """
+        self._on_demand = None
+        with suppress(StateError):
+            self._stream.restore(self._state_now())
+
+    def _made_a_few(self) -> bool:
+        """Has a few elements made that are to be taken soon, or learns that one fails."""
         on_demand = self._on_demand
         if on_demand is None:
             return False
-        cell: list[Any] = []
-        ready = _ReadyOne(cell, on_demand.marks)
+        made: list[Any] = []
+        failure: Failure | None = None
+        size = self._at_a_time
+        began = time.perf_counter()
         try:
-            for row in on_demand.rows:
-                # No call from the moment that it counts as made to where it can be taken.
-                cell[:] = (row,)
-                self._ready, self._rows = ready, ready.rows
-                return True
-        except BaseException as error:
+            made.extend(islice(on_demand.rows, size.size))
+        except Exception as error:
+            # `made` has those before it.
+            failure, on_demand.failed = failure_of(error), True
+        if not made or failure is not None:
             self._on_demand = None
-            if not isinstance(error, Exception):
-                raise
-            failed = _Ready([], on_demand.marks, failure_of(error))
-            on_demand.failed, self._ready, self._rows = True, failed, _NOTHING
-            return True
-        self._on_demand = None
-        return False
+            if failure is None:
+                return False
+        size.learn(len(made), time.perf_counter() - began)
+        if made and size.wants_sample():
+            size.limit_bytes(made[0])
+        self._ready = ready = _Ready(made, on_demand.take_marks(), failure, one_by_one=True)
+        self._rows = ready.rows
+        return True
 
     def _read_on(self) -> bool:
         """Gets more from the stream."""
-        if self._asking:
-            # By an interrupt, or an error that belongs to no element. What was pulled and not
-            # handed out is pulled again (from a user's iterator that has no state, it cannot
-            # be).
-            with suppress(StateError):
-                self._stream.restore(self._state_now())
-        self._asking = True
         self._raise_fatal()
-        more = self._begun_on_demand() or self._pulled()
-        self._asking = False
-        return more
+        return self._begun_on_demand() or self._pulled()
 
     def _begun_on_demand(self) -> bool:
         """Begins with elements that are made when they are taken, where that is better now."""
-        on_demand = None if self._fresh else self._stream.on_demand()
-        if on_demand is None:
-            return False
-        self._on_demand = on_demand
-        return self._made_one() or self._pulled()
+        self._on_demand = None if self._fresh else self._stream.on_demand()
+        return self._made_a_few()
 
     def _pulled(self) -> bool:
         """Gets elements that have been made."""

@@ -57,7 +57,7 @@ class _CountingMarks(_IndexMarks):
 # Seconds of a block of new threads.
 _FIRST_SECONDS = 0.00025
 # Elements on demand between two pulls: with more, the cost of a pull no longer matters.
-_MOST_ON_DEMAND = 64
+_MOST_ON_DEMAND = 256
 # Pulls of one element each, after which the user is known to take them one by one.
 _PULLS_OF_ONE = 4
 
@@ -261,7 +261,7 @@ class PositionalStream(Stream):
             return None
         quota = None if self._allow_nones else self._quota
         self._progress = _Progress(quota, self._behind, start)
-        self._on_demand = OnDemand(filter(self._progress, rows), self._progress)
+        self._on_demand = OnDemand(filter(self._progress, rows), self._progress.take_marks)
         return self._on_demand
 
     def _may_go_one_by_one(self) -> bool:
@@ -423,35 +423,45 @@ class _Rest:
         return portion
 
 
-class _Progress(Marks):
-    """Tells the elements that are there from those that were dropped, and counts both.
+class _TakenMarks(Marks):
+    """The states between elements that were made one by one."""
 
-    Nothing is called between counting an element and handing it out. So an interrupt, which
-    strikes where something is called, comes before it or after it.
-    """
+    __slots__ = ("_before", "_ends", "_position")
+
+    def __init__(self, before: int, ends: list[int], position: int) -> None:
+        self._before, self._ends, self._position = before, ends, position
+
+    def at(self, used: int) -> State:
+        if used > len(self._ends):
+            return {"next_index": self._position + 1}
+        return {"next_index": self._ends[used - 1] if used else self._before}
+
+
+class _Progress:
+    """Tells the elements that are there from those that were dropped, and counts both."""
 
     def __init__(self, quota: DropQuota | None, behind: int, start: int) -> None:
         # None where what was dropped is handed out, too.
         self._quota = quota
-        # The position after the last one that was there, and how many were dropped since.
-        self.behind, self._dropped = behind, start - behind
-        # The same as of the one before that.
-        self._before = behind
+        # The position of the element that comes next, and the one after the last that was there
+        # when marks were taken.
+        self.position, self._before = start, behind
+        # The positions after each that was there since then.
+        self._ends: list[int] = []
         self._uncounted = start
 
     @property
-    def position(self) -> int:
-        """The position of the element that comes next."""
-        return self.behind + self._dropped
+    def behind(self) -> int:
+        """The position after the last element that was there."""
+        return self._ends[-1] if self._ends else self._before
 
     def __call__(self, row: Any) -> bool:
         if row is not None or self._quota is None:
-            self._before = self.behind
-            self.behind += self._dropped + 1
-            self._dropped = 0
+            self.position = end = self.position + 1
+            self._ends.append(end)
             return True
         self.settle(dropped=1)
-        self._dropped += 1
+        self.position += 1
         self._uncounted += 1
         return False
 
@@ -464,10 +474,11 @@ class _Progress(Marks):
             if over is not None:
                 raise over[1]
 
-    def at(self, used: int) -> State:
-        if used < 0:
-            return {"next_index": self._before}
-        return {"next_index": self.position + 1 if used else self.behind}
+    def take_marks(self) -> Marks:
+        """The states between the elements since the last time."""
+        marks = _TakenMarks(self._before, self._ends, self.position)
+        self._before, self._ends = self.behind, []
+        return marks
 
 
 def position_fields(length: int, guards: Sequence[Guard] = ()) -> Fields:

@@ -71,10 +71,13 @@ def collect(
 def collect_one(
     node: Node, results: Results, row: Any, positions: Positions
 ) -> tuple[list[Any], Failure | None]:
-    """The same for a single row, with less ado."""
+    """The same for a single row, with less ado.
+
+    What its result keeps in memory is not looked at: it is handed out before the next is made.
+    """
     try:
         for made in results((row,), positions):
-            return [by_itself(made) if keeps_more(made) else made], None
+            return [made], None
     except Exception as error:
         return [], failed(error, node, int(positions[0]))
     return [], _stopped(node, int(positions[0]))
