@@ -49,12 +49,11 @@ NONSENSE: tuple[Any, ...] = (
 PLAUSIBLE: tuple[Any, ...] = (0, 1, 2, 3, 5, 17, True, False, [0], [1, 1])
 
 WAYS = ["nonsense"] * 5 + ["plausible", "near", "missing", "extra", "swapped", "other"]
-# How many elements a flat map makes, only the data knows: a count after it may be anything. And so
-# may that of a mixture by names, from which parts may have gone with all that they gave.
+# How many elements a flat map or `unbatch` makes, only the data knows: a count after one may be
+# anything.
 UNCOUNTED = {
     "FlatMapIterDataset: filtered",
     "IterDataset.apply",
-    "IterDataset.mix: by name",
     "IterDataset.mix: in windows",
     "IterDataset.unbatch: filtered",
     "IterDataset.pack: too long",

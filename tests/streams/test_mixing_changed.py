@@ -463,3 +463,31 @@ def test_damaged_states_are_refused(damage: Any) -> None:
     next(iterator)
     with pytest.raises(StateError, match=r"weights|front"):
         iterator.set_state({**iterator.get_state(), **damage})
+
+
+def _counts_of(*names: str) -> IterDataset[Any]:
+    parts = {name: MapDataset.range(30).to_iter_dataset(INLINE) for name in names}
+    return IterDataset.mix(parts)
+
+
+def test_how_much_came_is_known_when_parts_have_come_and_gone() -> None:
+    """An 'index' beyond what the parts, with those that are gone, can have given is damage."""
+    state: Any = None
+    for names, gone in (("abc", 0), ("bc", 4), ("bcd", 4), ("d", 32), ("a", 48)):
+        iterator = iter(_counts_of(*names))
+        if state is not None:
+            iterator.set_state(through_json(state))
+        list(islice(iterator, 12))
+        state = iterator.get_state()
+        assert state["gone"] == gone
+        again = iter(_counts_of(*names))
+        again.set_state(through_json(state))
+        assert again.get_state() == state
+        for damaged in ({"index": 10**6}, {"gone": gone + 10**6}, {"gone": "1"}):
+            with pytest.raises(StateError):
+                again.set_state({**state, **damaged})
+        assert list(again) == list(iterator)
+    # Older states do not tell.
+    del state["gone"]
+    again.set_state({**state, "index": 10**6})
+    assert "gone" not in again.get_state()

@@ -199,7 +199,7 @@ class MixStream(Stream):
         self._names = node.names
         self._drops = node.on_end == "drop"
         self._own = own_piece(node)
-        self._course = Course([self._own])
+        self._course = Course([self._own], gone=None if self._names is None else 0)
         self._count = len(node.parts)
         self._place = self._beginning(self._own.first, [True] * self._count)
         self._stopped = False
@@ -346,6 +346,7 @@ class MixStream(Stream):
             front=Whole(optional=True, or_none=True),
             shown=Whole(optional=True, or_none=True),
             ends=Whole(optional=True),
+            gone=Whole(optional=True),
             weights=SavedWeights(self._own, self._node),
         )
 
@@ -369,9 +370,14 @@ class MixStream(Stream):
         inners = self._parts_of(state, "parents", self._starts)
         # An element is of a part, unless a function of the user's has failed. Of named parts some
         # may be gone, with what they had given.
+        gone = 0 if self._names is None else state.get("gone")
+        if self._names is not None and not state["taken"].keys() <= set(self._names):
+            gone = None
+        if gone is not None and sum(taken) + gone > index:
+            return f"'index' is {index}, and {sum(taken)} elements came beside {gone} that are gone"
         given = None if "function" in self._own.told else all_before(parts, inners)
-        if given is not None and self._names is None and index > given:
-            return f"'index' is {index}, and its parts have given {given} elements"
+        if given is not None and gone is not None and index > given + gone:
+            return f"'index' is {index}, and its parts have given {given + gone} elements"
         for number, (part, inner) in enumerate(zip(parts, inners, strict=True)):
             most = part.most_before(inner)
             if most is not None and taken[number] > most:
