@@ -192,3 +192,52 @@ def test_threads_with_parts_of_the_source(step: str, threads: int, sequential: b
     assert_same(expected, list(make(bushel)))
     assert_resumes(make(bushel), expected)
     assert_goes_on(make(grain), make(bushel), len(expected) // 2)
+
+
+class _Noted(IterDataset[int]):
+    """Three numbers; tells the states that its iterators are moved to."""
+
+    def __init__(self, moved_to: list[Any]) -> None:
+        super().__init__()
+        self._moved_to = moved_to
+
+    def __iter__(self) -> Any:
+        return _NotedIterator(self._moved_to)
+
+
+class _NotedIterator(bushel.DatasetIterator[int]):
+    def __init__(self, moved_to: list[Any]) -> None:
+        super().__init__()
+        self._moved_to, self._next = moved_to, 0
+
+    def __next__(self) -> int:
+        if self._next == 3:
+            raise StopIteration
+        self._next += 1
+        return self._next
+
+    def get_state(self) -> Any:
+        return {"next": self._next}
+
+    def set_state(self, state: Any) -> None:
+        self._moved_to.append(state["next"])
+        self._next = state["next"]
+
+
+def test_a_state_is_checked_in_all_open_parts_before_one_moves() -> None:
+    moved_to: list[Any] = []
+    ds = InterleaveIterDataset(
+        [_Noted(moved_to), MapDataset.range(9).to_iter_dataset()], cycle_length=2
+    )
+    with iter(ds) as iterator:
+        expected = list(iterator)
+    with iter(ds) as iterator:
+        assert [next(iterator) for _ in range(4)] == expected[:4]
+        state = iterator.get_state()
+    state["iterators_in_use_states"][1]["next_index"] = "x"
+    with iter(ds) as iterator:
+        moved_to.clear()
+        with pytest.raises(bushel.errors.StateError, match="next_index"):
+            iterator.set_state(state)
+        assert set(moved_to) <= {0}, "only back to where it was"
+        assert list(iterator) == expected

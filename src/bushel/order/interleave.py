@@ -438,18 +438,30 @@ class InterleaveStream(Stream):
             self._begun, self._side = True, side
             self._slots, self.eager = [], True
             return
-        slots: list[_Slot] = []
-        for number, inner, flag in zip(numbers, states, ended, strict=True):
-            stream = _EndedStream(inner) if flag else self._opened(number)
-            if stream is None:
-                raise StateError(f"this state has dataset {number} open, and there is none.")
-            check_state(stream, inner, _PLACE.of(len(slots)))
+        streams = self._checked(numbers, states, ended)
+        for stream, inner in zip(streams, states, strict=True):
             stream.restore(inner)
-            slots.append(_Slot(number, stream, flag))
+        slots = list(map(_Slot, numbers, streams, ended))
         self.close()
         self._begun, self._side = True, None
         self._slots, self._turn, self._following = slots, turn % max(1, len(slots)), following
         self.eager = all(slot.cursor.stream.eager for slot in slots)
+
+    def _checked(self, numbers: list[int], states: list[State], ended: list[bool]) -> list[Stream]:
+        """Opens the streams of a state; all of it is checked before one of them moves."""
+        streams: list[Stream] = []
+        try:
+            for number, inner, flag in zip(numbers, states, ended, strict=True):
+                stream = _EndedStream(inner) if flag else self._opened(number)
+                if stream is None:
+                    raise StateError(f"this state has dataset {number} open, and there is none.")
+                streams.append(stream)
+                check_state(stream, inner, _PLACE.of(len(streams) - 1))
+        except BaseException:
+            for stream in streams:
+                stream.close()
+            raise
+        return streams
 
     def _side_at(
         self, numbers: list[int], states: list[State], ended: list[bool], following: int
