@@ -471,23 +471,30 @@ def _counts_of(*names: str) -> IterDataset[Any]:
 
 
 def test_how_much_came_is_known_when_parts_have_come_and_gone() -> None:
-    """An 'index' beyond what the parts, with those that are gone, can have given is damage."""
+    """An 'index' that is not what the parts, with those that are gone, have given is damage."""
     state: Any = None
-    for names, gone in (("abc", 0), ("bc", 4), ("bcd", 4), ("d", 32), ("a", 48)):
+    for names, not_taken in (("abc", 0), ("bc", 4), ("bcd", 4), ("d", 32), ("a", 48)):
         iterator = iter(_counts_of(*names))
         if state is not None:
             iterator.set_state(through_json(state))
         list(islice(iterator, 12))
         state = iterator.get_state()
-        assert state["gone"] == gone
+        assert state["not_taken"] == not_taken
         again = iter(_counts_of(*names))
         again.set_state(through_json(state))
         assert again.get_state() == state
-        for damaged in ({"index": 10**6}, {"gone": gone + 10**6}, {"gone": "1"}):
+        for damaged in ({"index": 10**6}, {"not_taken": not_taken + 1}, {"not_taken": "1"}):
             with pytest.raises(StateError):
                 again.set_state({**state, **damaged})
         assert list(again) == list(iterator)
+    with pytest.raises(StateError, match="'taken' is"):
+        again.set_state(
+            {
+                **state,
+                "taken": {**state["taken"], "gone": "x"},
+                "parents": {**state["parents"], "gone": {}},
+            }
+        )
     # Older states do not tell.
-    del state["gone"]
+    del state["not_taken"]
     again.set_state({**state, "index": 10**6})
-    assert "gone" not in again.get_state()

@@ -71,9 +71,6 @@ class Course:
     ends: int | None = None
     # Where the state was.
     start: int = 0
-    # How many elements, at the most, came from named parts that are no more; None where parts have
-    # no names, and after a state that does not say so.
-    gone: int | None = None
 
     def most(self, index: int, ask: int) -> int:
         """How many of the next `ask` elements have the same weights; 0 at the end."""
@@ -102,8 +99,6 @@ class Course:
             told["shown"] = self.seen
         if self.ends is not None and (index == self.start or is_over):
             told["ends"] = self.ends  # On the way there the step after it says so.
-        if self.gone is not None:
-            told["gone"] = self.gone
         return told
 
     def _from(self, index: int) -> Sequence[WeightSpan]:
@@ -160,18 +155,7 @@ def going_on(own: WeightSpan, node: "StreamMixNode", state: State) -> Course:
         pieces.append(WeightSpan(until, told, turns, turns.beginning()))
     if pieces and _are_same(pieces[-1].told, own.told):
         pieces.pop()
-    return Course([*pieces, own], held, seen, state.get("ends"), index, _gone(state, node.names))
-
-
-def _gone(state: State, names: Sequence[str] | None) -> int | None:
-    """How many elements came from parts that are no more, those that are gone since included."""
-    gone, taken = state.get("gone"), state.get("taken")
-    if names is None or not isinstance(gone, int) or not isinstance(taken, dict):
-        return None
-    if set(taken) <= set(names):
-        return gone
-    left: int = state["index"] - sum(taken[name] for name in names if name in taken)
-    return left
+    return Course([*pieces, own], held, seen, state.get("ends"), index)
 
 
 class SavedWeights(FieldKind):

@@ -199,7 +199,7 @@ class MixStream(Stream):
         self._names = node.names
         self._drops = node.on_end == "drop"
         self._own = own_piece(node)
-        self._course = Course([self._own], gone=None if self._names is None else 0)
+        self._course = Course([self._own])
         self._count = len(node.parts)
         self._place = self._beginning(self._own.first, [True] * self._count)
         self._stopped = False
@@ -280,6 +280,7 @@ class MixStream(Stream):
             "index": place.index,
             "stop": stopped,
             "taken": self._by_name(place.taken.tolist()),
+            "not_taken": place.index - int(place.taken.sum()),
         }
         ahead = course.at(place.index).ahead(place.ahead)
         if ahead:
@@ -341,12 +342,13 @@ class MixStream(Stream):
             index=Whole(_FURTHEST),
             stop=Flag(),
             taken=Wholes(count, names, optional=True),
+            # Turns of elements that failed, and of named parts that are gone.
+            not_taken=Whole(optional=True),
             ahead=Wholes(count, names, most=ONE_ELEMENT, optional=True),
             left=Wholes(count, names, most=1, optional=True),
             front=Whole(optional=True, or_none=True),
             shown=Whole(optional=True, or_none=True),
             ends=Whole(optional=True),
-            gone=Whole(optional=True),
             weights=SavedWeights(self._own, self._node),
         )
 
@@ -367,23 +369,33 @@ class MixStream(Stream):
         taken = self._parts_of(state, "taken", none)
         if sum(taken) > index:
             return f"'index' is {index}, and 'taken' says that {sum(taken)} elements came"
+        wrong = self._miscounted(state)
+        if wrong is not None:
+            return wrong
         inners = self._parts_of(state, "parents", self._starts)
         # An element is of a part, unless a function of the user's has failed. Of named parts some
         # may be gone, with what they had given.
-        gone = 0 if self._names is None else state.get("gone")
-        if self._names is not None and not state["taken"].keys() <= set(self._names):
-            gone = None
-        if gone is not None and sum(taken) + gone > index:
-            return f"'index' is {index}, and {sum(taken)} elements came beside {gone} that are gone"
         given = None if "function" in self._own.told else all_before(parts, inners)
-        if given is not None and gone is not None and index > given + gone:
-            return f"'index' is {index}, and its parts have given {given + gone} elements"
+        if given is not None and self._names is None and index > given:
+            return f"'index' is {index}, and its parts have given {given} elements"
         for number, (part, inner) in enumerate(zip(parts, inners, strict=True)):
             most = part.most_before(inner)
             if most is not None and taken[number] > most:
                 who = number if self._names is None else self._names[number]
                 return f"'taken' says {taken[number]} of part {who!r}, which has given {most}"
         return None
+
+    def _miscounted(self, state: State) -> str | None:
+        """What is wrong with the counts of a state, which tell more than is needed."""
+        if "not_taken" not in state:
+            return None  # Of an earlier version.
+        index, not_taken = state["index"], state["not_taken"]
+        told = state["taken"] if self._names is None else state["taken"].values()
+        if not all(isinstance(count, int) for count in told):
+            return f"'taken' is {state['taken']!r:.200}"
+        if index == sum(told) + not_taken:
+            return None
+        return f"'index' is {index}, 'taken' says {sum(told)} in all and 'not_taken' {not_taken}"
 
     def most_before(self, state: State | None) -> int | None:
         return None if state is None else state["index"]
