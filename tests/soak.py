@@ -16,7 +16,9 @@ import os
 import random
 import resource
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -25,7 +27,7 @@ from types import FrameType
 from typing import Any
 
 from tests.contract.events import Event, freeze, freeze_error, freeze_state, run_events
-from tests.contract.pipelines import PIPELINES, Kit, stream_of
+from tests.contract.pipelines import PIPELINES, Kit, cached_on_disk, stream_of
 from tests.nursery import kept_pids
 from tests.workers.processes import descendants, nurseries, wait_until, workers_of
 from tests.workers.streams import assert_same_events, with_workers
@@ -36,7 +38,7 @@ _MOST_WORKERS = 4
 _MOST_ATTACKS = 4
 # An interrupt comes some time within what an element takes with workers.
 _MOST_SECONDS_TO_INTERRUPT = 0.02
-# So large files may be where the disk is full.
+# So large files may be where no full disk can be made.
 _FULL_BYTES = 200
 # Rounds after which memory is as large as it has to be, and by how much it may still differ.
 _WARM_ROUNDS = 30
@@ -77,10 +79,10 @@ class Soak:
         }
         self.at = f"{name}, {attacks}{', ' + FULL if is_full else ''}"
         names = _names_in_memory()
-        with _full_disk() if is_full else nullcontext():
-            # What is shared with workers are files, too.
-            most = 0 if is_full else _MOST_WORKERS
-            self._go_through(stream_of(name, Kit()), expected, attacks, most)
+        with _full_disk() if is_full else nullcontext(("", True)) as (disk, has_room_for_workers):
+            ds = cached_on_disk(Kit(), f"{disk}/kept") if is_full else stream_of(name, Kit())
+            most = _MOST_WORKERS if has_room_for_workers else 0
+            self._go_through(ds, expected, attacks, most)
         self.tried["rounds"] += 1
         self.tried["elements compared"] += len(expected)
         self.tried[FULL] += is_full
@@ -105,20 +107,21 @@ class Soak:
         try:
             while True:
                 attack = attacks.pop(len(got), "")
-                self.tried[attack] += 1
                 before = iterator.get_state()
                 if attack == RESUMED:
                     iterator.close()
                     iterator = self._open(ds, most_workers)
                     iterator.set_state(before)
+                    self.tried[RESUMED] += 1
                 elif attack in SIGNALS:
-                    _strike(*SIGNALS[attack], self._random)
+                    self.tried[attack] += _strike(*SIGNALS[attack], self._random)
                 with _interrupted(attack == INTERRUPTED, self._random):
                     try:
                         what = freeze(next(iterator))
                     except StopIteration:
                         break
                     except KeyboardInterrupt:
+                        self.tried[INTERRUPTED] += 1
                         # The element may have been on its way into a variable.
                         if iterator.get_state() != before:
                             iterator.set_state(before)
@@ -135,11 +138,14 @@ class Soak:
         return iter(with_workers(ds, count, hang_timeout=_HANG_SECONDS, on_hang="replace"))
 
 
-def _strike(found: Callable[[], set[int]], number: int, chosen: random.Random) -> None:
+def _strike(found: Callable[[], set[int]], number: int, chosen: random.Random) -> bool:
+    """Sends a signal to one of them, if there is one; returns whether there was."""
     pids = sorted(found())
     if pids:
         with suppress(ProcessLookupError):
             os.kill(chosen.choice(pids), number)
+            return True
+    return False
 
 
 @contextmanager
@@ -163,14 +169,28 @@ def _interrupted(is_so: bool, chosen: random.Random) -> Iterator[None]:
 
 
 @contextmanager
-def _full_disk() -> Iterator[None]:
-    """Has no file grow, as on a disk that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_FULL_BYTES, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+def _full_disk() -> Iterator[tuple[str, bool]]:
+    """A folder on a disk that is full, and whether workers can be started beside it.
+
+    Where none may be mounted, no file of this process can grow, nor what it shares with workers.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "bushel-soak", folder]
+        if os.getuid() or subprocess.run(mount, capture_output=True).returncode:
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (_FULL_BYTES, hard))
+            try:
+                yield folder, False
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            return
+        try:
+            with suppress(OSError), open(f"{folder}/fill", "wb", 0) as file:
+                while True:
+                    file.write(bytes(4096))
+            yield folder, True
+        finally:
+            subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def _names_in_memory() -> set[str]:
@@ -191,9 +211,10 @@ def _memory_mib() -> float:
 
 def run(minutes: float, seed: int) -> collections.Counter[str]:
     """Goes on until the minutes are over, or something differs."""
-    soak, end, files, memory = Soak(seed), time.monotonic() + 60 * minutes, 0, 0.0
+    soak, files, memory, grown = Soak(seed), 0, 0.0, 0.0
     for name in PIPELINES:  # Some import what takes a lot of memory.
         soak.expect(name)
+    end = time.monotonic() + 60 * minutes
     while time.monotonic() < end:
         try:
             soak.round()

@@ -102,6 +102,12 @@ def a_new_file() -> str:
     return f"{_folder.name}/{next(_files)}"
 
 
+def cached_on_disk(kit: Kit, path: str) -> Any:
+    """Two epochs, of which the second is read from a file."""
+    cached = kit.stream(13).filter(is_not_third).map(with_name).cache(path)
+    return RepeatIterDataset(cached, 2).batch(3)
+
+
 Build = Callable[[Kit], Any]
 _SKIP_HALF = DatasetOptions(filter_warn_threshold_ratio=None)
 
@@ -491,9 +497,7 @@ PIPELINES: dict[str, Build] = {
     "IterDataset.cache": lambda kit: RepeatIterDataset(
         kit.stream(13).filter(is_not_third).cache(max_bytes=1500), 2
     ),
-    "IterDataset.cache: on disk": lambda kit: RepeatIterDataset(
-        kit.stream(13).filter(is_not_third).map(with_name).cache(a_new_file()), 2
-    ).batch(3),
+    "IterDataset.cache: on disk": lambda kit: cached_on_disk(kit, a_new_file()),
     "InterleaveIterDataset": lambda kit: InterleaveIterDataset(
         [kit.stream(5), kit.source(0), kit.source(9).map(double), kit.stream(2), kit.stream(6)],
         cycle_length=2,
