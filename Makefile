@@ -26,7 +26,7 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz soak bench check format docs clean
+.PHONY: help demo test test-all browser fuzz soak bench check format docs clean
 .NOTPARALLEL:  # two targets must not install into .venv at the same time
 .SECONDARY:  # keep the stamps of what is installed
 
@@ -38,7 +38,7 @@ demo: $(VENV)/installed-demo  ## train a classifier, kill it half-way, resume to
 	@$(RUN) examples/train_digits.py $(if $(FASHION_MNIST),--fashion-mnist "$(FASHION_MNIST)") $(ARGS)
 
 # What Python compiles is kept, whatever the environment says: tests start a thousand processes.
-test: $(VENV)/installed-test  ## run the whole test suite, doctests included
+test: $(VENV)/installed-test $(VENV)/browser  ## run the whole test suite, doctests included
 	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n $(PROCESSES) --dist worksteal $(ARGS)
 
 # A Python that is missing does not keep the others from being tested, and fails all the same.
@@ -63,6 +63,10 @@ fuzz: $(VENV)/installed-test  ## try damaged states, files and values, for MINUT
 
 soak: $(VENV)/installed-test  ## kill, stop and resume random pipelines with workers, for MINUTES
 	@$(RUN) -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+browser:  ## install Chromium, in which tests open pages; takes a minute, and asks for root
+	@apt-get install -qq -y --no-install-recommends chromium >/dev/null || \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null; }
 
 bench: $(VENV)/installed-bench  ## measure against code written by hand, Grain and torch
 	@$(RUN) -m compileall -q src/bushel  # a worker that has to compile starts late
@@ -94,6 +98,14 @@ $(VENV)/created:
 	@rm -rf $(VENV)
 	@echo "creating $(VENV) with `$(PYTHON) --version`"
 	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# Tried once, and where the system lets us; without it, tests of pages are skipped.
+$(VENV)/browser: $(VENV)/created
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing Chromium; takes a minute" && \
+	  $(MAKE) --no-print-directory browser; } || \
+	  echo "make: there is no Chromium here; tests that open pages are skipped (\"make browser\" installs it)"
 	@touch $@
 
 $(VENV)/installed-%: pyproject.toml $(VENV)/created

@@ -9,14 +9,26 @@ class Noting:
     """Calls a function, and notes in a file the process and the thread in which it did."""
 
     def __init__(self, function: Any, number: int, path: str) -> None:
-        self._function, self._number, self._path = function, number, path
-        self.__name__ = f"step_{number}"
+        self._function, self.number, self._path = function, number, path
 
     def __call__(self, *args: Any) -> Any:
-        line = f"{self._number} {os.getpid()} {threading.current_thread().name}\n"
-        with open(self._path, "a") as file:
-            file.write(line)
+        self._note()
         return self._function(*args)
+
+    def _note(self) -> None:
+        with open(self._path, "a") as file:
+            file.write(f"{self.number} {os.getpid()} {threading.current_thread().name}\n")
+
+
+class NotingSource(Noting):
+    """The same for a source."""
+
+    def __len__(self) -> int:
+        return len(self._function)
+
+    def __getitem__(self, key: int) -> Any:
+        self._note()
+        return self._function[key]
 
 
 class Untouchable:

@@ -20,7 +20,7 @@ from bushel.order.stream_mix import StreamMixNode
 from bushel.order.stream_shuffle import StreamShuffleNode
 from bushel.order.window_shuffle import StreamWindowShuffleNode, WindowShuffleNode
 from bushel.run.cut import HERE, WORKERS
-from bushel.sources.memory import ColumnsNode, RangeNode, SequenceNode
+from bushel.sources.memory import ColumnsNode, RangeNode
 from bushel.transforms.map import MapBatchesNode, MapNode, RandomMapNode
 from bushel.watch.explanation import ExplainedStep
 from bushel.watch.notes import functions_of
@@ -161,19 +161,20 @@ def _shuffle_in_a_buffer(line: Line) -> Iterator[str]:
 
 def _map_after_the_threads(line: Line) -> Iterator[str]:
     """Maps that no thread can take over, since they stand after the step to a stream."""
-    for place, seen in enumerate(line):
-        if type(seen.node) is not MapNode or seen.place != HERE:
-            continue
-        before = _before(line, place, MapNode, Place)
-        root = next((one for one in before if isinstance(one.node, ToStreamNode)), None)
-        if root is None or root.place != HERE or not root.explained.threads:
-            continue
-        threads = root.explained.threads
-        yield (
-            f"{seen.name} comes after {root.name} and runs in the thread that asks. Written "
-            f"before it, up to {threads} threads may run it ahead, where that is faster."
-        )
-        return  # What holds for the first of them holds for the next.
+    root: Seen | None = None
+    for seen in line:
+        if isinstance(seen.node, ToStreamNode):
+            has_threads = seen.place == HERE and seen.explained.threads > 0
+            root = seen if has_threads else None
+        elif root is not None and type(seen.node) is MapNode:
+            yield (
+                f"{seen.name} comes after {root.name} and runs in the thread that asks. Written "
+                f"before it, up to {root.explained.threads} threads may run it ahead, where that "
+                "is faster."
+            )
+            return  # What holds for the first of them holds for the next.
+        elif not isinstance(seen.node, Place):
+            root = None
 
 
 def _idle_workers(line: Line) -> Iterator[str]:
@@ -190,18 +191,12 @@ def _idle_workers(line: Line) -> Iterator[str]:
         theirs = line[:place]
         if any(functions_of(one.node) for one in theirs) or not theirs:
             continue
-        light = (Each, Fold, Place, ShuffleNode, RepeatNode, RangeNode, ColumnsNode, SequenceNode)
-        if all(isinstance(one.node, light) for one in theirs) and _is_in_memory(theirs[0].node):
+        light = (Each, Fold, Place, ShuffleNode, RepeatNode, RangeNode, ColumnsNode)
+        if all(isinstance(one.node, light) for one in theirs):
             yield (
                 f"{seen.name} has workers read what is in memory already, and no function to run: "
                 "to send elements costs more than to make them. Leave it out."
             )
-
-
-def _is_in_memory(source: Node) -> bool:
-    if isinstance(source, SequenceNode):
-        return type(source.source) in (list, tuple)
-    return isinstance(source, (RangeNode, ColumnsNode))
 
 
 def _cached_chance(line: Line) -> Iterator[str]:

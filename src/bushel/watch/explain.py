@@ -63,7 +63,7 @@ def explain(thing: Any) -> Explanation:
 
 def explain_node(node: Node, what: str, unwritten: int = 0) -> Explanation:
     """Explains a stream that ends with a node, but for so many `unwritten` steps at its end."""
-    explaining = _Explaining()
+    explaining = Explaining()
     steps = explaining.line(node, None)
     return explaining.explanation(what, steps[: len(steps) - unwritten])
 
@@ -79,7 +79,7 @@ def explain_made_by(what: str, make: Callable[[], Node]) -> Explanation:
 
 def explain_iterator(iterator: DatasetIterator[Any]) -> Explanation:
     """Explains what an iterator reads: its stream, or the iterators that it was made of."""
-    explaining = _Explaining()
+    explaining = Explaining()
     return explaining.explanation("DatasetIterator", explaining.iterator(iterator))
 
 
@@ -94,17 +94,20 @@ class _Beside:
     depth: int
 
 
-class _Explaining:
+class Explaining:
+    """Finds out about steps one after the other, and numbers them."""
+
     def __init__(self) -> None:
         self._counts = Counts()
         self._number = 0
         self._problems: list[str] = []
-        self._lines: list[Line] = []
+        # What was found out, line by line; those that a step reads from before its own.
+        self.lines: list[Line] = []
 
     def explanation(self, what: str, steps: tuple[ExplainedStep, ...]) -> Explanation:
         """All that was found out."""
         problem = next(iter(self._problems), None)
-        return Explanation(what, steps, tuple(advice_on(self._lines)), problem)
+        return Explanation(what, steps, tuple(advice_on(self.lines)), problem)
 
     def iterator(self, iterator: Any) -> tuple[ExplainedStep, ...]:
         """The steps of an iterator; one of a user's own is a step."""
@@ -134,7 +137,7 @@ class _Explaining:
                 continue
             explained = self._explained(step, placed, beside, parts if step is nodes[0] else ())
             seen.append(Seen(step, explained, placed))
-        self._lines.append(seen)
+        self.lines.append(seen)
         return tuple(one.explained for one in seen)
 
     def _alone(self, node: Node, here: Placed | None, depth: int) -> _Beside:

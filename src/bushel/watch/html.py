@@ -19,7 +19,7 @@ _STYLE = """
 .bushel th {font-weight: 600; border-bottom: 1px solid #8888}
 .bushel .right {text-align: right}
 .bushel p {margin: .3em 0; max-width: 90ch; white-space: normal}
-.bushel svg {display: block; max-width: 100%}
+.bushel svg {display: block; max-width: 100%; height: auto}
 """
 _PAGE = """
 :root {color-scheme: light dark}
@@ -57,26 +57,39 @@ def _row(kind: str, cells: Sequence[str], width: int, right: Sequence[int]) -> s
     return f"<tr>{''.join(made)}</tr>"
 
 
-# Of the picture of a line of steps.
+# Of the picture of a line.
 _WIDTH, _HEIGHT, _GAP = 600, 14, 2
+_LEGEND_HEIGHT, _LEGEND_WIDTH = 20, 90
 
 
 def strip(steps: Sequence[tuple[str, str]]) -> str:
-    """A picture of a line of steps, each with its name and its place, coloured by the place."""
+    """A picture of a line of steps from the first on, each a name and a place, with a legend."""
     if not steps:
         return ""
     width = _WIDTH / len(steps)
     boxes = []
     for number, (name, place) in enumerate(steps):
-        colour = _COLOURS.get(place, "#888888")
-        left, wide = number * width, max(1.0, width - _GAP)
+        title = f"<title>{text(name)}: {text(place)}</title>"
+        boxes.append(_box(number * width, 0, max(1.0, width - _GAP), _HEIGHT, place, title))
+    for number, place in enumerate(dict.fromkeys(place for _, place in steps)):
+        left = number * _LEGEND_WIDTH
+        boxes.append(_box(left, _HEIGHT + 8, 8, 8, place))
         boxes.append(
-            f'<rect x="{left:.1f}" y="0" width="{wide:.1f}" height="{_HEIGHT}" rx="2" '
-            f'fill="{colour}"><title>{text(name)}: {text(place)}</title></rect>'
+            f'<text x="{left + 13}" y="{_HEIGHT + 16}" font-size="11" fill="currentColor">'
+            f"{text(place)}</text>"
         )
+    height = _HEIGHT + _LEGEND_HEIGHT
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img" '
+        f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img" '
         f'aria-label="where each step runs">{"".join(boxes)}</svg>'
+    )
+
+
+def _box(left: float, top: int, width: float, height: int, place: str, inner: str = "") -> str:
+    colour = _COLOURS.get(place, "#888888")
+    return (
+        f'<rect x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}" rx="2" '
+        f'fill="{colour}">{inner}</rect>'
     )
 
 
