@@ -71,6 +71,23 @@ def test_first_batch_reads_little_more_than_a_batch(lanes: int) -> None:
     assert source.records <= 4 * KEPT * BATCH
 
 
+def test_what_a_filter_leaves_out_is_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    read_on = Cursor.read_on
+
+    def counted(self: Cursor, want: int, as_rows: bool = False) -> bool:
+        reads.append(want)
+        return read_on(self, want, as_rows)
+
+    monkeypatch.setattr(Cursor, "read_on", counted)
+    monkeypatch.setattr("bushel.lanes.stream._SECONDS_OF_A_LANE", 10.0)
+    stream = iter(dealt(CountingSource(8 * ELEMENTS), 1024, filtered=True))
+    for _ in range(64):
+        next(stream)
+    # Four times as many rows of each lane each time: 1, 4, 16, 64, and some lanes once more.
+    assert len(reads) <= 8 * 1024
+
+
 @pytest.mark.parametrize("lanes", LANES)
 def test_restoring_reads_little_more_than_a_batch(lanes: int) -> None:
     source = CountingSource(ELEMENTS)

@@ -37,6 +37,8 @@ _SECONDS_OF_A_LANE = 0.0005
 _BYTES_AT_ONCE = 1 << 22
 # Bytes that may wait, of all lanes together.
 _BYTES_AHEAD = 1 << 25
+# The least share of what a filter is asked for that is counted on.
+_LEAST_SHARE = 0.1
 # How much of what was measured still counts a step later.
 _LATELY = 0.98
 
@@ -113,6 +115,8 @@ class LanesStream(Merged):
         # How long it took lately to get how many elements from the lanes.
         self._spent = self._cpu_spent = self._gotten = 0.0
         self._touched = False
+        # How many elements of lanes were asked for, and how many came.
+        self._asked = self._came = 1
         # How many steps are made at once, be they offered to other hosts or not. To take from a
         # lane costs some microseconds, however few elements: of many lanes, more than a step.
         most = max(1, _MOST_OF_A_LANE // node.rows)
@@ -121,14 +125,12 @@ class LanesStream(Merged):
             most=most if agree is None else MOST_ELEMENTS,
             most_bytes=_BYTES_AT_ONCE,
             target_seconds=max(SOON_SECONDS, _SECONDS_OF_A_LANE * len(inputs)),
-            under_way=1,
         )
         self._clock = clock
         self._evaluate = together(self._cursors)
         # Makes an element to pad with, for a host whose lanes have none.
         self._example = example
-        self._step = 0
-        self._skip = 0
+        self._step = self._skip = 0
         self._over = False
         # Whether some lane has come to its end, and the others go on.
         self._ending = False
@@ -334,16 +336,21 @@ class LanesStream(Merged):
 
     def _read(self, count: int, further: Sequence[int]) -> None:
         """Reads what is missing of many lanes, side by side, for as long as there are many."""
-        lacking = [n for n, cursor in enumerate(self._cursors) if cursor.prepared < count]
+        cursors = self._cursors
+        ready = [cursor.prepared for cursor in cursors]
+        lacking = [n for n, there in enumerate(ready) if there < count]
         while len(lacking) >= FEWEST_TOGETHER:
-            wanted = [(n, count - self._cursors[n].prepared + further[n]) for n in lacking]
+            # To come back to a lane for what a filter left out costs more than to read it.
+            share = max(_LEAST_SHARE, min(1.0, self._came / self._asked))
+            wanted = [(n, int((count - ready[n]) / share) + further[n]) for n in lacking]
             self._evaluate(wanted)
-            # Filters may have left too few.
-            lacking = [
-                n
-                for n, want in wanted
-                if self._cursors[n].read_on(want) and self._cursors[n].prepared < count
-            ]
+            lacking = []
+            for n, want in wanted:
+                goes_on, there = cursors[n].read_on(want), cursors[n].prepared
+                self._asked, self._came = self._asked + want, self._came + there - ready[n]
+                ready[n] = there
+                if goes_on and there < count:
+                    lacking.append(n)
 
     def _elements_ahead(self) -> int:
         """How much more than a step needs is read of a lane: worth the call, and there soon."""
@@ -439,9 +446,8 @@ class LanesStream(Merged):
     def restore(self, state: State) -> None:
         self._cursors.restore(self._own_states(state))
         self._step, self._skip, self._kept = state["step"], state.get("row", 0), None
-        self._over = self._ending = False
+        self._over = self._ending = self._begun = False
         self._own_end = None
-        self._begun = False
         if not self.ahead:
             self.begin_anew()
 
