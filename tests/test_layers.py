@@ -15,6 +15,7 @@ ROWS = (
     ("__init__",),
     ("python", "multiprocessing"),
     ("experimental",),
+    ("provenance",),
     ("grain", "loader"),
     ("dataset",),
     ("watch",),

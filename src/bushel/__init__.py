@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from bushel.loader.operations import Operation as Operation
     from bushel.loader.operations import RandomMapOperation as RandomMapOperation
     from bushel.order.schedule import WeightSchedule as WeightSchedule
+    from bushel.provenance.where import where as where
     from bushel.samplers import IndexSampler as IndexSampler
     from bushel.samplers import Sampler as Sampler
     from bushel.samplers import SequentialSampler as SequentialSampler
@@ -129,6 +130,7 @@ _HOMES = {
     "PaddingReport": "grain.packed:PaddingReport",
     "padding_report": "grain.packed:padding_report",
     "open": "sources.formats:open_source",
+    "where": "provenance.where:where",
 }
 
 # Not those that need Orbax: `from bushel import *` works without it. And nobody who writes that

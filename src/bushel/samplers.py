@@ -181,6 +181,11 @@ class IndexSampler(_Sampler):
             offsets = permute(offsets, length - 1, (self._seed + epochs) & 0xFFFFFFFF)
         return self._start + offsets
 
+    @property
+    def records_in_shard(self) -> int:
+        """How many records an epoch of this shard has."""
+        return self._stop - self._start
+
     def find(self, keys: Keys, index: int, count: int, stop: int) -> Found | None:
         """The same; None where a loader deals steps to shards otherwise than the sampler."""
         if count != self._shard_options.shard_count:

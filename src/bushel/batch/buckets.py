@@ -6,6 +6,7 @@ number of elements that is fixed beforehand, the window.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bushel.batch.lengths import LengthOf
@@ -51,16 +52,20 @@ class BucketNode(Regroup):
 class _Buckets(Machine):
     """A window is a group."""
 
+    makes_batches = True
+
     def __init__(self, node: BucketNode) -> None:
         self._node = node
-        self._open: list[list[tuple[int, Any]]] = []
-        # Batches in order: which bucket, and its lengths and elements.
-        self._full: list[tuple[int, list[tuple[int, Any]]]] = []
-        self._count = 0
+        # The lengths and elements of the window.
+        self._added: list[tuple[int, Any]] = []
+        # By their numbers in the window: what is in the buckets, and batches in order, each with
+        # the bucket that it was.
+        self._open: list[list[int]] = []
+        self._full: list[tuple[int, list[int]]] = []
 
     def begin(self, carried: Any) -> None:
         self._open, self._full = [[] for _ in self._node.sizes], []
-        self._count, self.complete = 0, False
+        self._added, self.complete = [], False
 
     def add(self, element: Any) -> bool:
         node = self._node
@@ -73,28 +78,33 @@ class _Buckets(Machine):
                 "what is longer), or cut or filter such elements before."
             )
         bucket = self._open[number]
-        bucket.append((length, element))
+        bucket.append(len(self._added))
+        self._added.append((length, element))
         if len(bucket) == node.sizes[number]:
             self._full.append((number, bucket))
             self._open[number] = []
-        self._count += 1
-        self.complete = self._count == node.window
+        self.complete = len(self._added) == node.window
         return True
 
     def end(self, made_before: int) -> list[Any]:
-        node, batches = self._node, self._full
-        if not node.drop_remainder:
-            batches = batches + [(at, bucket) for at, bucket in enumerate(self._open) if bucket]
-        return [self._batch(number, bucket) for number, bucket in batches]
+        return [self._batch(number, bucket) for number, bucket in self._batches()]
 
-    def _batch(self, number: int, bucket: list[tuple[int, Any]]) -> Any:
+    def members(self, count: int) -> Iterable[Sequence[int]]:
+        return [bucket for _, bucket in self._batches()]
+
+    def _batches(self) -> list[tuple[int, list[int]]]:
+        if self._node.drop_remainder:
+            return self._full
+        return self._full + [(at, bucket) for at, bucket in enumerate(self._open) if bucket]
+
+    def _batch(self, number: int, bucket: list[int]) -> Any:
         node = self._node
         least = 0
         if node.pads_to_boundary and number < len(node.boundaries):
             least = node.padding.up(node.boundaries[number])
-        batch = node.padding.batch([element for _, element in bucket], least)
-        lengths = [length for length, _ in bucket]
-        return with_lengths(batch, lengths, node.lengths_as, "bucket_by_length")
+        lengths, elements = zip(*map(self._added.__getitem__, bucket), strict=True)
+        batch = node.padding.batch(list(elements), least)
+        return with_lengths(batch, list(lengths), node.lengths_as, "bucket_by_length")
 
     def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
         return {"parent": parent, "next_batch": used, "batches": made_before}

@@ -1,6 +1,6 @@
 """The step that packs sequences into rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bushel.batch.packing import Bins, Packing, order_of_rows
@@ -45,6 +45,8 @@ class _Packer(Machine):
         # The elements that were offered last, and what was taken out of them.
         self._offered: Sequence[Any] = ()
         self._sequences: Sequences | None = None
+        # Which bin each row of the group that ended last was.
+        self._order: Sequence[int] = ()
 
     def begin(self, carried: Any) -> None:
         self._bins = self._node.packing.begin()
@@ -63,11 +65,19 @@ class _Packer(Machine):
 
     def end(self, made_before: int) -> list[Any]:
         node, rows = self._node, self._bins.rows()
+        self._order = range(len(rows))
         if node.shuffles and rows:
             lane, lanes = node.lane
             order = order_of_rows(rows, node.seed + made_before * lanes + lane, node.group_by)
-            rows = [rows[index] for index in order]
+            self._order = [int(index) for index in order]
+            rows = [rows[index] for index in self._order]
         return rows
+
+    def members(self, count: int) -> Iterable[Sequence[int]]:
+        in_bins: list[list[int]] = [[] for _ in self._order]
+        for number, chosen in enumerate(self._bins.chosen):
+            in_bins[chosen].append(number)
+        return [in_bins[index] for index in self._order]
 
     def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
         return {"parent": parent, "next_row": used, "counter": made_before + used}

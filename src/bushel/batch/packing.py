@@ -85,6 +85,11 @@ class Bins:
         """How many bins have something: always the first ones."""
         return max(self._fit.chosen, default=-1) + 1
 
+    @property
+    def chosen(self) -> Sequence[int]:
+        """Which bin each element was laid into."""
+        return self._fit.chosen
+
     def add(self, element: Any) -> bool:
         """Lays an element into a bin; False where none has room for it."""
         packing = self._packing

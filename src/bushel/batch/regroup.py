@@ -7,8 +7,9 @@ elements in it that have been raised.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ class Machine(ABC):
     # Whether a group may end within an element, of which the next one takes the rest. (Others
     # carry what has nothing to do with the next element.)
     cuts_elements = False
+    # Whether what it makes are batches, whose rows are elements of the group.
+    makes_batches = False
     # Whether the group needs no further element; else it ends with the first that is refused.
     complete = False
 
@@ -66,6 +69,10 @@ class Machine(ABC):
     @abstractmethod
     def end(self, made_before: int) -> list[Any]:
         """Makes the elements of the group; `made_before` were made by earlier groups."""
+
+    def members(self, count: int) -> Iterable[Sequence[int]]:
+        """Which of the `count` elements of the group are in each that `end` made of it."""
+        return repeat(range(count))
 
     def finish(self, made: list[Any]) -> list[Any]:
         """Completes what several groups made, where that is better done together; cannot fail."""

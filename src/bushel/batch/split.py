@@ -103,9 +103,10 @@ class _Splitter(Machine):
         # The name of the feature, where there is one and it may be cut.
         self._only = self._names[0] if self._sequences == self._names[:1] == self._names else None
         self._resumed: Any = None
-        # What the open row has of each feature, and the elements that are rows by themselves.
+        # What the open row has of each feature, and the elements that are rows by themselves; of
+        # these also after how many pieces of the row each came.
         self._row: _Pieces = {}
-        self._aside: list[dict[str, _Array]] = []
+        self._aside: list[tuple[dict[str, _Array], int]] = []
         self._used: dict[str, int] = {}
         # The types of rows that are made together.
         self._dtypes: dict[str, np.dtype[Any]] = {}
@@ -159,7 +160,7 @@ class _Splitter(Machine):
         if resumed is not None:
             slices.update(self._checked(resumed, slices))
         elif not self._node.splits_whole_rows and self._is_whole(slices):
-            self._aside.append(arrays)
+            self._aside.append((arrays, len(self._row[self._names[0]].sizes)))
             return True
         # What would be left of the element, were it split here.
         tail = dict(slices)
@@ -254,10 +255,18 @@ class _Splitter(Machine):
         rows: list[Any] = []
         if self._row[self._names[0]].arrays:
             rows.append(_Waiting(self._row) if self._is_even() else self._built([self._row])[0])
-        for arrays in self._aside:
+        for arrays, _ in self._aside:
             alone = {name: _Laid([array], [(len(array),)]) for name, array in arrays.items()}
             rows += self._built([alone])
         return rows
+
+    def members(self, count: int) -> Iterable[Sequence[int]]:
+        sizes = self._row[self._names[0]].sizes
+        alone = [
+            sum(map(len, sizes[:laid])) + number for number, (_, laid) in enumerate(self._aside)
+        ]
+        shared = [number for number in range(count) if number not in alone]
+        return [*([shared] if shared else []), *([number] for number in alone)]
 
     def _is_even(self) -> bool:
         """Whether nothing can go wrong with the row, and it is of the types of the ones before."""

@@ -43,6 +43,8 @@ class TokenBatchNode(Regroup):
 class _TokenBatcher(Machine):
     """One batch is a group. Carried from one to the next is what was counted before it."""
 
+    makes_batches = True
+
     def __init__(self, node: TokenBatchNode) -> None:
         self._node = node
         self._rows: list[Any] = []

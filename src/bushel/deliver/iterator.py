@@ -150,8 +150,16 @@ class _Ready:
 
     def state(self) -> State:
         """The state after what was handed out."""
+        return self.marks.at(self._used())
+
+    def before(self) -> State | None:
+        """The state before what was handed out last; None where nothing was."""
+        used = self._used()
+        return self.marks.at(used - 1) if used else None
+
+    def _used(self) -> int:
         left = self._rows_left() + operator.length_hint(self.failures)
-        return self.marks.at(self._size - left)
+        return self._size - left
 
 
 # Of elements made on demand, how many are made at a time at the most: what it costs to hand out
@@ -178,7 +186,7 @@ class StreamIterator(DatasetIterator[T]):
         made_with: Callable[[], MadeWith] = dict,
         node: Node | None = None,
     ) -> None:
-        """`node` is what `explain` tells of."""
+        """`node` is what `explain` and `where` tell of."""
         super().__init__()
         self._stream = stream
         self._pipeline = pipeline
@@ -355,6 +363,11 @@ class StreamIterator(DatasetIterator[T]):
 
     def _state_now(self) -> State:
         return self._stream.state() if self._fresh else self._ready.state()
+
+    def state_before_last(self) -> State | None:
+        """The state before the element that was handed out last; None where none was."""
+        with self._alone():
+            return None if self._fresh else self._ready.before()
 
     def get_state(self) -> dict[str, Any]:
         # A copy: what the user does with it is not our state.

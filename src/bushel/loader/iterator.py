@@ -122,6 +122,12 @@ class DataLoaderIterator(Generic[T]):
             position, lambda: tell_changes(made_of(saved), self._made_with, strict)
         )
 
+    def position_in(self, state: bytes | dict[str, Any]) -> State:
+        """The place in the stream that a state means, after checking that it is of this loader."""
+        saved = copy_state(state) if isinstance(state, dict) else _decode(state)
+        self._validate(saved)
+        return self._position_in(saved)
+
     def _validate(self, saved: dict[str, Any]) -> None:
         _refuse_datasets(saved)
         current = {

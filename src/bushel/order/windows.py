@@ -168,7 +168,7 @@ class WindowsStream(Stream):
         places = [(0, self._follows, self._shared)]
         for start, stop in bounds:
             try:
-                rows.append(self._joined(elements.part(start, stop)))
+                rows.append(self.joined(elements.part(start, stop)))
             except Exception as error:
                 failure = failed(error, self._node, self._number + len(rows))
             whole = stop - start == size
@@ -202,7 +202,8 @@ class WindowsStream(Stream):
             bounds.append((count - rest, count))
         return bounds
 
-    def _joined(self, window: Block) -> Any:
+    def joined(self, window: Block) -> Any:
+        """Makes one element of those of a window."""
         values = window.values
         if isinstance(values, list):
             return stack(values)

@@ -1,0 +1,1 @@
+"""Which records a step is made of, and at which steps a record is seen."""

@@ -1,0 +1,164 @@
+"""The records that elements are made of: who reads them, and where they are."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bushel.core.frozen import frozen, plain
+from bushel.core.naming import source_name
+from bushel.core.node import Node, Source
+from bushel.core.positions import Keys
+from bushel.order.interleave import InterleaveNode
+from bushel.sources.tfrecord.stream import FileStreamNode
+
+
+class NotKnown(Exception):
+    """Nobody knows; the message says why."""
+
+
+class Place(NamedTuple):
+    """Where a record is stored, as far as its source tells."""
+
+    file: str | None = None
+    # Its number in the file, and the bytes from which and up to which it goes.
+    record: int | None = None
+    start: int | None = None
+    stop: int | None = None
+
+
+class Record(NamedTuple):
+    """One record of a step."""
+
+    step: int | None
+    epoch: int | None
+    # Which row of the batch it is in. Of a step that is no batch, 0.
+    row: int
+    # The key in its source; for a stream of a file, the byte at which it starts.
+    key: Any
+    # The number of its source among those of the pipeline, and what that is called.
+    source: int
+    source_name: str
+    file: str | None
+    record: int | None
+    start: int | None
+    stop: int | None
+    # Where the pipeline has lanes: the lane, and the host that owns it.
+    lane: int | None
+    host: int | None
+
+
+@plain
+class Piece:
+    """Records of one source: to which element each belongs, its row there, its key."""
+
+    source: Node
+    owners: Keys
+    rows: Keys
+    # Integers, but for a sampler of the user's own.
+    keys: "np.ndarray[Any, Any]"
+    lanes: Keys | None
+    # The epoch of each, and its place in the order of that epoch.
+    epochs: Keys | None
+    places: Keys | None
+
+
+@frozen
+class Records:
+    """Records of some elements, ordered by the element and its rows; an array for each fact."""
+
+    sources: tuple[Node, ...]
+    owners: Keys
+    rows: Keys
+    which: Keys
+    keys: "np.ndarray[Any, Any]"
+    # -1 where it is not known.
+    lanes: Keys
+    epochs: Keys
+    places: Keys
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+    def of(self, owner: int) -> "Records":
+        """Those of one element."""
+        start, stop = self.owners.searchsorted([owner, owner + 1]).tolist()
+        some = slice(start, stop)
+        facts = (fact[some] for fact in (self.owners, self.rows, self.which, self.keys, self.lanes))
+        return Records(self.sources, *facts, self.epochs[some], self.places[some])  # type: ignore[call-arg]
+
+    def stored_at(self) -> list[Place]:
+        """Where they are stored, in their order."""
+        found: list[Place] = [Place()] * len(self)
+        for number, source in enumerate(self.sources):
+            mine = np.flatnonzero(self.which == number)
+            places = places_of(source, self.keys.take(mine)) if len(mine) else None
+            for index, place in zip(mine.tolist(), places or (), strict=False):
+                found[index] = place
+        return found
+
+
+def inputs_of(step: Node) -> Sequence[Node]:
+    """What a step reads from; an interleave says it apart, where it is known beforehand."""
+    return step.listed if isinstance(step, InterleaveNode) else step.inputs
+
+
+def sources_of(node: Node) -> tuple[Node, ...]:
+    """The sources of a pipeline, in the order in which it was written."""
+    found: dict[int, Node] = {}
+    waiting = [node]
+    while waiting:
+        step = waiting.pop()
+        if isinstance(step, (Source, FileStreamNode)):
+            found[id(step)] = step
+        else:
+            waiting.extend(reversed(inputs_of(step)))
+    return tuple(found.values())
+
+
+def joined(pieces: Sequence[Piece], known: Sequence[Node] = ()) -> Records:
+    """The records of all pieces, in order; sources are numbered as the `known` ones."""
+    sources = (*known, *(piece.source for piece in pieces))
+    sources = tuple({id(source): source for source in sources}.values())
+    if not pieces:
+        nothing = np.empty(0, dtype=np.int64)
+        return Records(sources, *[nothing] * 7)
+    numbers = {id(source): number for number, source in enumerate(sources)}
+
+    def column(values: Callable[[Piece], Any]) -> "np.ndarray[Any, Any]":
+        made = [np.broadcast_to(values(piece), len(piece.owners)) for piece in pieces]
+        return made[0] if len(made) == 1 else np.concatenate(made)
+
+    columns = [
+        column(lambda piece: piece.owners),
+        column(lambda piece: piece.rows),
+        column(lambda piece: numbers[id(piece.source)]),
+        column(lambda piece: piece.keys),
+        column(lambda piece: -1 if piece.lanes is None else piece.lanes),
+        column(lambda piece: -1 if piece.epochs is None else piece.epochs),
+        column(lambda piece: -1 if piece.places is None else piece.places),
+    ]
+    if len(pieces) > 1:
+        order = np.lexsort((columns[1], columns[0]))
+        columns = [values.take(order) for values in columns]
+    return Records(sources, *columns)
+
+
+def places_of(source: Node, keys: "np.ndarray[Any, Any]") -> list[Place] | None:
+    """Where a source stores records; None where it does not tell."""
+    if isinstance(source, FileStreamNode):
+        return [Place(source.path, None, start) for start in keys.tolist()]
+    given = getattr(source, "source", None)
+    many = getattr(given, "places_of", None)
+    if callable(many):
+        return [Place(*place) for place in many(keys)]
+    one = getattr(given, "place_of", None)
+    if not callable(one):
+        return None
+    return [Place(*one(key)) for key in keys.tolist()]
+
+
+def name_of_source(source: Node) -> str:
+    """What a source is called in an answer."""
+    given = getattr(source, "source", None)
+    return source.label if given is None else source_name(given)

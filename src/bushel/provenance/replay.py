@@ -1,0 +1,129 @@
+"""What is in steps that only running the pipeline tells: run again, with elements that know."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from bushel.core.cursor import Cursor
+from bushel.core.node import Node, walk
+from bushel.core.state import State
+from bushel.core.state_fields import check_state
+from bushel.errors import StateRangeError, add_note
+from bushel.order.repeat import EpochsNode, StreamRepeatNode
+from bushel.provenance.records import Piece, Records, joined, sources_of
+from bushel.provenance.traced import Trace, leaves_of
+from bushel.provenance.walk import Trail, Walk
+from bushel.run.build import build_stream
+
+# Steps that are run over at once, on the way to one that is asked for.
+_AT_ONCE = 256
+
+
+class Replay:
+    """A pipeline that is run again, from its beginning or a state."""
+
+    def __init__(self, node: Node, believes: bool) -> None:
+        self._trace = Trace(believes)
+        self._stream = build_stream(self._trace.of(node))
+        self._cursor = Cursor(self._stream)
+        # An epoch of a stream is no epoch of the dataset that it reads.
+        self._knows_epochs = not any(
+            isinstance(step, (StreamRepeatNode, EpochsNode)) for step in walk(node)
+        )
+        self._sources = sources_of(node)
+        # How many steps it is from where it began, and whether nothing was run yet.
+        self.step = 0
+        self._at_start = True
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads data and calls functions of the user's."""
+        return self._trace.reads
+
+    def index_in(self, state: State) -> int | None:
+        """The number of the step after a state; None where only running tells."""
+        check_state(self._stream, state)
+        if self._trace.drops:
+            return None
+        try:
+            return self._stream.index_in(state)
+        except NotImplementedError:
+            return None
+
+    def go_to(self, state: State) -> None:
+        """Goes to a state of the pipeline."""
+        check_state(self._stream, state)
+        self._cursor.restore(state)
+        self._at_start = False
+
+    def pass_over(self, count: int) -> None:
+        """Goes on by `count` steps, or to the end."""
+        began = self.step
+        if self._at_start and count and not self._trace.drops:
+            try:
+                self._cursor.restore(self._stream.state_for(count))
+                self.step = count
+            except StateRangeError:
+                return
+            except NotImplementedError:
+                pass
+        while self.step - began < count and self.take(min(_AT_ONCE, count - self.step + began)):
+            pass
+
+    def take(self, count: int) -> list[Any]:
+        """The tags of the next steps; fewer at the end."""
+        self._at_start = False
+        taken = self._cursor.take(count)
+        if taken.failure is not None:
+            error = taken.failure.release()
+            add_note(
+                error,
+                f"bushel: this is step {self.step + len(taken.block)} of a run from its start.",
+            )
+            raise error
+        self.step += len(taken.block)
+        return [row.tag for row in taken.block.rows()]
+
+    def records(self, tags: Sequence[Any]) -> Records:
+        """The records of steps."""
+        found: dict[int, list[tuple[int, int, Any]]] = {}
+        for owner, tag in enumerate(tags):
+            for row, (number, place) in leaves_of(tag):
+                found.setdefault(number, []).append((owner, row, place))
+        walk_down = Walk()
+        pieces: list[Piece] = []
+        for number, some in found.items():
+            origin = self._trace.origins[number]
+            owners, rows, places = zip(*some, strict=True)
+            at = np.array(owners, dtype=np.int64), np.array(rows, dtype=np.int64)
+            if origin.by_key:
+                whole = all(isinstance(key, (int, np.integer)) for key in places)
+                keys = np.array(places, dtype=np.int64 if whole else object)
+                pieces.append(Piece(origin.node, *at, keys, None, None, None))
+                continue
+            walk_down.pieces = []
+            walk_down.down(origin.node, Trail(np.array(places, dtype=np.int64), *at))
+            for piece in walk_down.pieces:
+                if origin.lane is not None:
+                    piece.lanes = np.full(len(piece.owners), origin.lane)
+                if not self._knows_epochs:
+                    piece.epochs = None
+                pieces.append(piece)
+        return joined(pieces, self._sources)
+
+    def close(self) -> None:
+        """Ends it."""
+        self._stream.close()
+
+    def __enter__(self) -> "Replay":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
