@@ -1,6 +1,7 @@
 """A state remembers the code and the files that it was made with, and says what changed."""
 
 import functools
+import importlib.util
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import bushel
 from bushel import DataLoader, IterDataset, MapDataset
 from bushel.checkpoint import merge_states
+from bushel.core import module_names
 from bushel.core.fingerprint import behaviour_of, digest_of
 from bushel.errors import ChangedPipelineWarning, StateError
 from bushel.files.local import stamp_of
@@ -152,6 +154,72 @@ def test_the_same_behaviour(one: Any, other: Any) -> None:
 @pytest.mark.parametrize(("one", "other"), OTHERS)
 def test_another_behaviour(one: Any, other: Any) -> None:
     assert behaviour_of(one) != behaviour_of(other)
+
+
+# Modules of a program: a function `f`, and what may be another way of the same or of another.
+_HELPED = "def half(x):\n    return x // {}\ndef f(x):\n    return half(x)\n"
+_DEEPER = "def g(x): return {}\n@functools.cache\ndef h(x): return g(x)\ndef f(x): return h(x)\n"
+_CONSTANT = "SIZE = {}\ndef f(x):\n    return x + SIZE\n"
+_COMPUTED = "SIZE = int('{}')\ndef f(x):\n    return x + SIZE\n"
+_SET = "SIZE = {}\ndef grow():\n    global SIZE\n    SIZE += 1\ndef f(x):\n    return x + SIZE\n"
+_LISTED = "SEEN = {}\ndef f(x):\n    SEEN.append(x)\n    return x\n"
+_HANDED_ON = "def made(seen):\n    return lambda x: note(seen, x)\nf = made({})\n"
+_NESTED = "def made(table):\n    return lambda x: table['rows'][x]\nf = made({{'rows': {}}})\n"
+_LOOKED_UP = "def made(table):\n    return lambda x: table[x['label']]\nf = made({})\n"
+_OBJECT = """
+class Crop:
+    def __init__(self, size, seed=0):
+        self._size, self.seed, self.started, self.cache = size, seed, {}, None
+    def __call__(self, x):
+        self.cache = self.cache or x
+        return x[: self._size]
+    def reseed(self):
+        self.seed += 1
+f = Crop({})
+"""
+_METHOD_HELPED = _HELPED.replace("def f(x)", "class F:\n  def __call__(self, x)") + "f = F()\n"
+MODULES: list[tuple[str, list[Any], list[Any], bool]] = [
+    (_HELPED, [2], [3], False),
+    (_METHOD_HELPED, [2], [3], False),
+    (_DEEPER, ["x + 1"], ["x + 2"], False),
+    (_DEEPER, ["h(x)"], ["h(x)"], True),
+    (_DEEPER + "f = h\n", ["x + 1"], ["x + 2"], False),
+    (_CONSTANT, [2], [3], False),
+    (_CONSTANT, [(1, 2)], [(1, 3)], False),
+    (_COMPUTED, [2], [3], True),
+    (_SET, [2], [3], True),
+    (_CONSTANT, [[2]], [[3]], True),
+    (_LISTED, [[]], [[3]], True),
+    (_HANDED_ON, [[]], [[3]], True),
+    (_NESTED, [{1: 2}], [{1: 3}], True),
+    (_LOOKED_UP, [{"a": 2}], [{"a": 3}], False),
+    (_OBJECT, [1.5, 3], [1.5, 4], False),
+    (_OBJECT, [1.5, 3], [2.5, 3], True),
+    (_OBJECT, [1.5, "3, seed=1"], [1.5, "3, seed=2"], True),
+]
+
+
+@pytest.mark.parametrize(("text", "one", "other", "same"), MODULES)
+def test_what_is_used_of_a_module(
+    text: str, one: list[Any], other: list[Any], same: bool, tmp_path: Path
+) -> None:
+    assert (_of_module(tmp_path, text, one) == _of_module(tmp_path, text, other)) == same
+
+
+def _of_module(folder: Path, text: str, values: list[Any]) -> str:
+    """The digest of `f` in a module, as a program that imports it tells it."""
+    path = folder / "own_module.py"
+    path.write_text("import functools\n" + text.format(*values))
+    module_names.literals_of.cache_clear()
+    spec = importlib.util.spec_from_file_location("own_module", path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["own_module"] = importlib.util.module_from_spec(spec)
+    try:
+        exec(compile(path.read_text(), path, "exec"), vars(module))
+        return behaviour_of(module.f)
+    finally:
+        del sys.modules["own_module"]
+        module_names.is_of_the_program.cache_clear()
 
 
 def test_the_same_in_every_process(tmp_path: Path) -> None:
@@ -322,6 +390,35 @@ def test_many_parts_take_little_room() -> None:
     parts = [MapDataset.range(9).map(abs).map(_adding(n)).to_iter_dataset() for n in range(300)]
     made = _state(IterDataset.mix(parts))["bushel"]["made_with"]
     assert len(json.dumps(made)) < 200
+
+
+def _named(**added: int) -> IterDataset[Any]:
+    streams = {
+        name: MapDataset.range(9).map(_adding(number)).to_iter_dataset()
+        for name, number in added.items()
+    }
+    return IterDataset.mix(streams)
+
+
+def test_parts_by_name_are_compared_by_their_names() -> None:
+    state = _state(_named(web=1, books=2))
+    with pytest.warns(ChangedPipelineWarning, match=r"functions of part 'books' of a mixture ch"):
+        iter(_named(web=1, books=3)).set_state(state)
+    with pytest.raises(StateError, match="part 'books'"):
+        iter(_named(books=3, code=7)).set_state(state, strict=True)
+    # Parts may come and go.
+    for other in (_named(web=1), _named(web=1, code=7), _named(books=2, web=1, x=3)):
+        iter(other).set_state(state, strict=True)
+
+
+def test_many_parts_by_name_take_little_room() -> None:
+    many = {f"part_{number}": number for number in range(300)}
+    state = _state(_named(**many))
+    assert len(json.dumps(state["bushel"]["made_with"])) < 200
+    iter(_named(**many)).set_state(state, strict=True)
+    with pytest.warns(ChangedPipelineWarning, match="functions of 300 parts of a mixture"):
+        iter(_named(**{**many, "part_7": -1})).set_state(state)
+    iter(_named(**{**many, "more": -1})).set_state(state, strict=True)
 
 
 def _written(folder: Path, count: int, ending: str, text: str) -> list[str]:

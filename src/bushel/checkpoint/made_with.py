@@ -13,7 +13,7 @@ from typing import Any
 
 from bushel.core.fingerprint import behaviour_of, digest_of
 from bushel.core.naming import name_of
-from bushel.core.node import Node
+from bushel.core.node import Node, walk
 from bushel.errors import ChangedPipelineWarning, StateError
 from bushel.files.local import stamp_of
 from bushel.files.paths import is_remote
@@ -32,10 +32,41 @@ def made_with(node: Node) -> MadeWith:
 
     Empty where there are none. Each function is looked at once, however many parts have it.
     """
-    code: dict[str, list[str]] = {}
     files: list[tuple[str, str | None]] = []
     seen: set[int] = set()
-    for step in _compared(node):
+    parts: dict[str, list[str]] = {}
+    steps = list(_compared(node))
+    for step in steps:
+        source = getattr(step, "source", None)
+        if source is not None and id(source) not in seen:
+            seen.add(id(source))
+            files += _files_of(source)
+        for name, part in zip(getattr(step, "names", None) or (), step.inputs, strict=False):
+            parts.setdefault(name, []).extend(_code_of(walk(part)).values())
+    code = _code_of(steps)
+    if len(code) > _MOST_FUNCTIONS:
+        code = {f"{len(code)} functions": _one([*code, *code.values()])}
+    joined = {f"part {name!r}": _one(digests) for name, digests in parts.items() if digests}
+    if len(joined) > _MOST_FUNCTIONS:
+        # Of the same parts only, since these may come and go.
+        which = digest_of(repr(sorted(joined)))
+        joined = {f"{len(joined)} parts, {which}": _one(list(joined.values()))}
+    made: MadeWith = {}
+    if code or joined:
+        made.update(python=_PYTHON, code=code)
+    if joined:
+        made["parts"] = joined
+    stamps = _stamps(files)
+    if stamps:
+        made["files"] = stamps
+    return made
+
+
+def _code_of(steps: Iterable[Node]) -> dict[str, str]:
+    """Digests of the functions of some steps, by what they are and their names."""
+    code: dict[str, list[str]] = {}
+    seen: set[int] = set()
+    for step in steps:
         function = getattr(step, "transform", None) or getattr(step, "batch_fn", None)
         if function is not None and id(function) not in seen:
             seen.add(id(function))
@@ -46,24 +77,11 @@ def made_with(node: Node) -> MadeWith:
             digest = behaviour_of(function)
             if digest not in digests:
                 digests.append(digest)
-        source = getattr(step, "source", None)
-        if source is not None and id(source) not in seen:
-            seen.add(id(source))
-            files += _files_of(source)
-    made: MadeWith = {}
-    if code:
-        joined = {name: _one(digests) for name, digests in code.items()}
-        if len(joined) > _MOST_FUNCTIONS:
-            joined = {f"{len(joined)} functions": _one([*joined, *joined.values()])}
-        made.update(python=_PYTHON, code=joined)
-    stamps = _stamps(files)
-    if stamps:
-        made["files"] = stamps
-    return made
+    return {name: _one(digests) for name, digests in code.items()}
 
 
 def _compared(node: Node) -> Iterator[Node]:
-    """The steps that are compared: parts that have names may come and go."""
+    """The steps that are compared one by one: parts that have names may come and go."""
     waiting = [node]
     while waiting:
         step = waiting.pop()
@@ -148,6 +166,10 @@ def _changes(saved: Any, now: MadeWith) -> Iterator[str]:
         gone, new = sorted(olds.keys() - news.keys()), sorted(news.keys() - olds.keys())
         if gone and new:
             yield f"`{', '.join(gone)}` is `{', '.join(new)}` now"
+        olds, news = _texts(saved, "parts"), _texts(now, "parts")
+        for name in olds.keys() & news.keys():
+            if olds[name] != news[name]:
+                yield f"the functions of {name.partition(',')[0]} of a mixture changed"
     olds, news = _texts(saved, "files"), _texts(now, "files")
     for name in olds.keys() & news.keys():
         if olds[name] != news[name]:

@@ -1,4 +1,8 @@
-"""Which of the values around a function it changes: its memory, and no part of what it does."""
+"""Which of the values around a function it changes: its memory, and no part of what it does.
+
+A list or dict that is handed on may be changed by whoever gets it. So of those only such count
+that are nothing but read.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -61,6 +65,79 @@ def altered_by(code: CodeType) -> Names:
         if isinstance(constant, CodeType):
             names |= altered_by(constant)
     return names
+
+
+# What is asked of lists, dicts and sets without changing them.
+_READING = frozenset(
+    "copy count get index intersection isdisjoint issubset issuperset items keys union "
+    "values".split()
+)
+_READERS = frozenset(
+    "all any dict enumerate frozenset len list map max min range repr reversed set sorted str sum "
+    "tuple zip".split()
+)
+# Steps that make something of the last value, or of the last two, and change neither.
+_LOOKING = ("BINARY_SUBSCR", "BINARY_SLICE", "CONTAINS_OP", "COMPARE_OP", "IS_OP", "GET_ITER")
+_UNPACKING = ("DICT_UPDATE", "DICT_MERGE", "LIST_EXTEND", "SET_UPDATE", "TO_BOOL", "UNARY_NOT")
+
+
+@functools.lru_cache(maxsize=256)
+def only_reads(code: CodeType, name: str) -> bool:
+    """Whether a function does nothing with the value of a name but look things up in it.
+
+    >>> def label(x, names={}, seen=[]):
+    ...     note(seen, x)
+    ...     return names[x["label"]]
+    >>> only_reads(label.__code__, "names"), only_reads(label.__code__, "seen")
+    (True, False)
+    """
+    import dis
+
+    steps = list(dis.get_instructions(code))
+    for number, step in enumerate(steps):
+        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        if name not in names or step.opname in ("LOAD_CLOSURE", "MAKE_CELL", "LOAD_CONST"):
+            continue
+        if not step.opname.startswith(_LOADS):
+            return False
+        if not _is_looked_at(steps, number, len(names) - names.index(name)):
+            return False
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return all(only_reads(constant, name) for constant in inner)
+
+
+def _is_looked_at(steps: Sequence["Instruction"], number: int, depth: int) -> bool:
+    """Whether what step `number` loads, with `depth - 1` values on top of it, is only read."""
+    import dis
+
+    for step in steps[number + 1 :]:
+        if depth == 1 and step.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")):
+            return step.argval in _READING
+        if depth == 1 and step.opname in ("PRECALL", "CALL"):
+            before = steps[number - 1]
+            return step.arg == 1 and before.opname == "LOAD_GLOBAL" and before.argval in _READERS
+        effect = dis.stack_effect(step.opcode, step.arg, jump=False)
+        if depth + effect < 2 and not (depth == 1 and effect > 0):
+            looks = step.opname in (*_LOOKING, *_UNPACKING)
+            return looks or step.opname.startswith("POP_JUMP")
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            return False  # Who knows where that leads.
+        depth += effect
+    return False
+
+
+@functools.lru_cache(maxsize=256)
+def attributes_set(code: CodeType) -> frozenset[str]:
+    """The attributes, of whatever object, that a function sets."""
+    import dis
+
+    found = {
+        step.argval
+        for step in dis.get_instructions(code)
+        if step.opname in ("STORE_ATTR", "DELETE_ATTR")
+    }
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(found).union(*map(attributes_set, inner))
 
 
 def _loaded(step: "Instruction", from_end: int = 1) -> str | None:

@@ -2,10 +2,11 @@
 
 import functools
 from itertools import zip_longest
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
-from bushel.core.altered import altered_by
+from bushel.core.altered import altered_by, attributes_set, only_reads
+from bushel.core.module_names import used_by
 from bushel.core.naming import name_of
 from bushel.core.node import Node, walk
 
@@ -80,10 +81,12 @@ def _shown(constant: Any) -> str:
 def behaviour_of(function: Any) -> str:
     """A digest of what a function does, as far as it is written down.
 
-    Its code and constants, and the plain values that it was made with: those of its closure, its
-    defaults, the arguments of a `partial`, the fields of a dataclass.
-    What a function changes (`altered_by`) is its memory, and does not count. The same in every
-    process of a Python version, whatever the file and line.
+    Its code and constants, and those of functions of the program that it calls (`used_by`); and
+    the plain values that it was made with: those of its closure, its defaults, the arguments of a
+    `partial`, the fields of a dataclass, the attributes that an object got by its constructor.
+    What a function changes, or may have changed by others (`altered_by`, `only_reads`), is its
+    memory, and does not count. The same in every process of a Python version, whatever the file
+    and line.
 
     >>> behaviour_of(lambda x: x + 1) == behaviour_of(lambda x: x + 1)
     True
@@ -118,17 +121,72 @@ def _told(value: Any, depth: int) -> Any:
     own = _code_of(value)
     if own is not None:
         return _told_function(getattr(value, "__func__", value), own, depth)
+    within = None if isinstance(value, type) else getattr(value, "__wrapped__", None)
+    if within is not None:  # Of `functools.cache`, say.
+        return "wrapped", _told(within, depth + 1)
     if isinstance(value, type) or hasattr(value, "__qualname__"):
         return getattr(value, "__module__", ""), value.__qualname__
-    methods = [_code_of(getattr(type(value), name, None)) for name in ("__call__", *_METHODS)]
-    codes = [code for code in methods if code is not None]
-    fields = getattr(type(value), "__dataclass_fields__", ()) if codes else ()
+    methods = [getattr(type(value), name, None) for name in ("__call__", *_METHODS)]
+    own_methods = [method for method in methods if isinstance(method, FunctionType)]
+    codes = [method.__code__ for method in own_methods]
+    fields = getattr(type(value), "__dataclass_fields__", None) if codes else ()
+    names = _given_attributes(value) if fields is None else fields
     plain = [
         (name, _told(getattr(value, name, None), depth + 1))
-        for name in fields
-        if not any(name in altered_by(code) for code in codes)
+        for name in names
+        if _counts(getattr(value, name, None), name, codes)
     ]
-    return type(value).__qualname__, [_text_of(code) for code in codes], plain
+    used = [_told_used(method) for method in own_methods]
+    return type(value).__qualname__, [_text_of(code) for code in codes], plain, used
+
+
+def _told_used(function: FunctionType) -> Any:
+    return [
+        (name, _text_of(value) if isinstance(value, CodeType) else _told(value, 0))
+        for name, value in used_by(function)
+    ]
+
+
+def _given_attributes(value: Any) -> list[str]:
+    """Attributes that are called as arguments of the constructor are, and are plain and stay so.
+
+    (`self._size = size`. What is computed may differ from run to run.)
+    """
+    begin = _code_of(type(value).__init__)
+    if begin is None:
+        return []
+    arguments = begin.co_varnames[1 : begin.co_argcount + begin.co_kwonlyargcount]
+    others = [
+        code
+        for kind in type(value).__mro__
+        for name, method in vars(kind).items()
+        if name != "__init__" and (code := _code_of(method)) is not None
+    ]
+    changed = frozenset().union(*map(attributes_set, others))
+    return [
+        name
+        for name, given in sorted(getattr(value, "__dict__", {}).items())
+        if name.lstrip("_") in arguments and name not in changed and _is_settled(given)
+    ]
+
+
+def _is_settled(value: Any) -> bool:
+    """Whether this is a plain value that nobody can change."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(_is_settled, value))
+    return isinstance(value, _PLAIN)
+
+
+def _counts(value: Any, name: str, codes: list[CodeType]) -> bool:
+    """Whether a value around a function is part of what it does, and not its memory."""
+    if any(name in altered_by(code) for code in codes):
+        return False
+    if not isinstance(value, (list, dict, set, bytearray)):
+        return True
+    items = [*value, *value.values()] if isinstance(value, dict) else value
+    # (What lies within could be taken out, and changed there.)
+    only_read = bool(codes) and all(only_reads(code, name) for code in codes)
+    return only_read and all(map(_is_settled, items))
 
 
 def _told_function(function: Any, code: CodeType, depth: int) -> Any:
@@ -143,7 +201,8 @@ def _told_function(function: Any, code: CodeType, depth: int) -> Any:
     last = code.co_argcount
     around += zip(code.co_varnames[last - len(defaults) : last], defaults, strict=False)
     around += sorted((getattr(function, "__kwdefaults__", None) or {}).items())
-    return _text_of(code), _told_around(around, code, depth)
+    used = _told_used(function) if isinstance(function, FunctionType) else []
+    return _text_of(code), _told_around(around, code, depth), used
 
 
 def _told_partial(value: "functools.partial[Any]", depth: int) -> Any:
@@ -156,5 +215,6 @@ def _told_partial(value: "functools.partial[Any]", depth: int) -> Any:
 
 def _told_around(around: list[tuple[str, Any]], code: CodeType | None, depth: int) -> Any:
     """The values that a function was made with, apart from those that it changes."""
-    changed = altered_by(code) if around and code is not None else ()
-    return [(name, _told(value, depth + 1)) for name, value in around if name not in changed]
+    codes = [] if code is None else [code]
+    counted = ((name, value) for name, value in around if _counts(value, name, codes))
+    return [(name, _told(value, depth + 1)) for name, value in counted]

@@ -1,0 +1,150 @@
+"""What a function uses of the modules around it: other functions, and constants written there.
+
+Only what is part of the program is followed, not what is installed. And only those constants
+count that a module gives once, as they are: what is computed may differ from run to run, and what
+is given again is a memory.
+"""
+
+import functools
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ast
+
+_CONSTANTS = (bool, int, float, complex, str, bytes, tuple)
+# So many functions are followed. More than that a pipeline does not call by itself.
+_MOST_FUNCTIONS = 200
+_MOST_BYTES = 1 << 20
+_NOTHING = object()
+
+
+def used_by(function: FunctionType) -> list[tuple[str, Any]]:
+    """The functions that a function calls, and those that these call, and constants they read.
+
+    By the names that they are used by, in the order of their use.
+    """
+    found: list[tuple[str, Any]] = []
+    waiting, seen = deque([function]), {function.__code__}
+    while waiting and len(seen) < _MOST_FUNCTIONS:
+        user = waiting.popleft()
+        for name, value, module in _values_used(user):
+            if isinstance(value, FunctionType):
+                found.append((name, value.__code__))
+                if value.__code__ not in seen and is_of_the_program(value.__module__):
+                    seen.add(value.__code__)
+                    waiting.append(value)
+            elif isinstance(value, _CONSTANTS) and name.rpartition(".")[2] in literals_of(module):
+                found.append((name, value))
+    return found
+
+
+def _values_used(function: FunctionType) -> Iterator[tuple[str, Any, str]]:
+    """Names, values, and the modules that have them."""
+    module = function.__module__ or ""
+    for name, attribute in names_read(function.__code__):
+        value = function.__globals__.get(name, _NOTHING)
+        if isinstance(value, ModuleType):
+            if attribute and is_of_the_program(value.__name__):
+                within = _unwrapped(vars(value).get(attribute, _NOTHING))
+                yield f"{name}.{attribute}", within, value.__name__
+            continue
+        value = _unwrapped(value)
+        home = getattr(value, "__module__", None) or module
+        if not isinstance(value, FunctionType) or is_of_the_program(home):
+            yield name, value, module
+
+
+def _unwrapped(value: Any) -> Any:
+    """The function within decorators that say what they are around."""
+    for _ in range(10):
+        value = getattr(value, "__wrapped__", value)
+    return value
+
+
+# (A thousand parts of a mixture may have a thousand functions of one code.)
+@functools.lru_cache(maxsize=256)
+def names_read(code: CodeType) -> tuple[tuple[str, str], ...]:
+    """The names of its module that a function reads, each with the attribute that follows it.
+
+    >>> def area(r):
+    ...     return math.pi * abs(r)
+    >>> names_read(area.__code__)
+    (('math', 'pi'), ('abs', ''))
+    """
+    import dis  # Few ask.
+
+    steps = list(dis.get_instructions(code))
+    found: dict[tuple[str, str], None] = {}
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            is_looked_into = following is not None and following.opname in _ATTRIBUTES
+            found[step.argval, following.argval if is_looked_into and following else ""] = None
+    stored = {step.argval for step in steps if step.opname in ("STORE_GLOBAL", "STORE_NAME")}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found.update(dict.fromkeys(names_read(constant)))
+    return tuple(pair for pair in found if pair[0] not in stored)
+
+
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+
+
+@functools.lru_cache(maxsize=1024)
+def is_of_the_program(module: str) -> bool:
+    """Whether a module is the user's own: not installed, nor Python's or bushel's."""
+    if module == "__main__":
+        return True
+    path = getattr(sys.modules.get(module), "__file__", None)
+    if not isinstance(path, str) or module.partition(".")[0] == "bushel":
+        return False
+    parts = path.split(os.sep)
+    if "site-packages" in parts or "dist-packages" in parts:
+        return False
+    return not path.startswith(os.path.dirname(os.__file__) + os.sep)
+
+
+@functools.lru_cache(maxsize=256)
+def literals_of(module: str) -> frozenset[str]:
+    """The names that a module gives once, as a number, a text or a tuple of those."""
+    import ast
+
+    path = getattr(sys.modules.get(module), "__file__", None)
+    try:
+        if path is None or os.path.getsize(path) > _MOST_BYTES:
+            return frozenset()
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return frozenset()
+    literal = {name for step in tree.body for name in _given(step)}
+    times: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            times[node.id] = times.get(node.id, 0) + 1
+        elif isinstance(node, ast.Global):
+            literal.difference_update(node.names)
+    return frozenset(name for name in literal if times[name] == 1)
+
+
+def _given(step: "ast.stmt") -> Iterator[str]:
+    """The names that one statement gives a literal."""
+    import ast
+
+    targets = step.targets if isinstance(step, ast.Assign) else []
+    if isinstance(step, ast.AnnAssign) and step.value is not None:
+        targets = [step.target]
+    value = getattr(step, "value", None)
+    if not targets or not isinstance(value, ast.expr):
+        return
+    try:
+        ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return
+    for target in targets:
+        if isinstance(target, ast.Name):
+            yield target.id
