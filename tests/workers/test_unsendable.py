@@ -210,8 +210,8 @@ def test_what_is_sent_all_the_same(path: Path) -> None:
 class Source:
     """A source with an iterator, which has nothing to do with its records."""
 
-    def __init__(self) -> None:
-        self.stamps = itertools.count()
+    def __init__(self, stamps: Iterator[Any]) -> None:
+        self.stamps = stamps
 
     def __len__(self) -> int:
         return 5
@@ -226,7 +226,14 @@ def test_with_workers(path: Path) -> None:
         ds = with_workers(MapDataset.range(5).map(_closure(file)), 1)
         with pytest.raises(PlanError, match=r"`map\(read\)` cannot be sent .* variable `file`"):
             next(iter(ds))
-    assert list(with_workers(MapDataset.source(Source()), 1)) == [0, 1, 2, 3, 4]
+    source = Source(iter(range(5)))
+    assert list(with_workers(MapDataset.source(source), 1)) == [0, 1, 2, 3, 4]
+
+
+def test_an_iterator_of_a_source_that_python_cannot_pickle() -> None:
+    ds = with_workers(MapDataset.source(Source(itertools.pairwise(range(6)))), 1)
+    with pytest.raises(PlanError, match=r"attribute `stamps` of `Source` is an iterator"):
+        next(iter(ds))
 
 
 def test_as_an_element(path: Path) -> None:

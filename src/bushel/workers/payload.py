@@ -139,8 +139,10 @@ def _dump(
             # What it was at when it could not go on.
             culprit = pickler.last
             part, holder = _holder_among(parts, culprit)
-            if part is not None and part.is_source and kind_of(type(culprit)) is ITERATOR:
-                # It may have nothing to do with what is given for a key, and is its own matter.
+            of_source = part is not None and part.is_source and id(culprit) not in allowed
+            if of_source and kind_of(type(culprit)) is ITERATOR:
+                # It may have nothing to do with what is given for a key, and is its own matter:
+                # as long as Python can pickle it, which it cannot each of them.
                 allowed.add(id(culprit))
                 continue
             label = "this pipeline" if part is None else f"`{part.label}`"
