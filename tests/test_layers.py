@@ -45,6 +45,7 @@ OPTIONAL = {
     "botocore": "files/aws.py",
     "cv2": "transforms/jpeg_decoders.py",
     "fsspec": "files/systems.py",
+    "google": "sources/tfrecord/varints.py",  # protobuf
     "google_crc32c": "sources/tfrecord/crc.py",
     "jax": "deliver/device.py",
     "lance": "sources/lance.py",
@@ -77,6 +78,7 @@ LAZY = {
     ("core/dtypes.py", "ml_dtypes"): "an optional dependency",
     ("sources/arrays/zarr.py", "zarr"): "an optional dependency",
     ("sources/tfrecord/crc.py", "google_crc32c"): "an optional dependency",
+    ("sources/tfrecord/varints.py", "google.protobuf"): "an optional dependency",
     ("sources/indexed_unpacked.py", "zstandard"): "an optional dependency",
     ("sharding.py", "bushel.deliver.device"): "the way to jax, asked only when it is wanted",
     ("deliver/device.py", "jax._src"): "the notes that processes of a job leave each other",

@@ -15,6 +15,13 @@ from bushel.errors import PlanError, RecordError
 from bushel.sources import encode_example, parse_example, parse_sequence_example
 from bushel.sources.tfrecord.example import check_features
 from bushel.sources.tfrecord.example_columns import parse_columns
+from bushel.sources.tfrecord.varints import (
+    by_loop,
+    by_numpy,
+    by_protobuf,
+    encoded_varint,
+    varints_of,
+)
 from tests.grain.oracle import assert_same
 from tests.property.profile import tried
 
@@ -285,3 +292,45 @@ def test_sequences() -> None:
     assert_same(context, {"length": np.array([2])})
     assert_same(found["tokens"], [np.array([1, 2]), np.array([3])])
     assert found["names"] == [[b"a"], []]
+
+
+# Lists of integers are read in three ways.
+
+LISTS = st.lists(st.one_of(INTS, st.integers(0, 300)), min_size=1, max_size=60)
+
+
+def _ways() -> list[Any]:
+    library = by_protobuf()
+    return [by_loop, by_numpy, varints_of, *([library] if library is not None else [])]
+
+
+@tried
+@given(LISTS)
+def test_lists_of_integers_however_they_are_read(values: list[int]) -> None:
+    data = b"".join(encoded_varint(value % 2**64) for value in values)
+    for read in _ways():
+        found = read(data)
+        assert found.dtype == np.int64 and found.tolist() == values, read
+
+
+def test_protobuf_reads_lists_where_it_hands_them_to_numpy() -> None:
+    protobuf = pytest.importorskip("google.protobuf")
+    assert (by_protobuf() is not None) == (int(protobuf.__version__.split(".")[0]) >= 7)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_integers_of_ten_bytes_have_64_bits(count: int) -> None:
+    # The tenth byte has room for seven, of which one counts.
+    data = (b"\x81" + b"\x80" * 8 + b"\x7f") * count
+    for read in _ways():
+        assert read(data).tolist() == [1 - 2**63] * count, read
+
+
+@pytest.mark.parametrize("before", [0, 50])
+def test_integers_of_more_than_ten_bytes_are_damage(before: int) -> None:
+    data = bytes([0x90, 1]) * before + b"\x80" * 10 + b"\x01"
+    for read in _ways():
+        with pytest.raises(RecordError, match="more than ten bytes"):
+            read(data)
+    with pytest.raises(RecordError, match="ends within one"):
+        varints_of(data[:-1])

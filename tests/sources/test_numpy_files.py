@@ -210,7 +210,7 @@ def test_more_axes_than_an_array_may_have(tmp_path: Path) -> None:
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (" + b"1, " * 100 + b")}"
     length = len(header).to_bytes(2, "little")
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\1\0" + length + header + bytes(8))
-    refused(FileError, r"the header of '.*a\.npy' is damaged: it is ", tmp_path / "a.npy")
+    refused(FileError, r"header of '.*a\.npy' is damaged: it has the shape", tmp_path / "a.npy")
 
 
 def test_damaged_archives(tmp_path: Path) -> None:
@@ -254,6 +254,28 @@ def test_versions_of_the_format(tmp_path: Path) -> None:
     content[6] = 9
     (tmp_path / "a.npy").write_bytes(content)
     refused(FileError, "a.npy' is of version 9", tmp_path / "a.npy")
+
+
+def test_names_of_fields_in_any_script(tmp_path: Path) -> None:
+    """Which numpy writes as version 3."""
+    names = ["größe", "長さ", "🎈", "a'b", 'a"b', "a\\u0041", "tab\there"]
+    array = np.zeros(3, [(name, np.int16) for name in names])
+    with open(tmp_path / "a.npy", "wb") as file, pytest.warns(UserWarning, match="format 3"):
+        np.save(file, array)
+    assert (tmp_path / "a.npy").read_bytes()[6] == 3
+    source = NumpyDataSource(tmp_path / "a.npy")
+    assert source[1].dtype.names == tuple(names)
+    check_source(source, list(array))
+
+
+def test_a_header_of_python_2(tmp_path: Path) -> None:
+    header = b"{'descr': '<i2', 'fortran_order': False, 'shape': (3L,), }\n"
+    length = len(header).to_bytes(2, "little")
+    numbers = np.arange(3, dtype=np.int16)
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\1\0" + length + header + numbers.tobytes())
+    with pytest.warns(UserWarning, match="Python 2"):
+        source = NumpyDataSource(tmp_path / "a.npy")
+    assert [source[index] for index in range(3)] == [0, 1, 2]
 
 
 def test_a_file_that_changes_is_an_error(tmp_path: Path) -> None:

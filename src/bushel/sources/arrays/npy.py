@@ -5,7 +5,7 @@
 The header is the text of a Python dict with `descr` (the type), `fortran_order` and `shape`.
 """
 
-import ast
+import io
 import lzma
 import math
 import struct
@@ -20,7 +20,6 @@ from bushel.errors import FileError
 
 Bytes = npt.NDArray[np.uint8]
 
-_MAGIC = b"\x93NUMPY"
 # A header is text that is parsed, and no array needs more of it.
 _MOST_HEADER = 1 << 16
 # Axes that numpy allows an array.
@@ -56,28 +55,27 @@ def layout_of(data: Bytes, where: str, begin: int = 0, end: int | None = None) -
     `where` says in messages which one it is.
     """
     end = len(data) if end is None else end
-    start = data[begin : min(begin + 12, end)].tobytes()
-    if start[:6] != _MAGIC:
+    file = io.BytesIO(data[begin : min(begin + 12 + _MOST_HEADER, end)].tobytes())
+    try:
+        version = np.lib.format.read_magic(file)[0]
+    except ValueError:
         raise FileError(
-            f"{where} is no .npy file: it does not begin as one, but with {start[:6]!r}."
+            f"{where} is no .npy file: it does not begin as one, but with {file.getvalue()[:6]!r}."
+        ) from None
+    if version not in (1, 2, 3):
+        raise FileError(
+            f"{where} is of version {version} of the .npy format, which is not known here."
         )
-    if len(start) < 12 or start[6] not in (1, 2, 3):
-        raise (
-            _cut_short(where, end - begin)
-            if len(start) < 12
-            else FileError(
-                f"{where} is of version {start[6]} of the .npy format, which is not known here."
-            )
-        )
-    width = 2 if start[6] == 1 else 4
-    length = int.from_bytes(start[8 : 8 + width], "little")
-    first = begin + 8 + width
+    length = int.from_bytes(file.getvalue()[8 : 10 if version == 1 else 12], "little")
+    start = begin + (10 if version == 1 else 12) + length
     if length > _MOST_HEADER:
         raise FileError(f"{where} is damaged: its header is said to have {length:,} bytes.")
-    if first + length > end:
-        raise _cut_short(where, end - begin)
-    text = data[first : first + length].tobytes()
-    dtype, shape, fortran_order = _parsed(text, where, "utf-8" if start[6] == 3 else "latin-1")
+    if start > end:
+        raise FileError(
+            f"{where} is cut short: it ends within its header, after {end - begin:,} bytes. Write "
+            "or copy it anew."
+        )
+    dtype, shape, fortran_order = _header(file, version, where)
     if dtype.hasobject:
         raise FileError(
             f"{where} holds Python objects, which are pickles, and unpickling a file can run "
@@ -85,33 +83,40 @@ def layout_of(data: Bytes, where: str, begin: int = 0, end: int | None = None) -
             "save arrays of numbers or of strings of a fixed width."
         )
     values = math.prod(shape) * dtype.itemsize
-    if first + length + values > end:
+    if start + values > end:
         raise FileError(
             f"{where} is cut short: an array of shape {shape} and type {dtype} needs "
-            f"{values:,} bytes, and there are {end - first - length:,}. Write or copy it anew."
+            f"{values:,} bytes, and there are {end - start:,}. Write or copy it anew."
         )
-    return Layout(dtype, shape, fortran_order, first + length)
+    return Layout(dtype, shape, fortran_order, start)
 
 
-def _parsed(text: bytes, where: str, encoding: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+def _header(
+    file: io.BytesIO, version: int, where: str
+) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     try:
-        header = ast.literal_eval(text.decode(encoding).strip())
-        shape, fortran_order = header["shape"], header["fortran_order"]
-        dtype = np.lib.format.descr_to_dtype(header["descr"])
+        if version == 3:
+            file = _as_version_2(file)
+        read: Any = np.lib.format.read_array_header_2_0
+        if version == 1:
+            read = np.lib.format.read_array_header_1_0
+        shape, fortran_order, dtype = read(file, max_header_size=8 * _MOST_HEADER)
     except Exception as error:
         raise FileError(f"the header of {where} is damaged: {error}.") from None
-    is_shape = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
-    too_many = is_shape and len(shape) > _MOST_AXES
-    if not is_shape or too_many or type(fortran_order) is not bool or len(header) != 3:
-        raise FileError(f"the header of {where} is damaged: it is {header!r:.200}.")
+    if len(shape) > _MOST_AXES or any(type(length) is not int or length < 0 for length in shape):
+        raise FileError(f"the header of {where} is damaged: it has the shape {shape!r:.200}.")
     return dtype, shape, fortran_order
 
 
-def _cut_short(where: str, size: int) -> FileError:
-    return FileError(
-        f"{where} is cut short: it ends within its header, after {size:,} bytes. Write or copy "
-        "it anew."
-    )
+def _as_version_2(file: io.BytesIO) -> io.BytesIO:
+    """The header of version 3 as one of version 2, since numpy offers no reader for the former.
+
+    Version 3 is UTF-8, for the names of fields. They are text of Python, in which any character
+    can be written by its number.
+    """
+    length = int.from_bytes(file.read(4), "little")
+    text = file.read(length).decode().encode("ascii", "backslashreplace")
+    return io.BytesIO(len(text).to_bytes(4, "little") + text)
 
 
 class Member(NamedTuple):

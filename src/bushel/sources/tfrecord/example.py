@@ -18,10 +18,9 @@ from bushel.sources.tfrecord.example_wire import (
     Bytes,
     Fields,
     encoded_field,
-    encoded_varint,
     fields_of,
-    varints_of,
 )
+from bushel.sources.tfrecord.varints import encoded_varint, varints_of
 
 # By name: what kind of values; or that and a shape, to get arrays of it, or single values.
 Features: TypeAlias = Mapping[str, Any] | Iterable[str]

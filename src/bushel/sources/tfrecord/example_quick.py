@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.sources.tfrecord.example_wire import varint_at, varints_of
+from bushel.sources.tfrecord.varints import varint_at, varints_of
 
 # The tags of fields of bytes, with these numbers; and what those of a feature are.
 _ONE, _TWO, _THREE = BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A
@@ -64,6 +64,9 @@ def _field(data: bytes, place: int, tag: int) -> tuple[int, int]:
     length = data[place + 1]
     if length < 128:
         return place + 2, place + 2 + length
+    further = data[place + 2]
+    if further < 128:
+        return place + 3, place + 3 + (length & 127 | further << 7)
     length, place = varint_at(data, place + 1)
     return place, place + length
 

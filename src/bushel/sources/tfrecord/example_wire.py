@@ -2,18 +2,13 @@
 
 from typing import Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from bushel.errors import RecordError
+from bushel.sources.tfrecord.varints import encoded_varint, varint_at
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Fields: TypeAlias = list[tuple[int, Any]]
 
 _VARINT, _EIGHT, _BYTES, _GROUP, _END, _FOUR = range(6)
-_MOST = (1 << 64) - 1
-# With fewer values a loop is faster than numpy.
-_FEW = 24
 
 
 def fields_of(data: Any, what: str) -> Fields:
@@ -64,20 +59,6 @@ def fields_of(data: Any, what: str) -> Fields:
     return fields
 
 
-def varint_at(data: bytes, place: int) -> tuple[int, int]:
-    """A number, and the place after it."""
-    value = shift = 0
-    while True:
-        byte = data[place]
-        place += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & _MOST, place
-        shift += 7
-        if shift > 63:
-            raise RecordError(f"a number has more than ten bytes, at byte {place - 10}.")
-
-
 def _behind_group(data: bytes, place: int, number: int) -> int:
     """Passes over a group, an old kind of field that ends with a mark of its own."""
     open_groups = [number]
@@ -101,50 +82,6 @@ def _behind_group(data: bytes, place: int, number: int) -> int:
         if place > len(data):
             raise IndexError
     return place
-
-
-def varints_of(data: bytes) -> npt.NDArray[np.int64]:
-    """Numbers that stand one after the other.
-
-    >>> varints_of(bytes([1, 128, 1, 5]))
-    array([  1, 128,   5])
-    """
-    if data.isascii():  # All below 128, and so a byte each.
-        return np.frombuffer(data, dtype=np.uint8).astype(np.int64)
-    if data[-1] > 127:
-        raise RecordError("a list of numbers ends within one.")
-    if len(data) <= _FEW:
-        values, place = [], 0
-        while place < len(data):
-            value, place = varint_at(data, place)
-            values.append(value)
-        return np.array(values, dtype=np.uint64).view(np.int64)
-    encoded = np.frombuffer(data, dtype=np.uint8)
-    ends = np.flatnonzero(encoded < 128)
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    lengths = ends - starts + 1
-    if lengths.max() > 10:
-        raise RecordError("a number has more than ten bytes.")
-    # Each byte is worth its seven bits, at the place that it has in its number.
-    places = np.arange(len(encoded)) - np.repeat(starts, lengths)
-    worth = (encoded & 127).astype(np.uint64) << (7 * places).astype(np.uint64)
-    return np.add.reduceat(worth, starts).view(np.int64)
-
-
-def encoded_varint(value: int) -> bytes:
-    """Writes a number of at most 64 bits.
-
-    >>> encoded_varint(300).hex()
-    'ac02'
-    """
-    if value < 128:
-        return value.to_bytes(1, "little")
-    written = bytearray()
-    while value > 127:
-        written.append(value & 127 | 128)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
 
 
 def encoded_field(number: int, data: bytes) -> bytes:
