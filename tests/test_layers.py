@@ -94,6 +94,7 @@ LAZY = {
     ("dataset/base.py", "bushel.watch.explain"): "only for those who look",
     ("loader/loader.py", "bushel.watch.explain"): "the same",
     ("deliver/iterator.py", "bushel.watch.explain"): "the same, and it stands above",
+    ("deliver/open.py", "bushel.watch.visualize"): "only where a setting asks for it",
     ("deliver/iterator.py", "bushel.watch.explanation"): "the type of what that returns",
     ("dataset/stream.py", "bushel.order.stream_mix"): "only for those with such mixtures",
     ("dataset/parts.py", "bushel.run.compact"): "the same, and this runs it at once",

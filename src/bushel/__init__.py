@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from bushel.core.options import ReadOptions as ReadOptions
     from bushel.core.record import Record as Record
     from bushel.core.record import RecordMetadata as RecordMetadata
+    from bushel.core.settings import config as config
     from bushel.dataset import IterDataset as IterDataset
     from bushel.dataset import MapDataset as MapDataset
     from bushel.deliver.iterator import DatasetIterator as DatasetIterator
     from bushel.grain.packed import PaddingReport as PaddingReport
     from bushel.grain.packed import padding_report as padding_report
-    from bushel.grain.settings import config as config
     from bushel.loader.iterator import DataLoaderIterator as DataLoaderIterator
     from bushel.loader.loader import DataLoader as DataLoader
     from bushel.loader.loader import load as load
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 # Where each name lives; "module" alone is a module of that name.
 _HOMES = {
     "checkpoint": "checkpoint",
-    "config": "grain.settings:config",
+    "config": "core.settings:config",
     "constants": "constants",
     "experimental": "experimental",
     "multiprocessing": "multiprocessing",

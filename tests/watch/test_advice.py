@@ -18,6 +18,7 @@ from bushel import (
 from bushel.experimental import InterleaveIterDataset, WindowShuffleIterDataset
 from bushel.samplers import IndexSampler
 from tests.contract.parts import double, double_columns, is_not_third, jitter, ragged
+from tests.grain.oracle import blocks_of
 from tests.watch.pipelines import Own, records, stream
 
 _WORKERS = MultiprocessingOptions(num_workers=2)
@@ -212,7 +213,8 @@ def test_what_it_says_of_columns_of_batches() -> None:
         shapes.append(columns["id"].shape)
         return columns
 
-    list(records(400).batch(4).map_batches(noted))
+    with blocks_of(5):
+        list(records(400).batch(4).map_batches(noted))
     assert {shape[1] for shape in shapes} == {4}
     assert max(shape[0] for shape in shapes) > 1
 

@@ -1,13 +1,14 @@
 """From a pipeline to the stream that an iterator hands out."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bushel.checkpoint.made_with import made_with
 from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, WorkersNode
+from bushel.core.settings import config
 from bushel.core.stream import Stream
 from bushel.deliver.device import agreement, process_index_and_count
 from bushel.deliver.iterator import StreamIterator
@@ -19,11 +20,22 @@ if TYPE_CHECKING:
     from bushel.run.build import LowerToWorkers
     from bushel.workers.engine import Engine
 
+T = TypeVar("T")
+
 
 def iterate(node: Node) -> StreamIterator[Any]:
     """Makes an iterator over the elements of a node."""
     made = partial(made_with, node)
-    return StreamIterator(open_stream(node), describe_pipeline(node), made, node)
+    return shown_if_asked(StreamIterator(open_stream(node), describe_pipeline(node), made, node))
+
+
+def shown_if_asked(iterator: StreamIterator[T]) -> StreamIterator[T]:
+    """The iterator, which explains its pipeline after its first element if a setting says so."""
+    if config.py_dataset_visualization_output_dir is not None:
+        from bushel.watch.visualize import show_after_first  # It stands above this module.
+
+        show_after_first(iterator, config.py_dataset_visualization_output_dir)
+    return iterator
 
 
 def open_stream(node: Node, options: DatasetOptions | None = None) -> Stream:

@@ -14,7 +14,7 @@ from bushel.checkpoint.made_with import made_with, tell_changes
 from bushel.checkpoint.signed import VERSION, check_depth, is_pipeline, made_of
 from bushel.core.state import State, copy_state, innermost_index
 from bushel.deliver.iterator import StreamIterator, load_from, save_into
-from bushel.deliver.open import open_stream
+from bushel.deliver.open import open_stream, shown_if_asked
 from bushel.errors import StateError, StateRangeError
 from bushel.loader.chain import Chain
 from bushel.loader.recipe import Recipe
@@ -51,7 +51,8 @@ class DataLoaderIterator(Generic[T]):
         node = self._chain.node()
         self._made_with = functools.cache(lambda: made_with(node))
         stream = open_stream(node)
-        self._iterator: StreamIterator[T] = StreamIterator(stream, [], node=node)
+        made: StreamIterator[T] = StreamIterator(stream, [], node=node)
+        self._iterator = shown_if_asked(made)
         if state is not None:
             self._restore(_decode(state), validate_state)
 

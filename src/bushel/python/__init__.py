@@ -6,9 +6,9 @@ from bushel.constants import DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD,
 from bushel.core.lazy import lazily
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.core.record import Record, RecordMetadata
+from bushel.core.settings import config
 from bushel.dataset import IterDataset, MapDataset
 from bushel.deliver.iterator import DatasetIterator
-from bushel.grain.settings import config
 from bushel.loader.iterator import DataLoaderIterator as PyGrainDatasetIterator
 from bushel.loader.loader import DataLoader, load
 from bushel.loader.operations import (

@@ -112,7 +112,7 @@ class Lowering:
 
 def how_to_open(quota: Callable[[str], DropQuota]) -> How:
     """What the engine does for a step, where each of its streams is read by itself."""
-    return How(quota, _together, _first_of)
+    return How(quota, _together, first_of)
 
 
 def step_of(node: Node, inputs: Sequence[Stream], how: How) -> Stream:
@@ -130,7 +130,7 @@ def _together(cursors: Sequence[Cursor]) -> EvaluateTogether:
     return Together(cursors).evaluate
 
 
-def _first_of(node: Node) -> list[Any]:
+def first_of(node: Node) -> list[Any]:
     """The first element of a node, if it has one."""
     stream = build_stream(node)
     try:

@@ -97,13 +97,18 @@ def _filter_before_batch(line: Line) -> Iterator[str]:
         root = line[place - len(before) - 1] if place > len(before) else None
         if not filters or root is None or not isinstance(root.node, ToStreamNode):
             continue
-        endless = root.explained.endless
+        orders = {"shuffle": (ShuffleNode, WindowShuffleNode), "repeat": (RepeatNode,)}
+        found = [
+            f"`{name}`"
+            for name, kinds in orders.items()
+            if any(isinstance(one.node, kinds) for one in line[:place])
+        ]
+        before_these = f", before {' and '.join(found)}" if found else ""
         yield (
             f"{seen.name} runs here, as {filters[0].name} before it leaves elements out: which "
             "elements make a batch is known only in order, so workers send single elements. Write "
-            f"the filter into the `MapDataset`{', before `repeat`,' if endless else ''} and "
-            "`.compact()` after it, which finds out in one pass what is left: then workers make "
-            "whole batches."
+            f"the filter and `.compact()` into the `MapDataset`{before_these}: one pass finds out "
+            "what is left, and then workers make whole batches."
         )
 
 

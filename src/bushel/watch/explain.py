@@ -98,7 +98,7 @@ class Explaining:
     """Finds out about steps one after the other, and numbers them."""
 
     def __init__(self) -> None:
-        self._counts = Counts()
+        self.counts = Counts()
         self._number = 0
         self._problems: list[str] = []
         # What was found out, line by line; those that a step reads from before its own.
@@ -124,11 +124,7 @@ class Explaining:
         """The steps of a line up to a node, from its beginning on."""
         if beside is None:
             beside = self._alone(node, None, 0)
-        nodes = [node]
-        while len(node.inputs) == 1 and not isinstance(node, (CustomStreamNode, CustomMapNode)):
-            (node,) = node.inputs
-            nodes.append(node)
-        nodes.reverse()
+        nodes = line_to(node)
         places = self._places(nodes, beside)
         parts = self._parts(nodes[0], places[0], beside)
         seen: list[Seen] = []
@@ -142,7 +138,7 @@ class Explaining:
 
     def _alone(self, node: Node, here: Placed | None, depth: int) -> _Beside:
         """What is opened as a stream of its own, and so has a plan of its own."""
-        places = placed_steps(node, self._counts)
+        places = placed_steps(node, self.counts)
         if places.problem is not None:
             self._problems.append(places.problem)
         return _Beside(places, None, here, depth)
@@ -165,7 +161,7 @@ class Explaining:
         beside: _Beside,
         parts: tuple[ExplainedPart, ...],
     ) -> ExplainedStep:
-        count = self._counts.of(step)
+        count = self.counts.of(step)
         place: dict[str, Any] = {}
         silent = isinstance(step, Place) and not isinstance(step, (ToStreamNode, DealNode))
         if placed is not None and not (silent and placed.place != "thread"):
@@ -233,7 +229,7 @@ class Explaining:
                     beside.depth + 1,
                 )
             counts = [
-                self._counts.of(one).number
+                self.counts.of(one).number
                 for one, look in zip(inputs, looks, strict=True)
                 if look == looks[number]
             ]
@@ -249,7 +245,19 @@ class Explaining:
         return tuple(parts)
 
     def _is_by_position(self, node: Node) -> bool:
-        return not self._counts.of(node).streamed
+        return not self.counts.of(node).streamed
+
+
+def line_to(node: Node) -> list[Node]:
+    """A step and those before it, the first of all first, up to one that reads several lines.
+
+    What a user's own dataset reads from is another line, even if it is one.
+    """
+    nodes = [node]
+    while len(node.inputs) == 1 and not isinstance(node, (CustomStreamNode, CustomMapNode)):
+        (node,) = node.inputs
+        nodes.append(node)
+    return nodes[::-1]
 
 
 def _outer(placed: Placed | None, beside: _Beside) -> Placed | None:

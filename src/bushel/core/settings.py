@@ -1,13 +1,18 @@
 """Process-wide settings, read as attributes and changed with `config.update`."""
 
 import logging
+import os
 from typing import Any, ClassVar
 
 _log = logging.getLogger("bushel")
 
 
 class Config:
-    """Settings of this process. None of them has an effect yet, which is logged when one is set.
+    """Settings of this process.
+
+    `py_dataset_visualization_output_dir` has pipelines explained when an iterator has handed out
+    its first element (see `watch/visualize.py`): in the log where it is "", else in that folder.
+    The others have no effect yet, which is logged when one is set.
 
     >>> config = Config()
     >>> config.update("py_debug_mode", True)
@@ -21,6 +26,10 @@ class Config:
         "py_relay_sigterm_to_main": False,
         "py_traceback_filtering": "auto",
     }
+
+    _WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
+        {"py_debug_mode", "py_relay_sigterm_to_main", "py_traceback_filtering"}
+    )
 
     def __init__(self) -> None:
         self.__dict__["_values"] = dict(self._DEFAULTS)
@@ -40,7 +49,14 @@ class Config:
         """Changes one setting."""
         if name not in self._DEFAULTS:
             raise ValueError(self._unknown(name))
-        if value != self._DEFAULTS[name]:
+        if name == "py_dataset_visualization_output_dir" and value is not None:
+            try:
+                value = os.fspath(value)
+            except TypeError:
+                raise TypeError(
+                    f"{name} is a folder, or '' for the log, or None, and not {value!r}."
+                ) from None
+        if name in self._WITHOUT_EFFECT and value != self._DEFAULTS[name]:
             _log.warning("the setting %s = %r is accepted and has no effect.", name, value)
         self.__dict__["_values"][name] = value
 

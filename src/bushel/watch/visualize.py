@@ -1,0 +1,174 @@
+"""Shows the pipeline of an iterator after its first element, as Grain's setting asks for it.
+
+It is what `explain` tells, and what the first element looks like after each step. For that the
+first element is made once more, by steps whose elements are known to be made of others alone; of
+steps with a memory, or with a file of their own, only the last is told.
+"""
+
+import itertools
+import logging
+import os
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from bushel.core.block import Block
+from bushel.core.frozen import frozen
+from bushel.core.node import (
+    Choice,
+    Drop,
+    Each,
+    Expand,
+    Fold,
+    Guard,
+    Node,
+    Order,
+    Place,
+    Source,
+    Zip,
+    with_inputs,
+)
+from bushel.core.options import ReadOptions
+from bushel.core.places import PrefetchNode, ToStreamNode, WorkersNode
+from bushel.core.tree import map_leaves
+from bushel.deliver.iterator import StreamIterator
+from bushel.lanes.deal import DealNode, GatherNode
+from bushel.run.build import first_of
+from bushel.watch.counts import Counts
+from bushel.watch.explain import Explaining, line_to
+from bushel.watch.explanation import ExplainedStep, Explanation
+from bushel.watch.html import page
+
+_log = logging.getLogger("bushel")
+_numbers = itertools.count()
+
+T = TypeVar("T")
+
+
+def show_after_first(iterator: StreamIterator[Any], folder: str) -> None:
+    """Has the pipeline of an iterator shown when it has handed out its first element.
+
+    Files are written to the folder; where it is "", the log is told.
+    """
+    # Another class until then: to ask at each element would cost at each.
+    iterator.__class__ = _Showing
+    iterator.__dict__["_shown_in"] = folder
+
+
+class _Showing(StreamIterator[T]):
+    """An iterator that has not handed out an element yet."""
+
+    def __next__(self) -> T:
+        element = super().__next__()
+        folder: str = self.__dict__.pop("_shown_in")
+        self.__class__ = StreamIterator  # type: ignore[assignment]
+        try:
+            _show(self._node, element, folder)
+        except Exception as error:
+            # It is a help for people, and no reason to end a training.
+            _log.warning("the pipeline of an iterator cannot be shown: %r", error)
+        return element
+
+
+def _show(node: Node | None, element: object, folder: str) -> None:
+    if node is None:
+        return
+    explanation = visualized(node, element)
+    if not folder:
+        # The user asked for it, so it is told at a level that is seen.
+        level = logging.INFO if _log.isEnabledFor(logging.INFO) else logging.WARNING
+        _log.log(level, "the pipeline of an iterator, after its first element:\n\n%s", explanation)
+        return
+    os.makedirs(folder, exist_ok=True)
+    name = f"pipeline-{os.uname().nodename}-{os.getpid()}-{next(_numbers)}"
+    path = os.path.join(folder, name)
+    with open(f"{path}.txt", "w", encoding="utf-8") as file:
+        file.write(f"{explanation}\n")
+    with open(f"{path}.html", "w", encoding="utf-8") as file:
+        file.write(page("The pipeline of an iterator", explanation._repr_html_()))
+    _log.info("the pipeline of an iterator is shown in %s.html", path)
+
+
+def visualized(node: Node, element: object) -> Explanation:
+    """Explains a stream, and what its first elements look like, the last of which is known."""
+    explaining = Explaining()
+    steps = explaining.line(node, None)
+    looks = _looks(node, explaining.counts)
+    numbers = {one.explained.number: looks.get(id(one.node)) for one in explaining.lines[-1]}
+    numbers[steps[-1].number] = look_of(element)
+    told = (
+        step if (look := numbers[step.number]) is None else _with_note(step, f"makes {look}")
+        for step in steps
+    )
+    return explaining.explanation("DatasetIterator", tuple(told))
+
+
+def _with_note(step: ExplainedStep, note: str) -> ExplainedStep:
+    return replace(step, notes=(*step.notes, note))
+
+
+@frozen
+class _Looking(Each):
+    """Passes elements on, and notes what the first of them looks like."""
+
+    input: Node
+    looks: dict[int, str]
+    key: int
+
+    def apply(self, block: Block) -> Block:
+        if self.key not in self.looks:
+            first = next((row for row in block.rows() if row is not None), None)
+            if first is not None:
+                self.looks[self.key] = look_of(first)
+        return block
+
+    def describe(self) -> str:
+        return ""
+
+
+_PURE = (Source, Order, Choice, Zip, Each, Drop, Expand, Fold, Guard, Place)
+
+
+def _looks(node: Node, counts: Counts) -> dict[int, str]:
+    """What the first elements look like after the steps of a line, by the `id` of the step."""
+    looks: dict[int, str] = {}
+    made: Node | None = None
+    streamed = False
+    for step in line_to(node):
+        if isinstance(step, (WorkersNode, PrefetchNode)):
+            continue  # A single element is made here.
+        begins = made is None and counts.of(step).streamed
+        if begins or not isinstance(step, _PURE) or not _may_run_again(step):
+            break
+        again = step if made is None else with_inputs(step, [made])
+        if isinstance(again, ToStreamNode):
+            again, streamed = replace(again, read_options=ReadOptions(0, 0)), True
+        made = _Looking(again, looks, id(step))
+    if made is not None and streamed:
+        first_of(made)
+    return looks
+
+
+def _may_run_again(step: Node) -> bool:
+    """Whether nothing but elements comes of a step."""
+    if isinstance(step, Guard):
+        return step.quarantine is None
+    if isinstance(step, Each):
+        return not step.stays_here
+    return not isinstance(step, (DealNode, GatherNode))
+
+
+def look_of(element: object) -> str:
+    """What an element looks like: types, and the shapes of arrays.
+
+    >>> import numpy as np
+    >>> look_of({"image": np.zeros((28, 28), np.uint8), "label": 3})
+    "{'image': 'uint8[28, 28]', 'label': 'int'}"
+    """
+    return str(map_leaves(_leaf, element))
+
+
+def _leaf(leaf: Any) -> str:
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if shape is None or dtype is None:
+        return type(leaf).__name__
+    return f"{dtype}{list(shape) if shape else ''}"
