@@ -87,6 +87,38 @@ def before(places: Positions, stop: int) -> tuple[Positions, Keys]:
     return places.take(numbers), numbers
 
 
+def distinct(numbers: Keys) -> Keys:
+    """The numbers that occur, in order, each once.
+
+    Not by `np.unique`, which imports what numpy has for masks: 10 ms before the first elements.
+
+    >>> distinct(np.array([7, 3, 7]))
+    array([3, 7])
+    """
+    ordered = np.sort(numbers)
+    return ordered[_is_first(ordered)]
+
+
+def distinct_and_which(numbers: Keys) -> tuple[Keys, Keys]:
+    """The numbers that occur, in order, each once, and which of them stands at each place.
+
+    >>> distinct_and_which(np.array([7, 3, 7]))
+    (array([3, 7]), array([1, 0, 1]))
+    """
+    order = numbers.argsort()
+    ordered = numbers.take(order)
+    is_first = _is_first(ordered)
+    which = np.empty(len(numbers), dtype=np.int64)
+    which[order] = is_first.cumsum() - 1
+    return ordered[is_first], which
+
+
+def _is_first(ordered: Keys) -> npt.NDArray[np.bool_]:
+    is_first = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return is_first
+
+
 def sorted_runs(which: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:
     """The places of numbers in their order, and where in these each number begins and ends.
 

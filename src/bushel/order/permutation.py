@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bushel.core.positions import Positions
+from bushel.core.positions import Positions, distinct, distinct_and_which
 
 Words = TypeVar("Words", npt.NDArray[np.int64], npt.NDArray[np.uint64])
 # One key a round: a number for all positions, or an array with one for each.
@@ -133,14 +133,14 @@ def _permute_whole(
 ) -> Positions | None:
     if isinstance(seeds, int):
         return _whole_permutation(max_index, seeds, rounds).take(positions)
-    distinct, which = np.unique(seeds, return_inverse=True)
-    much = len(positions) * _GOOD_PART >= len(distinct) * (max_index + 1)
-    few = len(distinct) <= _MOST_WHOLE and len(positions) >= min(
-        _OFTEN, len(distinct) * enough_for_whole(max_index)
+    different, which = distinct_and_which(seeds)
+    much = len(positions) * _GOOD_PART >= len(different) * (max_index + 1)
+    few = len(different) <= _MOST_WHOLE and len(positions) >= min(
+        _OFTEN, len(different) * enough_for_whole(max_index)
     )
     if not few and not much:
         return None  # A little of each: all of them are walked together.
-    whole = [_whole_permutation(max_index, seed, rounds) for seed in distinct.tolist()]
+    whole = [_whole_permutation(max_index, seed, rounds) for seed in different.tolist()]
     images: Positions = np.stack(whole)[which, positions]
     return images
 
@@ -369,8 +369,8 @@ def round_keys(seed: int, rounds: int, half: int) -> tuple[int, ...]:
 
 def round_keys_for_each(seeds: Positions, rounds: int, half: int) -> list[npt.NDArray[np.uint32]]:
     """The keys of all rounds, for each of many seeds."""
-    distinct, which = np.unique(seeds, return_inverse=True)
-    words = _seed_words(distinct.astype(np.uint64), rounds)
+    different, which = distinct_and_which(seeds)
+    words = _seed_words(different.astype(np.uint64), rounds)
     mask = np.uint64((1 << half) - 1)
     return [(word & mask).astype(np.uint32).take(which) for word in words]
 
@@ -429,7 +429,7 @@ def permute_each(
     """
     halves = half_widths(max_indices)
     out = np.empty(len(positions), dtype=np.int64)
-    for half in np.unique(halves).tolist():
+    for half in distinct(halves).tolist():
         mine = (halves == half).nonzero()[0]
         values, most = positions.take(mine), max_indices.take(mine)
         keys = round_keys_for_each(seeds.take(mine), rounds, half)
@@ -444,8 +444,8 @@ def permute_each(
 
 def half_widths(max_indices: Positions) -> Positions:
     """How many bits half a value of the cipher has, for each of many ranges."""
-    distinct, which = np.unique(max_indices, return_inverse=True)
-    widths = np.array([half_width(most) for most in distinct.tolist()], dtype=np.int64)
+    different, which = distinct_and_which(max_indices)
+    widths = np.array([half_width(most) for most in different.tolist()], dtype=np.int64)
     return widths.take(which)
 
 

@@ -105,8 +105,8 @@ class _Kinds:
         kind_of = [numbers.setdefault(step.likeness, len(numbers)) for step in steps]
         self._kind_of = np.array(kind_of, dtype=np.int64)
         # The first of each kind. (Kinds are numbered as they come.)
-        firsts = np.unique(self._kind_of, return_index=True)[1]
-        self.steps: list[Any] = [steps[first] for first in firsts.tolist()]
+        firsts = dict(zip(reversed(kind_of), reversed(steps), strict=True))
+        self.steps: list[Any] = [firsts[kind] for kind in range(len(numbers))]
 
     def of(self, which: Keys) -> Keys:
         """The kinds of the steps with these numbers."""

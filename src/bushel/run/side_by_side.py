@@ -20,7 +20,7 @@ from bushel.core.block import Block
 from bushel.core.frozen import plain
 from bushel.core.node import Each, Guard, Node, leaves_out, walk, with_inputs
 from bushel.core.places import OptionsNode, SeedNode, ToStreamNode
-from bushel.core.positions import Keys, Positions
+from bushel.core.positions import Keys, Positions, distinct
 from bushel.core.state import State
 from bushel.core.state_fields import Fields
 from bushel.core.step import SideBySide
@@ -209,7 +209,7 @@ class PartsSideBySide(SideBySide):
         new = which[~self._touched.take(which)]
         if len(new):
             self._touched[new] = True
-            beyond -= len(np.unique(new)) * _SECONDS_NOW_AND_THEN
+            beyond -= len(distinct(new)) * _SECONDS_NOW_AND_THEN
         self._excess = max(-self._most_credit, self._excess + beyond)
 
     def take(self, counts: Positions) -> None:

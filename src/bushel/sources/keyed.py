@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from bushel.core.positions import Keys
+from bushel.core.positions import Keys, distinct
 
 
 class KeyedSource(ABC):
@@ -59,7 +59,7 @@ def by_part(keys: Keys, ends: Keys) -> Iterator[tuple[int, Keys, Keys]]:
         yield 0, np.arange(len(keys)), keys
         return
     which = ends.searchsorted(keys, side="right")
-    numbers = np.unique(which).tolist()
+    numbers = distinct(which).tolist()
     for number in numbers:
         first = int(ends[number - 1]) if number else 0
         if len(numbers) == 1:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bushel.core.block import unstack
-from bushel.core.positions import Keys, grouped
+from bushel.core.positions import Keys, distinct, grouped
 from bushel.sources.arrow.columns import View, is_regular, view_of
 from bushel.sources.arrow.items import Items, has_items, has_nested_items, items_of
 from bushel.sources.arrow.memory import Rows, stretch_of
@@ -119,7 +119,7 @@ class Piece:
         if not self._is_view:
             return  # It was made by a decoder, or looked at by whoever made it.
         arrays = self._arrays(column)
-        for number in [0] if rows.which is None else np.unique(rows.which).tolist():
+        for number in [0] if rows.which is None else distinct(rows.which).tolist():
             if (column, number) not in self._checked:
                 arrays[number].validate(full=True)
                 self._checked.add((column, number))

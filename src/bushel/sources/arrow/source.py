@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
-from bushel.core.positions import Keys
+from bushel.core.positions import Keys, distinct
 from bushel.sources.arrow.files import (
     CACHE_BYTES,
     DISK_BYTES,
@@ -97,6 +95,6 @@ class ArrowDataSource(TableFiles):
     def _checked(self, indices: Sequence[int] | Keys) -> Keys:
         keys = super()._checked(indices)
         groups = self._ends.searchsorted(keys, "right")
-        for file in np.unique(self._last_groups.searchsorted(groups, "right")).tolist():
+        for file in distinct(self._last_groups.searchsorted(groups, "right")).tolist():
             self._tables.check(self._paths[file])
         return keys
