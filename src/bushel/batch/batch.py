@@ -5,6 +5,7 @@ from typing import Any
 
 from bushel.core.block import Columns
 from bushel.core.frozen import frozen
+from bushel.core.landing import Landing
 from bushel.core.naming import name_of
 from bushel.core.node import Fold, Node
 from bushel.core.stack import stack
@@ -35,6 +36,9 @@ class BatchNode(Fold):
         if self.batch_fn is not None:
             return (self.batch_fn(group if isinstance(group, list) else group.rows()),)
         return (stack(group) if isinstance(group, list) else group.gather(),)
+
+    def landing(self, total: int) -> Landing | None:
+        return Landing(self.batch_size, total) if self.batch_fn is None else None
 
     def describe(self) -> str:
         drop = ", drop_remainder=True" if self.drop_remainder else ""

@@ -25,6 +25,7 @@ from typing import Any, SupportsIndex, TypeAlias
 
 from bushel.core.block import Block, Columns, Failure, failure_of
 from bushel.core.frozen import written_behind
+from bushel.core.landing import Landing
 from bushel.core.positions import Keys, Positions
 from bushel.errors import PlanError, note_call, note_where
 
@@ -212,6 +213,8 @@ class Each(_Single):
     uses_positions = False
     # Whether it must run in the process that asks, and never in a worker.
     stays_here = False
+    # Whether elements are made by one call each.
+    one_by_one = False
     # Name of the running count in a state.
     counter = "counter"
     # Which lane this step is in, and of how many. Element n of a lane counts as number
@@ -227,6 +230,7 @@ class OneByOne(Each):
     """An Each that is a function of one element and its position."""
 
     __slots__ = ()
+    one_by_one = True
     # Datasets pass None by: it stands for a dropped element. Loaders treat it as a value.
     skips_none = True
 
@@ -302,6 +306,13 @@ class Fold(_Single):
     @abstractmethod
     def fold(self, group: "list[Any] | Columns", number: int) -> Sequence[Any]:
         """Makes the new elements of the group with this number."""
+
+    def landing(self, total: int) -> Landing | None:
+        """Where large arrays of the next so many elements may be put as soon as each is made.
+
+        None where groups are more than their elements' arrays, joined by `stack`.
+        """
+        return None
 
     def length(self) -> int:
         return self.groups_in(self.input.length())

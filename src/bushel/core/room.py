@@ -8,10 +8,13 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from bushel.core.landing import Landing
 
 Make: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
 
@@ -20,6 +23,9 @@ class _Room(threading.local):
     """Of this thread: several of a worker's may make a batch each."""
 
     make: Make | None = None
+    # Where the elements of batches are put as they are made, and where `stack` finds them.
+    landing: "Landing | None" = None
+    landed: "Landing | None" = None
 
 
 # Read by `stack` and `Columns.gather`, which run once for each array of a batch.

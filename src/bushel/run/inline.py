@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.block import Block, Columns, Failure
+from bushel.core.landing import Landing
 from bushel.core.node import (
     Choice,
     Columnwise,
@@ -28,6 +29,7 @@ from bushel.core.node import (
     failed,
 )
 from bushel.core.positions import Positions, group_span, run_of
+from bushel.core.room import room
 from bushel.core.stack import stack
 from bushel.errors import PlanError
 from bushel.on_error.records import note, pass_on, taking_notes
@@ -135,6 +137,15 @@ class _Apply(Evaluator):
     def run(self, start: int, stop: int) -> Block:
         return self._apply(self.input.run(start, stop))
 
+    def landed(self, start: int, stop: int, landing: Landing) -> Block:
+        """The same, where large arrays are put as soon as they are made."""
+        block = self.input.run(start, stop)
+        room.landing = landing
+        try:
+            return self._apply(block)
+        finally:
+            room.landing = None
+
     @property
     def prefers_on_demand(self) -> bool:
         return isinstance(self.node, OneByOne) and self.input.prefers_on_demand
@@ -221,7 +232,17 @@ class _Locate(Evaluator):
 class _Group(Evaluator):
     """A fold with one element for each group."""
 
-    __slots__ = ("_changes", "_fold", "_groups", "_input", "_length", "_node", "_size", "_table")
+    __slots__ = (
+        "_changes",
+        "_fold",
+        "_groups",
+        "_input",
+        "_length",
+        "_made_by",
+        "_node",
+        "_size",
+        "_table",
+    )
 
     def __init__(self, node: Fold, input: Evaluator) -> None:
         if not node.one_per_group:
@@ -229,6 +250,8 @@ class _Group(Evaluator):
         self._node, self._input = node, input
         self._size, self._fold = node.group_size, node.fold
         self._length, self._groups = node.input.length(), node.length()
+        # What makes elements one by one, of which nothing becomes but this.
+        self._made_by = input if isinstance(input, _Apply) and input.node.one_by_one else None
         # Maps of columns between a table and this step can as well be done group by group.
         self._changes: list[Columnwise] = []
         self._table = input
@@ -256,11 +279,23 @@ class _Group(Evaluator):
         if last > self._length:
             return super().run(start, stop)
         shift = epoch * self._length
-        block = self._input.run(first + shift, last + shift)
         positions = run_of(start, stop)
+        landing = None if self._made_by is None else self._node.landing(last - first)
+        if self._made_by is None or landing is None:
+            block = self._input.run(first + shift, last + shift)
+            return self._folded_run(block, start, positions)
+        block = self._made_by.landed(first + shift, last + shift, landing)
+        room.landed = landing
+        try:
+            return self._folded_run(block, start, positions)
+        finally:
+            room.landed = None
+
+    def _folded_run(self, block: Block, start: int, positions: Positions) -> Block:
         if len(positions) == 1 and block.failure is None:
             return self._folded_one(block.values, start, positions)
-        return self._folded(block, range(start, stop), [size] * len(positions), positions)
+        numbers = range(start, start + len(positions))
+        return self._folded(block, numbers, [self._size] * len(positions), positions)
 
     @property
     def prefers_on_demand(self) -> bool:

@@ -1,7 +1,7 @@
 """How a user's function is found, shown and called on a block."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import islice, repeat
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
 from operator import is_
 from types import BuiltinMethodType, MethodType
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from bushel.core.block import Block, Failure
 from bushel.core.node import Node, failed
 from bushel.core.positions import Positions
+from bushel.core.room import room
 from bushel.transforms.views import by_itself, keeps_more
 
 Results = Callable[[Iterable[Any], Positions], Iterable[Any]]
@@ -52,20 +53,32 @@ def collect(
 ) -> tuple[list[Any], Failure | None]:
     """Gathers the results for rows, up to the first one that fails."""
     out: list[Any] = []
+    # Only of this step's elements: the functions may themselves evaluate others.
+    landing, room.landing = room.landing, None
     try:
         # `extend` keeps what came before an exception, so the failing element is known
         # without a try block (or even a loop in Python) around each call.
         made = iter(results(rows, positions))
         out.extend(islice(made, 1))
-        if out and keeps_more(out[0]):
-            out[0] = by_itself(out[0])
-            made = map(by_itself, made)
+        change: Callable[[Any], Any] | None = None
+        if out and landing is not None and landing.suits(out[0], len(rows)):
+            change = landing.put
+        elif out and keeps_more(out[0]):
+            change = by_itself
+        if change is not None:
+            made = map(change, chain(_handed_on([out.pop()]), made))
         out.extend(made)
     except Exception as error:
         return out, failed(error, node, int(positions[len(out)]))
     if len(out) < len(rows):
         return out, _stopped(node, int(positions[len(out)]))
     return out, None
+
+
+def _handed_on(rows: list[Any]) -> Iterator[Any]:
+    """The rows, none of which the list has any more when somebody gets it."""
+    while rows:
+        yield rows.pop()
 
 
 def collect_one(

@@ -4,6 +4,7 @@ In a worker every step notes, once a block, that it begins. When a worker has di
 the task is done again carefully: element by element, each noted before it is touched.
 """
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ import numpy as np
 
 from bushel.core.block import Block, Columns, Failure, join
 from bushel.core.frozen import frozen
+from bushel.core.landing import Landing
 from bushel.core.node import ONE_LANE, Drop, Each, Expand, Fold, Node, Source
 from bushel.core.positions import Keys, Positions
 from bushel.core.room import made_in
@@ -91,6 +93,7 @@ class WatchedEach(_Named, Each):
     note: Note
     carefully: bool
     uses_positions: bool = False
+    one_by_one: bool = False
     counter: str = "counter"
     lane: tuple[int, int] = ONE_LANE
 
@@ -164,6 +167,16 @@ class WatchedFold(_Named, Fold):
     @property
     def drops_short_group(self) -> bool:
         return self.node.drops_short_group
+
+    def landing(self, total: int) -> Landing | None:
+        landing = self.node.landing(total)
+        if landing is not None and self.arena:
+            if threading.current_thread() is not threading.main_thread():
+                # One that reads ahead may be at it when the task has ended already, and with it
+                # the room.
+                return None
+            landing.made_in(self.arena[0].allocate)
+        return landing
 
     def fold(self, group: list[Any] | Columns, number: int) -> Sequence[Any]:
         self.note(self.number, number)
@@ -269,6 +282,7 @@ class Watch:
                 note,
                 carefully,
                 node.uses_positions,
+                node.one_by_one,
                 node.counter,
                 node.lane,
             )
