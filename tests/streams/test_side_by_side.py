@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import bushel.order.zip
 from bushel import IterDataset, MapDataset, WeightSchedule
 from bushel.experimental import InterleaveIterDataset, ZipIterDataset
 from bushel.run import side_by_side
@@ -18,6 +19,12 @@ LENGTHS = [7, 12, 9, 30, 11]
 
 class Bang(Exception):
     pass
+
+
+@pytest.fixture(autouse=True)
+def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So few datasets are zipped each by itself otherwise."""
+    monkeypatch.setattr(bushel.order.zip, "_FEWEST_SIDE_BY_SIDE", PARTS)
 
 
 def plain(number: int) -> MapDataset[Any]:

@@ -16,6 +16,9 @@ from bushel.core.step import How, Join, SideBySide
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError
 
+# Fewer datasets are read faster each by itself, in blocks of its own.
+_FEWEST_SIDE_BY_SIDE = 16
+
 
 @frozen
 class ZipNode(Zip, Join):
@@ -36,7 +39,7 @@ class ZipNode(Zip, Join):
         return min(known) if len(known) == len(lengths) else None
 
     def join(self, inputs: Callable[[], Sequence[Stream]], how: How) -> Stream:
-        parts = how.side_by_side(self.parts)
+        parts = how.side_by_side(self.parts) if len(self.parts) >= _FEWEST_SIDE_BY_SIDE else None
         if parts is None:
             return ZipStream(inputs(), self.strict)
         return SideZipStream(parts, lambda: ZipStream(inputs(), self.strict))
@@ -198,8 +201,8 @@ class SideZipStream(Stream):
         size = len(block) // count
         if not size:
             return None
-        rows = block.rows()
-        made = [tuple(rows[first : first + count]) for first in range(0, size * count, count)]
+        # Each tuple takes the next `count` rows, from one iterator that stands for all parts.
+        made = list(zip(*[iter(block.rows())] * count, strict=False))
         marks = _SideMarks(parts, parts.taken)
         parts.take(np.full(count, size, dtype=np.int64))
         return Chunk(Block(made, block.positions[: size * count : count]), marks)
