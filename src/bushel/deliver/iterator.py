@@ -143,8 +143,8 @@ class _Ready:
             rows.reverse()
             self.rows, self._rows_left = map(rows.pop, repeat(-1, len(rows))), rows.__len__
         else:
-            self.rows = listed = iter(rows)
-            self._rows_left = listed.__length_hint__
+            listed: Any = iter(rows)
+            self.rows, self._rows_left = listed, listed.__length_hint__
         self.failures: Iterator[Failure] = _NOTHING if failure is None else iter((failure,))
         self.marks = marks
 
