@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from bushel import WeightSchedule
 from bushel.order.proportions import Runs, table_of
-from bushel.order.shares import chosen, chosen_by_runs, chosen_each, chosen_evenly
+from bushel.order.shares import (
+    chosen,
+    chosen_by_runs,
+    chosen_each,
+    chosen_evenly,
+    chosen_one_by_one,
+)
 from bushel.order.weight_lines import Lines, to_proportions
 from tests.property.profile import tried
 
@@ -71,10 +77,11 @@ def test_runs_fall_due_as_each_element_says(data: st.DataObject) -> None:
     columns = to_proportions(np.array([data.draw(weights_of(parts)) for _ in range(count)]).T)
     sizes = np.array([data.draw(st.integers(1, size)) for _ in range(count)])
     ahead = tuple(data.draw(st.integers(0, ONE - 1)) for _ in range(parts))
-    which, end = chosen_by_runs(columns, sizes, ahead)
-    expected, expected_end = chosen_each(Runs(columns, sizes).each(), ahead)
-    assert which.tolist() == expected.tolist()
-    assert end == expected_end
+    each = Runs(columns, sizes).each()
+    expected, expected_end = chosen_each(each, ahead)
+    for which, end in (chosen_by_runs(columns, sizes, ahead), chosen_one_by_one(each, ahead)):
+        assert which.tolist() == expected.tolist()
+        assert end == expected_end
 
 
 def test_a_slow_schedule_computes_nothing_for_each_element() -> None:

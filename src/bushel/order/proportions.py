@@ -20,7 +20,7 @@ from bushel.order.weight_lines import Lines, Proportions, to_proportions
 # With fewer parts than this, to look at each step costs less than to see where they are alike.
 FEWEST_PARTS = 16
 # Weights that fit into the cache of the processor, with what is computed of them.
-_WEIGHTS_AT_ONCE = 1 << 17
+_WEIGHTS_AT_ONCE = 1 << 18
 # Proportions in memory at a time: 32 MB.
 _MOST = 1 << 22
 

@@ -1,7 +1,8 @@
 """Which parts of a mixture get the next elements, by what each is due of them.
 
-There are three ways, which say the same bit by bit: part after part for each element, where parts
-are few; by arithmetic, where proportions stay the same for long; and both for all others.
+There are four ways, which say the same bit by bit: part after part for each element, where parts
+are few; element after element, where they are few; by arithmetic, where proportions stay the same
+for long; and both for all others.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ _FRACTION = np.uint64(ONE_ELEMENT - 1)
 
 _Counts = npt.NDArray[np.uint64]
 
+# Up to this number, elements are gone through one by one, if a run has few of them: to go through
+# all parts, once or for each run, takes up to eight times as long.
+_FEW_ELEMENTS, _FEW_OF_A_RUN = 64, 32
 # Up to this number, runs are gone through one after the other.
 _FEW_RUNS = 32
 # Shares are added up in two digits, so that sums of many fit into 64 bits.
@@ -38,6 +42,8 @@ def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
     """Whose turn it is, and how far the parts are ahead in the end."""
     if len(ahead) < FEWEST_PARTS:
         return chosen_each(runs.each(), ahead)
+    if runs.steps <= min(_FEW_ELEMENTS, _FEW_OF_A_RUN * len(runs.sizes)):
+        return chosen_one_by_one(runs.each(), ahead)
     if len(runs.sizes) > _FEW_RUNS:
         return chosen_by_runs(runs.columns, runs.sizes, ahead)
     which = [np.empty(0, dtype=np.int64)]
@@ -72,6 +78,20 @@ def chosen_each(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
         others = ~gets
         places, rest = places[others], (rest - weight)[others]
     return which, tuple(end)
+
+
+def chosen_one_by_one(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
+    """The same for few elements of many parts."""
+    rests = table[::-1].cumsum(axis=0)[::-1]
+    shares = np.ascontiguousarray(_shares(table, rests).view(np.int64).T)
+    end = np.array(ahead, dtype=np.int64)
+    which: list[int] = []
+    for share in shares:
+        part = int((share > end).argmax())  # The last that has a weight is due all that is left.
+        which.append(part)
+        end[:part] -= share[:part]
+        end[part] += ONE_ELEMENT - share[part]
+    return np.array(which, dtype=np.int64), tuple(end.tolist())
 
 
 def chosen_evenly(column: Proportions, size: int, ahead: Ahead) -> tuple[Keys, Ahead]:
