@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from bushel import MapDataset
+from bushel.workers import launch
+from bushel.workers.start import Started
 from tests.workers import parts
 from tests.workers.processes import (
     assert_gone,
@@ -344,3 +346,19 @@ def test_a_child_of_the_program_does_not_keep_it(tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def _every_warning_is_seen(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "bushel")
+
+
+@linux
+def test_a_worker_that_nobody_waits_for_leaves_no_file() -> None:
+    """An interrupt may come when a worker was asked for, and nobody knows of it yet."""
+    before = len(os.listdir("/proc/self/fd"))
+    _lose_a_worker()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def _lose_a_worker() -> None:
+    nursery = launch.start_nursery()
+    started: Any = Started(0, 1, nursery)
+    assert wait_until(lambda: nursery.read() or started.process.pidfd >= 0)
+    started._close_files()
+    nursery.end()

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import stat
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ Folder = str | os.PathLike[str]
 def encode(state: object) -> bytes:
     """Turns a state, a dict or JSON in bytes, into indented JSON.
 
+    To what bushel says of a state a checksum is added: a digit that was damaged would be another
+    place in the stream. (Grain's states have no room for one.)
+
     >>> print(encode({"next_index": 3}).decode())
     {
         "next_index": 3
@@ -40,7 +44,7 @@ def encode(state: object) -> bytes:
         )
     check_depth(state)
     try:
-        text = json.dumps(state, indent=4).encode()
+        text = json.dumps(_with_checksum(state), indent=4).encode()
     except (TypeError, ValueError) as error:
         raise StateError(
             f"this state cannot be written as JSON: {error}. A state is made of dicts with texts "
@@ -75,7 +79,39 @@ def decode(text: bytes, what: str) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise StateError(f"{what} is no JSON object: {text[:80]!r}.")
     check_depth(state, what)
-    return state
+    return _without_checksum(state, what)
+
+
+_CHECKSUM = "checksum"
+
+
+def _with_checksum(state: dict[str, Any]) -> dict[str, Any]:
+    signature = state.get("bushel")
+    if not isinstance(signature, dict):
+        return state
+    return {**state, "bushel": {**signature, _CHECKSUM: _checksum(state)}}
+
+
+def _without_checksum(state: dict[str, Any], what: str) -> dict[str, Any]:
+    """The state as it was, or an error if it is another one now."""
+    signature = state.get("bushel")
+    if not isinstance(signature, dict) or _CHECKSUM not in signature:
+        return state
+    rest = {name: value for name, value in signature.items() if name != _CHECKSUM}
+    bare = {**state, "bushel": rest}
+    if signature[_CHECKSUM] != _checksum(bare):
+        raise StateError(
+            f"{what} is damaged: its values are not those that were saved (their checksum is "
+            f"{_checksum(bare)}, and was {signature[_CHECKSUM]!r:.40}). Restore another one. (If "
+            f'it was changed on purpose, remove "{_CHECKSUM}" from its "bushel" entry.)'
+        )
+    return bare
+
+
+def _checksum(state: dict[str, Any]) -> str:
+    """That of the values, however they are laid out."""
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"))
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def write_encoded(folder: Folder, text: bytes, index: int = 0, count: int = 1) -> None:

@@ -98,6 +98,12 @@ def _all_lanes(of_hosts: list[dict[str, Any]]) -> dict[str, Any]:
         for name, state in own.items():
             if lanes.setdefault(name, state) != state:
                 raise StateError(f"lane {name} is in two of these states, and differs.")
+    numbers = {int(name) for name in lanes if str(name).isdecimal()}
+    if holes := sorted(set(range(max(numbers, default=0))) - numbers):
+        raise StateError(
+            f"lane {holes[0]} is in none of these states, so one of them is missing, or is there "
+            "twice."
+        )
     return dict(sorted(lanes.items(), key=lambda item: (len(str(item[0])), str(item[0]))))
 
 

@@ -162,6 +162,10 @@ class Child:
             pidfd, self.pidfd = self.pidfd, -1
             os.close(pidfd)
 
+    def __del__(self) -> None:
+        # One that was asked for when an interrupt came is nobody's, and is born all the same.
+        self.close()
+
     def _is_born(self) -> bool:
         if self.pidfd < 0:
             self._nursery.read()
