@@ -250,6 +250,25 @@ def test_workers_make_them_in_the_memory_that_is_sent() -> None:
     same(list(stream), expected(lambda i: {"image": crop(i), "label": i}, length=96))
 
 
+def test_a_failure_in_a_worker_leaves_the_batches_around_it_alone() -> None:
+    def fails(number: int) -> Any:
+        if number % 40 == 11:
+            raise ValueError("eleven")
+        return {"image": crop(number)}
+
+    stream = bushel.MapDataset.range(96).map(fails).batch(8).to_iter_dataset(INLINE)
+    options = bushel.MultiprocessingOptions(num_workers=1)
+    iterator = iter(stream.mp_prefetch(options))
+    wanted = expected(lambda i: {"image": crop(i)}, length=96)
+    for number, batch in enumerate(wanted):
+        if number in (1, 6, 11):
+            with pytest.raises(ValueError, match="eleven"):
+                next(iterator)
+        else:
+            same(next(iterator), batch)
+    iterator.close()
+
+
 def test_what_is_little_is_not_looked_at() -> None:
     row = np.zeros(LEAST_BYTES - 1, np.uint8)
     assert not Landing(4, 4).suits({"x": row}, 4)
