@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from bushel.dataset import stream_node
+from bushel.deliver.open import open_stream
 from bushel.experimental import ZipIterDataset
 from tests.contract.events import events_of, freeze, freeze_state, run_events, states_of
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
@@ -70,3 +72,19 @@ def test_state_of_a_closed_iterator(name: str) -> None:
     iterator.close()
     iterator.close()
     assert iterator.get_state() == state
+
+
+@every_pipeline
+def test_chunks_know_their_states_when_the_stream_is_elsewhere(name: str) -> None:
+    """Whoever holds a chunk asks it, and not the stream, which may have gone on or back."""
+    stream = open_stream(stream_node(stream_of(name, KITS["broken"])))
+    try:
+        first, taken = stream.state(), []
+        while (chunk := stream.pull(2 if stream.eager else 1)) is not None and len(taken) < 20:
+            size = len(chunk.block) + (chunk.block.failure is not None)
+            taken.append((chunk, [chunk.marks.at(used) for used in range(size + 1)]))
+        stream.restore(first)
+        for chunk, states in taken:
+            assert [chunk.marks.at(used) for used in range(len(states))] == states
+    finally:
+        stream.close()

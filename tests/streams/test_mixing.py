@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import bushel
 from bushel import IterDataset, MapDataset, MultiprocessingOptions, ReadOptions, WeightSchedule
 from bushel.checkpoint import mix_counts
+from bushel.dataset import stream_node
+from bushel.deliver.open import open_stream
 from bushel.errors import PlanError, StateError
 from bushel.experimental import LimitIterDataset
 from tests.contract.events import pull_events, wants_from
@@ -514,3 +516,17 @@ def test_prints_as_written() -> None:
     named = IterDataset.mix({"a": stream(0, 3), "b": stream(0, 3)}, {"a": 1, "b": 2})
     assert repr(named).endswith("-> mix(a, b, proportions=[100, 200]))")
     assert bushel.WeightSchedule.steps([(5, {"a": 1})]).at(3) == {"a": 1.0}
+
+
+def test_states_of_what_came_long_ago() -> None:
+    """A part that gives nothing for a while, and then does, was not there before."""
+    ramp = WeightSchedule.linear([(0, [0, 1, 1]), (40, [0, 1, 1]), (41, [1, 1, 1])])
+    parts = [stream(1000 * n, 100).filter(lambda x: x >= 0) for n in range(3)]
+    mixture = open_stream(stream_node(IterDataset.mix(parts, ramp)))
+    taken = []
+    for _ in range(80):
+        chunk = mixture.pull(1)
+        assert chunk is not None
+        taken.append((chunk, chunk.marks.at(1)))
+    for chunk, state in taken:
+        assert chunk.marks.at(1) == state

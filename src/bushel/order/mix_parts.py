@@ -174,7 +174,9 @@ class StreamParts(MixParts):
         rows, parts = self._prepared(which)
         size = len(rows)
         counts = np.bincount(which[:size], minlength=len(self._cursors))
-        log = self._log = _Log(self._cursors) if self._log.is_long else self._log
+        if self._log.is_long:
+            self._begin_log()
+        log = self._log
         marks = _StreamMarks(log, len(log), parts)
         if not size:
             return Portion(rows, 0, counts, marks)
@@ -236,10 +238,14 @@ class StreamParts(MixParts):
         return self._cursors.states()
 
     def restore(self, states: Sequence[State]) -> "StreamParts":
-        self._log.settle(range(len(self._cursors)))
+        self._begin_log()
         self._cursors.restore(states)
-        self._log = _Log(self._cursors)
         return self
+
+    def _begin_log(self) -> None:
+        """Begins another log; the marks made so far know their parts by the one before."""
+        self._log.settle(range(len(self._cursors)))
+        self._log = _Log(self._cursors)
 
     def start(self) -> None:
         self._cursors.start()
