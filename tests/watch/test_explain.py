@@ -54,6 +54,23 @@ def test_every_pipeline_is_explained(name: str) -> None:
     assert len(shown) > 1
 
 
+@pytest.mark.parametrize("size", [0, 7, 40, 41])
+@pytest.mark.parametrize("remainder", ["drop", "pad"])
+def test_counts_in_lanes(size: int, remainder: str) -> None:
+    dealt = records(size).lanes(4, remainder=remainder)
+    for ds in (dealt, dealt.map(double), dealt.batch(8), dealt.map(double).batch(4).enumerate()):
+        count = Counts().of(stream_node(ds))
+        made = sum(1 for _ in elements_of(ds))
+        if count.at_most:
+            assert made <= (count.number or 0)
+        else:
+            assert count.number in (made, None)
+    assert Counts().of(stream_node(dealt.batch(8))).number is not None
+    # They are steps of each lane.
+    for ds in (dealt.take(1), dealt.filter(is_not_third), dealt.windows(2).batch(4)):
+        assert Counts().of(stream_node(ds)).number is None
+
+
 def _check(explanation: Any) -> None:
     steps = list(_all(explanation.steps))
     assert sorted(step.number for step in steps) == list(range(len(steps)))

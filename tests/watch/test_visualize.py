@@ -13,6 +13,7 @@ from bushel.deliver.iterator import StreamIterator
 from tests.contract.events import run_events
 from tests.contract.parts import double, is_not_third, ragged
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
+from tests.thorough import THOROUGH
 from tests.watch.pipelines import Own, records, stream
 from tests.workers.guards import no_endless_wait, no_process_left_behind
 
@@ -133,7 +134,7 @@ def test_each_function_runs_once_more(told: pytest.LogCaptureFixture) -> None:
     assert counting.calls == 2
 
 
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", [name for name in PIPELINES if THOROUGH or ":" not in name])
 def test_it_never_shows(name: str, told: pytest.LogCaptureFixture) -> None:
     """Elements, errors and states are the same."""
     ds = stream_of(name, Kit())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bushel.core.frozen import frozen
-from bushel.core.node import Expand, Fold, Node, Place, Source, leaves_out
+from bushel.core.node import Each, Expand, Fold, Node, Place, Source, leaves_out
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.core.step import Step
 from bushel.lanes.deal import DealNode, GatherNode, lanes_of
@@ -25,6 +25,10 @@ class Count:
     at_most: bool = False
     # Whether the step is one of a stream, and not of a random-access dataset.
     streamed: bool = False
+    # Whether it is one of each lane, of which hosts have their shares; and how many elements were
+    # dealt to all lanes, where each of them has made one.
+    in_lanes: bool = False
+    dealt: int | None = None
 
     @property
     def endless(self) -> bool:
@@ -69,6 +73,8 @@ def _count(node: Node, before: Sequence[Count]) -> Count:
     begins = begins or (isinstance(node, Step) and not before)
     streamed = begins or any(count.streamed for count in before)
     try:
+        if isinstance(node, DealNode) or any(count.in_lanes for count in before):
+            return _in_lanes(node, before)
         if streamed:
             return Count(_of_stream(node, before), streamed=True)
         if not node.knows_length or any(count.number is None for count in before):
@@ -97,11 +103,8 @@ def _by_position(node: Node, before: Sequence[Count]) -> int:
 
 def _of_stream(node: Node, before: Sequence[Count]) -> int | None:
     lengths = [count.number for count in before]
-    if isinstance(node, (ToStreamNode, DealNode)):
-        keeps_all = not before[0].at_most or (isinstance(node, ToStreamNode) and node.allow_nones)
-        return lengths[0] if keeps_all else None
-    if isinstance(node, GatherNode):
-        return _gathered(node, lengths[0])
+    if isinstance(node, ToStreamNode):
+        return lengths[0] if node.allow_nones or not before[0].at_most else None
     if isinstance(node, (StreamRepeatNode, EpochsNode)):
         epochs = node.epochs if isinstance(node, StreamRepeatNode) else None
         if epochs is None:
@@ -109,6 +112,19 @@ def _of_stream(node: Node, before: Sequence[Count]) -> int | None:
     if isinstance(node, StreamMixNode) and node.on_end == "restart":
         return INFINITE
     return length_after(node, lengths)
+
+
+def _in_lanes(node: Node, before: Sequence[Count]) -> Count:
+    """What lanes make together, of which the last elements may be left out."""
+    if isinstance(node, GatherNode):
+        return Count(_gathered(node, before[0].dealt), streamed=True)
+    if isinstance(node, DealNode):
+        dealt = None if before[0].at_most else before[0].number
+    else:
+        dealt = before[0].dealt if isinstance(node, (Each, Place)) else None
+    deal = lanes_of(node)
+    known = dealt if deal is not None and deal.remainder == "drop" else None
+    return Count(known, at_most=known is not None, streamed=True, in_lanes=True, dealt=dealt)
 
 
 def _gathered(node: GatherNode, length: int | None) -> int | None:
