@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from bushel.transforms import MapWithIndex as MapWithIndexTransform
     from bushel.transforms import RandomMap as RandomMapTransform
     from bushel.watch.explain import explain as explain
+    from bushel.watch.iterate import iterate as iterate
 
 # Where each name lives; "module" alone is a module of that name.
 _HOMES = {
@@ -126,6 +127,7 @@ _HOMES = {
     "SharedMemoryDataSource": "sources.arrays.shared:SharedMemoryDataSource",
     "WeightSchedule": "order.schedule:WeightSchedule",
     "explain": "watch.explain:explain",
+    "iterate": "watch.iterate:iterate",
     "load": "loader.loader:load",
     "PaddingReport": "grain.packed:PaddingReport",
     "padding_report": "grain.packed:padding_report",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar
 from bushel.core.arguments import meant
 from bushel.core.frozen import written_behind
 from bushel.core.node import Guard, Node, chain_of
-from bushel.core.options import OnError
+from bushel.core.options import DatasetOptions, OnError
+from bushel.core.places import OptionsNode
 from bushel.dataset.stats import NoStats
 from bushel.on_error.policy import guarded
 from bushel.transforms import base as transforms
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     import typing_extensions
 
+    from bushel.deliver.iterator import DatasetIterator
     from bushel.watch.explanation import Explanation
 
     T = typing_extensions.TypeVar("T", default=Any)
@@ -109,6 +111,12 @@ class Dataset(Generic[T]):
         from bushel.watch.explain import explain_node  # Only for those who look.
 
         return explain_node(self._stream_node(), type(self).__name__, self._unwritten_steps)
+
+    def _iterate_with(self, options: DatasetOptions) -> DatasetIterator[Any]:
+        """Makes an iterator under further options."""
+        from bushel.deliver.open import iterate  # To build a dataset takes none of it.
+
+        return iterate(OptionsNode(self._stream_node(), options))
 
     def _repr_html_(self) -> str:
         return self.explain()._repr_html_()

@@ -21,11 +21,16 @@ from bushel.core.state import State, copy_state
 from bushel.core.state_fields import check_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, OnDemand, Stream, beginning_of
 from bushel.core.tune import BlockSize
-from bushel.deliver.device import process_index_and_count, wait_for_all_processes
+from bushel.deliver.figures import Figures
+from bushel.deliver.saving import load_from, save_into
+from bushel.deliver.waits import Waits
 from bushel.errors import ClosedError, FatalElementError, ForkedError, StateError
 
 if TYPE_CHECKING:
     from bushel.watch.explanation import Explanation
+
+if TYPE_CHECKING:
+    from bushel.watch.stats import Stats
 
 T = TypeVar("T")
 
@@ -127,7 +132,7 @@ class _Ready:
     a failure, and handing it out.
     """
 
-    __slots__ = ("_rows_left", "_size", "failures", "marks", "rows")
+    __slots__ = ("_elements", "_rows_left", "_size", "failures", "marks", "rows")
 
     def __init__(
         self,
@@ -137,7 +142,8 @@ class _Ready:
         one_by_one: bool = False,
     ) -> None:
         """`one_by_one` takes each out of the list: the memory of one serves the next."""
-        self._size = len(rows) + (failure is not None)
+        self._elements = len(rows)
+        self._size = self._elements + (failure is not None)
         self.rows: Iterator[Any]
         if one_by_one:
             rows.reverse()
@@ -160,6 +166,11 @@ class _Ready:
     def _used(self) -> int:
         left = self._rows_left() + operator.length_hint(self.failures)
         return self._size - left
+
+    @property
+    def used(self) -> int:
+        """How many elements were handed out."""
+        return self._elements - self._rows_left()
 
 
 # Of elements made on demand, how many are made at a time at the most: what it costs to hand out
@@ -212,6 +223,7 @@ class StreamIterator(DatasetIterator[T]):
         # Closed: told to end. Over: it has ended.
         self._closed = self._over = False
         self._process = os.getpid()
+        self._waits = Waits()
 
     def __next__(self) -> T:
         # A `for` statement takes one element of the list's iterator at the speed of C.
@@ -237,6 +249,7 @@ class StreamIterator(DatasetIterator[T]):
         """Gets what comes after that which was used; False at the end of the stream."""
         if os.getpid() != self._process:
             self._check_process()
+        began = time.perf_counter()
         try:
             with self._lock:
                 if self._ready is not used:
@@ -246,12 +259,16 @@ class StreamIterator(DatasetIterator[T]):
                 if self._asking:
                     self._go_back()
                 self._asking = True
-                more = self._made_a_few() or self._read_on()
+                more = self._more()
                 self._asking = False
+                self._waits.add(began, time.perf_counter(), used.used if more else 0)
                 return more
         except ClosedError:
             park_at_the_end()
             raise
+
+    def _more(self) -> bool:
+        return self._made_a_few() or self._read_on()
 
     def _go_back(self) -> None:
         """Forgets what was asked for before an interrupt, or an error that belongs to no element.
@@ -394,6 +411,7 @@ class StreamIterator(DatasetIterator[T]):
             self._forget()
 
     def _forget(self) -> None:
+        self._waits.elements += self._ready.used
         ready = _Ready([], FixedMarks({}))
         self._ready, self._rows = ready, ready.rows
         self._on_demand, self._asking, self._fresh, self._fatal = None, False, True, None
@@ -435,48 +453,32 @@ class StreamIterator(DatasetIterator[T]):
     def _set_next_index(self, index: int) -> None:
         self._go_to(self._stream.state_for(index))
 
+    def stats(self) -> "Stats":
+        """What the loop waited for so far, and what the steps did.
+
+        Steps are counted and timed where the pipeline was built for it:
+        `bushel.iterate(dataset, stats=True)`.
+        """
+        from bushel.watch.stats import stats_of
+
+        with self._alone():
+            figures = self._figures()
+        return stats_of(figures, self._node)
+
+    def _figures(self) -> Figures:
+        waits = self._waits
+        return Figures(
+            elements=waits.elements + self._ready.used,
+            elapsed_seconds=waits.elapsed(),
+            wait_seconds=waits.seconds,
+            refills=waits.refills,
+            ready_refills=waits.ready,
+            longest_wait_seconds=waits.longest_seconds,
+            longest_wait_at=waits.longest_at,
+        )
+
     def __repr__(self) -> str:
         return f"DatasetIterator({' -> '.join(step.strip() for step in self._pipeline)})"
-
-
-async def _write(directory: Any, text: bytes) -> None:
-    from bushel.checkpoint.files import write_encoded
-
-    # Orbax's folders are made in the background; a path is taken for one that is there.
-    wait = getattr(directory, "await_creation", None)
-    folder = directory if wait is None else await wait()
-    index, count = process_index_and_count()
-    write_encoded(folder, text, index, count)
-    if count > 1:
-        import asyncio
-
-        # Orbax renames the folder when the first process is done with it. And its loop must not
-        # wait here: there may be a model to be saved, for which others wait.
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, wait_for_all_processes, f"saved to {folder}")
-
-
-def save_into(directory: Any, state: object) -> Awaitable[None]:
-    """Encodes a state now, and returns what writes it when the folder is there."""
-    from bushel.checkpoint.files import encode
-
-    return _write(directory, encode(state))
-
-
-async def _nothing() -> None:
-    pass
-
-
-def load_from(directory: Any, restore: Callable[[dict[str, Any]], None]) -> Awaitable[None]:
-    """Restores the state in a folder; nothing is left to wait for.
-
-    All at once, because whatever fails in what Orbax waits for becomes another error there,
-    which does not say why.
-    """
-    from bushel.checkpoint.files import read_state
-
-    restore(read_state(directory, *process_index_and_count()))
-    return _nothing()
 
 
 def get_next_index(ds_iter: DatasetIterator[Any]) -> int:

@@ -26,7 +26,16 @@ T = TypeVar("T")
 def iterate(node: Node) -> StreamIterator[Any]:
     """Makes an iterator over the elements of a node."""
     made = partial(made_with, node)
-    return shown_if_asked(StreamIterator(open_stream(node), describe_pipeline(node), made, node))
+    return iterator_over(open_node(node), describe_pipeline(node), made, node)
+
+
+def iterator_over(lowered: Lowered, *args: Any, **kwargs: Any) -> StreamIterator[Any]:
+    """Makes the iterator over a stream that runs; further arguments are those of the iterator."""
+    if lowered.times is None:
+        return shown_if_asked(StreamIterator(lowered.stream, *args, **kwargs))
+    from bushel.deliver.timed import TimedIterator
+
+    return shown_if_asked(TimedIterator(lowered.times, lowered.stream, *args, **kwargs))
 
 
 def shown_if_asked(iterator: StreamIterator[T]) -> StreamIterator[T]:
@@ -43,8 +52,11 @@ def open_stream(node: Node, options: DatasetOptions | None = None) -> Stream:
 
     `options` are those of the pipeline that it is a part of.
     """
-    if options is not None:
-        node = OptionsNode(node, options)
+    return open_node(node if options is None else OptionsNode(node, options)).stream
+
+
+def open_node(node: Node) -> Lowered:
+    """Makes the stream of a node, and what counts its steps where that is wanted."""
     refuse_copies(node)
     agreements: list[Agreement] = []
 
@@ -52,9 +64,9 @@ def open_stream(node: Node, options: DatasetOptions | None = None) -> Stream:
         agreements.append(agreement(timeout_s))
         return agreements[-1]
 
-    stream = open_plan(plan_of(node, process_index_and_count, agree)).stream
-    stream.wakers = [*stream.wakers, *(made.close for made in agreements)]
-    return stream
+    lowered = open_plan(plan_of(node, process_index_and_count, agree))
+    lowered.stream.wakers = [*lowered.stream.wakers, *(made.close for made in agreements)]
+    return lowered
 
 
 def plan(node: Node) -> Plan:

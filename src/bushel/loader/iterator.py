@@ -12,9 +12,12 @@ import numpy as np
 from bushel.checkpoint.differences import differing_fields, differing_steps
 from bushel.checkpoint.made_with import made_with, tell_changes
 from bushel.checkpoint.signed import VERSION, check_depth, is_pipeline, made_of
+from bushel.core.options import DatasetOptions
+from bushel.core.places import OptionsNode
 from bushel.core.state import State, copy_state, innermost_index
-from bushel.deliver.iterator import StreamIterator, load_from, save_into
-from bushel.deliver.open import open_stream, shown_if_asked
+from bushel.deliver.iterator import StreamIterator
+from bushel.deliver.open import iterator_over, open_node
+from bushel.deliver.saving import load_from, save_into
 from bushel.errors import StateError, StateRangeError
 from bushel.loader.chain import Chain
 from bushel.loader.recipe import Recipe
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from bushel.watch.explanation import Explanation
+    from bushel.watch.stats import Stats
 
     T = typing_extensions.TypeVar("T", default=Any)
 else:
@@ -42,7 +46,12 @@ class DataLoaderIterator(Generic[T]):
     """Iterator over a loader; its state is JSON in bytes."""
 
     def __init__(
-        self, data_loader: Loader[T], state: bytes | None, validate_state: bool = True
+        self,
+        data_loader: Loader[T],
+        state: bytes | None,
+        validate_state: bool = True,
+        *,
+        options: DatasetOptions | None = None,
     ) -> None:
         # The loader lives as long as somebody iterates: its workers end with it.
         self._data_loader = data_loader
@@ -50,9 +59,9 @@ class DataLoaderIterator(Generic[T]):
         self._chain = Chain(self._recipe)
         node = self._chain.node()
         self._made_with = functools.cache(lambda: made_with(node))
-        stream = open_stream(node)
-        made: StreamIterator[T] = StreamIterator(stream, [], node=node)
-        self._iterator = shown_if_asked(made)
+        if options is not None:
+            node = OptionsNode(node, options)
+        self._iterator: StreamIterator[T] = iterator_over(open_node(node), [], node=node)
         if state is not None:
             self._restore(_decode(state), validate_state)
 
@@ -61,6 +70,10 @@ class DataLoaderIterator(Generic[T]):
 
     def __next__(self) -> T:
         return next(self._iterator)
+
+    def stats(self) -> "Stats":
+        """What the loop waited for so far, and what the steps did (see `bushel.iterate`)."""
+        return self._iterator.stats()
 
     def get_state(self) -> bytes:
         """The position, with what identifies sampler, source and operations, as JSON."""

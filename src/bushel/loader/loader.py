@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from bushel.core.arguments import explains, whole
 from bushel.core.machine import available_cores
 from bushel.core.naming import name_of, source_name
-from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions, WorkersKey
+from bushel.core.options import (
+    DatasetOptions,
+    MultiprocessingOptions,
+    OnError,
+    ReadOptions,
+    WorkersKey,
+)
 from bushel.errors import PlanError, SourceError
 from bushel.loader.recipe import Recipe
 from bushel.samplers import IndexSampler
@@ -166,6 +172,12 @@ class DataLoader(Generic[T]):
         from bushel.watch.explain import explain_made_by
 
         return explain_made_by("DataLoader", Chain(self._recipe).node)
+
+    def _iterate_with(self, options: DatasetOptions) -> "DataLoaderIterator[T]":
+        """Makes an iterator under options that a loader has no arguments for."""
+        from bushel.loader.iterator import DataLoaderIterator
+
+        return DataLoaderIterator(self, None, options=options)
 
     def _repr_html_(self) -> str:
         return self.explain()._repr_html_()

@@ -5,19 +5,20 @@ from typing import Any
 
 from bushel.core.cursor import Cursor
 from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, walk
-from bushel.core.options import DatasetOptions
+from bushel.core.options import DatasetOptions, ExecutionTrackingMode
 from bushel.core.places import CustomStreamNode, OptionsNode, PrefetchNode, ToStreamNode
 from bushel.core.step import EvaluateTogether, How, Join, Step
 from bushel.core.stream import Stream
 from bushel.errors import PlanError
 from bushel.run.background import BackgroundStream
 from bushel.run.custom import CustomStream
-from bushel.run.cut import Stretch, cut
+from bushel.run.cut import WORKERS, Stretch, cut
 from bushel.run.plan import Lowered, Opened
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import PartsInTurn, ThreadsOfStreams
 from bushel.run.side_by_side import side_by_side
+from bushel.run.step_times import StepTimes
 from bushel.run.steps import single_step
 from bushel.run.together import Together
 
@@ -33,7 +34,10 @@ def build_stream(node: Node) -> Stream:
 def lowered(node: Node, last: Stretch, to_workers: LowerToWorkers | None = None) -> Lowered:
     """Opens the streams of a pipeline that ends with this stretch."""
     lowering = Lowering(options_of(node), to_workers)
-    return Lowered(lowering.stream(last), tuple(lowering.opened))
+    stream = lowering.stream(last)
+    if lowering.times is not None:
+        lowering.times.take_turns(stream)
+    return Lowered(stream, tuple(lowering.opened), lowering.times)
 
 
 def options_of(node: Node) -> DatasetOptions:
@@ -52,6 +56,10 @@ class Lowering:
         self._options, self._to_workers = options, to_workers
         self._threads = ThreadsOfStreams()
         self.opened: list[Opened] = []
+        # What steps do and take, where somebody wants to know.
+        self.times: StepTimes | None = None
+        if options.execution_tracking_mode is ExecutionTrackingMode.STAGE_TIMING:
+            self.times = StepTimes()
 
     def quota(self, label: str) -> DropQuota:
         """Makes the watch over a step that drops elements."""
@@ -66,6 +74,8 @@ class Lowering:
     def note(self, step: Node, where: str, stream: Stream) -> None:
         """Takes note of a stream that was opened."""
         self.opened.append(Opened(step, where, type(stream).__name__))
+        if self.times is not None:
+            self.times.watch(None if where == WORKERS else step, stream)
 
     def stream(self, stretch: Stretch, parts: PartsInTurn | None = None) -> Stream:
         """Opens the stream of a stretch, and those that it reads from.
@@ -82,6 +92,8 @@ class Lowering:
             stream, steps = self._first(stretch, parts), steps[1:]
             self.note(stretch.steps[0], stretch.where, stream)
         for step in steps:
+            if self.times is not None and isinstance(step, PrefetchNode):
+                self.times.take_turns(stream)
             stream = step_of(step, [stream], how_to_open(self.quota))
             self.note(step, stretch.where, stream)
         return stream
@@ -107,7 +119,17 @@ class Lowering:
         """The stream of a random-access dataset."""
         watch = self.quota(dropping_step(node.input).label)
         options = node.read_options if parts is None else parts.of(node.read_options)
-        return PositionalStream(node.input, options, node.allow_nones, watch, threads=self._threads)
+        stream = PositionalStream(
+            node.input,
+            options,
+            node.allow_nones,
+            watch,
+            threads=self._threads,
+            times=self.times,
+        )
+        if self.times is not None and stream.threads is not None:
+            self.times.threads.append(stream.threads.choice.describe)
+        return stream
 
 
 def how_to_open(quota: Callable[[str], DropQuota]) -> How:

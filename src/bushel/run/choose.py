@@ -9,6 +9,7 @@ from bushel.core.node import Choice, Guard, Node, failed, walk
 from bushel.core.positions import Keys, Positions, sorted_runs
 from bushel.run.evaluator import Evaluator, labelled
 from bushel.run.many import Compile, Compiled, Many, at_each, compile_many
+from bushel.run.step_times import StepTimes
 
 # To ask an input costs some 12 microseconds where it can look ahead, for elements that follow each
 # other, and else 40. To evaluate all of them together costs about 150, and 0.3 for each element
@@ -22,11 +23,17 @@ class Choose(Evaluator):
 
     __slots__ = ("_inputs", "_node")
 
-    def __init__(self, node: Choice, inputs: Sequence[Evaluator], compile: Compile) -> None:
+    def __init__(
+        self,
+        node: Choice,
+        inputs: Sequence[Evaluator],
+        compile: Compile,
+        times: StepTimes | None = None,
+    ) -> None:
         # What a guard passes over is counted by the number that the guard has among all.
         may_join = not any(isinstance(step, Guard) for step in walk(node))
         self._node = node
-        self._inputs = Inputs(node.inputs, compile, inputs, may_join)
+        self._inputs = Inputs(node.inputs, compile, inputs, may_join, times)
 
     def at(self, positions: Positions) -> Block:
         try:
@@ -53,7 +60,7 @@ class Choose(Evaluator):
 class Inputs:
     """Several datasets that are asked for elements of any of them: together, or one by one."""
 
-    __slots__ = ("_compile", "_compiled", "_many", "_may_join", "_nodes")
+    __slots__ = ("_compile", "_compiled", "_many", "_may_join", "_nodes", "_times")
 
     def __init__(
         self,
@@ -61,7 +68,9 @@ class Inputs:
         compile: Compile,
         compiled: Sequence[Evaluator] | None = None,
         may_join: bool = True,
+        times: StepTimes | None = None,
     ) -> None:
+        self._times = times
         self._nodes, self._compile, self._may_join = nodes, compile, may_join
         self._compiled = Compiled(nodes, compile) if compiled is None else compiled
         self._many: Many | None = None
@@ -89,6 +98,8 @@ class Inputs:
     def _all(self) -> Many:
         if self._many is None:
             self._many = compile_many(self._nodes, self._compile)
+            if self._times is not None:
+                self._times.together(self._nodes)
         return self._many
 
 

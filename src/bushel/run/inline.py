@@ -5,10 +5,10 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bushel.core.block import Block, Columns, Failure
 from bushel.core.landing import Landing
@@ -32,10 +32,12 @@ from bushel.core.positions import Positions, group_span, run_of
 from bushel.core.room import room
 from bushel.core.stack import stack
 from bushel.errors import PlanError
-from bushel.on_error.records import note, pass_on, taking_notes
+from bushel.on_error.records import note
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
+from bushel.run.flatten import Flatten
 from bushel.run.series import Series, is_of_series
+from bushel.run.step_times import StepTimes, by_block, by_count, by_number, by_positions
 from bushel.run.zipped import Zipped
 from bushel.transforms.function import collect_one
 
@@ -53,10 +55,13 @@ _SHORT, _PART_OF_SHORT = 4096, 32
 _LONGEST_NESTED = 100
 
 
-def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
+def compile_node(
+    node: Node, guards: list[Guard] | None = None, times: StepTimes | None = None
+) -> Evaluator:
     """Makes the evaluator of a node, asking once which kind each node upstream is.
 
-    `guards` gets those that were met; the place of one in it is its number.
+    `guards` gets those that were met; the place of one in it is its number. With `times`, steps
+    count what they do.
     """
     guards = [] if guards is None else guards
     chain: list[Node] = []
@@ -64,14 +69,15 @@ def compile_node(node: Node, guards: list[Guard] | None = None) -> Evaluator:
         chain.append(node)
         (node,) = node.inputs
     if isinstance(node, Source):
-        evaluator: Evaluator = _Read(node)
+        evaluator: Evaluator = _Read(node, times)
     else:
-        evaluator = _compile_step(node, [compile_node(p, guards) for p in node.inputs], guards)
+        inputs = [compile_node(part, guards, times) for part in node.inputs]
+        evaluator = _compile_step(node, inputs, guards, times)
     for run in _runs(chain[::-1]):
         if len(run) > 1:
             evaluator = Series(run, evaluator)
         else:
-            evaluator = _compile_step(run[0], [evaluator], guards)
+            evaluator = _compile_step(run[0], [evaluator], guards, times)
     return evaluator
 
 
@@ -88,21 +94,23 @@ def _runs(steps: Sequence[Node]) -> list[list[Node]]:
     return runs
 
 
-def _compile_step(node: Node, inputs: list[Evaluator], guards: list[Guard]) -> Evaluator:
+def _compile_step(
+    node: Node, inputs: list[Evaluator], guards: list[Guard], times: StepTimes | None
+) -> Evaluator:
     if isinstance(node, Each):
-        return _Apply(node, inputs[0])
+        return _Apply(node, inputs[0], times)
     if isinstance(node, Order):
-        return _Locate(node, inputs[0])
+        return _Locate(node, inputs[0], times)
     if isinstance(node, Fold):
-        return _Group(node, inputs[0])
+        return _Group(node, inputs[0], times)
     if isinstance(node, Drop):
-        return _Filter(node, inputs[0])
+        return _Filter(node, inputs[0], times)
     if isinstance(node, Choice):
-        return Choose(node, inputs, compile_node)
+        return Choose(node, inputs, partial(compile_node, times=times), times)
     if isinstance(node, Zip):
-        return Zipped(node, inputs, compile_node)
+        return Zipped(node, inputs, partial(compile_node, times=times), times)
     if isinstance(node, Expand):
-        return _Flatten(node, inputs[0], bool(guards))
+        return Flatten(node, inputs[0], bool(guards), times)
     if isinstance(node, Guard):
         guards.append(node)
         return _Stand(node, inputs[0], len(guards) - 1)
@@ -112,13 +120,15 @@ def _compile_step(node: Node, inputs: list[Evaluator], guards: list[Guard]) -> E
 
 
 class _Read(Evaluator):
-    __slots__ = ("source",)
+    __slots__ = ("fetch", "source")
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, source: Source, times: StepTimes | None) -> None:
+        self.source, self.fetch = source, source.fetch
+        if times is not None:
+            times.look_at(source, self, "fetch", by_positions(1))
 
     def at(self, positions: Positions) -> Block:
-        return self.source.fetch(self.source.keys(positions), positions)
+        return self.fetch(self.source.keys(positions), positions)
 
     @property
     def reads_later(self) -> bool:
@@ -126,10 +136,13 @@ class _Read(Evaluator):
 
 
 class _Apply(Evaluator):
-    __slots__ = ("_apply", "input", "node")
+    __slots__ = ("_apply", "_collect", "input", "node")
 
-    def __init__(self, node: Each, input: Evaluator) -> None:
-        self.node, self._apply, self.input = node, node.apply, input
+    def __init__(self, node: Each, input: Evaluator, times: StepTimes | None) -> None:
+        self.node, self._apply, self._collect, self.input = node, node.apply, collect_one, input
+        if times is not None:
+            times.look_at(node, self, "_apply", by_block(0))
+            times.look_at(node, self, "_collect", by_positions(3))
 
     def at(self, positions: Positions) -> Block:
         return self._apply(self.input.at(positions))
@@ -156,14 +169,14 @@ class _Apply(Evaluator):
 
     def _changed(self, made: Iterator[Any], positions: Positions) -> Iterator[Any]:
         node: OneByOne = self.node  # type: ignore[assignment]
-        results, skips_none = node.results, node.skips_none
+        results, skips_none, collect = node.results, node.skips_none, self._collect
         index = 0
         for row in made:
             index += 1
             if row is None and skips_none:
                 yield None
                 continue
-            out, failure = collect_one(node, results, row, positions[index - 1 : index])
+            out, failure = collect(node, results, row, positions[index - 1 : index])
             if failure is not None:
                 raise failure.release()
             del row  # While the user works, nothing is kept but what the user has.
@@ -173,15 +186,17 @@ class _Apply(Evaluator):
 class _Locate(Evaluator):
     """An order. Runs are located far ahead, and what is kept is replaced as a whole."""
 
-    __slots__ = ("_input", "_kept", "_node", "_source")
+    __slots__ = ("_input", "_kept", "_locate", "_node", "_read")
 
-    def __init__(self, node: Order, input: Evaluator) -> None:
-        self._node, self._input = node, input
-        self._source = input.source if isinstance(input, _Read) else None
+    def __init__(self, node: Order, input: Evaluator, times: StepTimes | None) -> None:
+        self._node, self._input, self._locate = node, input, node.locate
+        if times is not None:
+            times.look_at(node, self, "_locate", by_positions(0))
+        self._read = input if isinstance(input, _Read) else None
         self._kept: tuple[int, int, Positions] = (0, 0, np.empty(0, dtype=np.int64))
 
     def at(self, positions: Positions) -> Block:
-        return labelled(self._input.at(self._node.locate(positions)), positions)
+        return labelled(self._input.at(self._locate(positions)), positions)
 
     def run(self, start: int, stop: int) -> Block:
         if not self._node.costly:
@@ -195,8 +210,8 @@ class _Locate(Evaluator):
             first, end, located = self._kept = self._look_ahead(start, stop)
         located = located[start - first : stop - first]
         positions = run_of(start, stop)
-        if self._source is not None:
-            return self._source.fetch(located, positions)
+        if self._read is not None:
+            return self._read.fetch(located, positions)
         return labelled(self._input.at(located), positions)
 
     @property
@@ -221,9 +236,9 @@ class _Locate(Evaluator):
         stretch_end = min(((stop - 1) // stretch + 1) * stretch, sys.maxsize)
         # Counted from what was asked for before: how large blocks are goes by the clock.
         end = max(stop, min(start + reach, stretch_end))
-        further = self._node.locate(run_of(begin, end))
-        if self._source is not None:
-            further = self._source.keys(further)
+        further = self._locate(run_of(begin, end))
+        if self._read is not None:
+            further = self._read.source.keys(further)
         if begin > start:
             further = np.concatenate([located[start - first :], further])
         return start, end, further
@@ -235,6 +250,8 @@ class _Group(Evaluator):
     __slots__ = (
         "_changes",
         "_fold",
+        "_fold_all",
+        "_fold_one",
         "_groups",
         "_input",
         "_length",
@@ -244,20 +261,25 @@ class _Group(Evaluator):
         "_table",
     )
 
-    def __init__(self, node: Fold, input: Evaluator) -> None:
+    def __init__(self, node: Fold, input: Evaluator, times: StepTimes | None) -> None:
         if not node.one_per_group:
             raise PlanError(f"`{node.label}` is a step of streams; it has no random access.")
         self._node, self._input = node, input
         self._size, self._fold = node.group_size, node.fold
+        self._fold_all, self._fold_one = _folded, _folded_one
         self._length, self._groups = node.input.length(), node.length()
         # What makes elements one by one, of which nothing becomes but this.
         self._made_by = input if isinstance(input, _Apply) and input.node.one_by_one else None
         # Maps of columns between a table and this step can as well be done group by group.
-        self._changes: list[Columnwise] = []
+        self._changes: list[_Change] = []
         self._table = input
         while isinstance(self._table, _Apply) and isinstance(self._table.node, Columnwise):
-            self._changes.insert(0, self._table.node)
+            self._changes.insert(0, _Change(self._table.node, times))
             self._table = self._table.input
+        if times is not None:
+            times.look_at(node, self, "_fold", by_number(1))
+            times.look_at(node, self, "_fold_all", by_positions(4))
+            times.look_at(node, self, "_fold_one", by_positions(3))
 
     def at(self, positions: Positions) -> Block:
         numbers = positions.tolist()
@@ -266,7 +288,8 @@ class _Group(Evaluator):
         block = self._input.at(
             runs[0] if len(runs) == 1 else np.concatenate([positions[:0], *runs])
         )
-        return self._folded(block, numbers, [stop - start for start, stop in spans], positions)
+        sizes = [stop - start for start, stop in spans]
+        return self._fold_all(self._node, block, numbers, sizes, positions)
 
     def run(self, start: int, stop: int) -> Block:
         size, groups = self._size, self._groups
@@ -293,9 +316,9 @@ class _Group(Evaluator):
 
     def _folded_run(self, block: Block, start: int, positions: Positions) -> Block:
         if len(positions) == 1 and block.failure is None:
-            return self._folded_one(block.values, start, positions)
-        numbers = range(start, start + len(positions))
-        return self._folded(block, numbers, [self._size] * len(positions), positions)
+            return self._fold_one(self._node, block.values, start, positions)
+        numbers, sizes = range(start, start + len(positions)), [self._size] * len(positions)
+        return self._fold_all(self._node, block, numbers, sizes, positions)
 
     @property
     def prefers_on_demand(self) -> bool:
@@ -313,15 +336,16 @@ class _Group(Evaluator):
         return self._made(block.values, range(start, start + count))
 
     def _made(self, table: Columns, numbers: Sequence[int]) -> Iterator[Any]:
-        size, fold, changes = self._size, self._fold, self._changes
+        size, fold = self._size, self._fold
+        changes = [change.apply for change in self._changes]
         stop = 0
         for number in numbers:
             start, stop = stop, stop + size
             values: list[Any] | Columns = table.part(start, stop)
             try:
-                for node in changes:
+                for change in changes:
                     columns = stack(values) if isinstance(values, list) else values.gather()
-                    values = node.change(columns, size)
+                    values = change(columns, size)
                     del columns
                 made = list(fold(values, number))
             except Exception as error:
@@ -335,53 +359,72 @@ class _Group(Evaluator):
             del values  # While the user works, nothing is kept but what the user has.
             yield made.pop()
 
-    def _folded_one(self, values: list[Any] | Columns, number: int, positions: Positions) -> Block:
-        # Batches so large that a block is one of them: nothing to cut.
-        try:
-            return Block(list(self._fold(values, number)), positions)
-        except Exception as error:
-            return Block([], positions[:0], failed(error, self._node, number))
 
-    def _folded(
-        self, block: Block, numbers: Sequence[int], sizes: Sequence[int], positions: Positions
-    ) -> Block:
-        values, available = block.values, len(block)
-        out: list[Any] = []
-        failure: Failure | None = None
-        group: list[Any] | Columns
-        stop = 0
-        for number, size in zip(numbers, sizes, strict=True):
-            start, stop = stop, stop + size
-            if stop > available:
-                failure = block.failure
-                break
-            try:
-                if isinstance(values, list):
-                    group = values[start:stop]
-                else:
-                    group = values.part(start, stop)
-                out.extend(self._fold(group, number))
-            except Exception as error:
-                failure = failed(error, self._node, number)
-                break
-        return Block(
-            out, positions if len(out) == len(positions) else positions[: len(out)], failure
-        )
+class _Change:
+    """A map of columns, done group by group."""
+
+    __slots__ = ("apply",)
+
+    def __init__(self, node: Columnwise, times: StepTimes | None) -> None:
+        self.apply = node.change
+        if times is not None:
+            times.look_at(node, self, "apply", by_count(1))
+
+
+def _folded_one(
+    node: Fold, values: list[Any] | Columns, number: int, positions: Positions
+) -> Block:
+    # Batches so large that a block is one of them: nothing to cut.
+    try:
+        return Block(list(node.fold(values, number)), positions)
+    except Exception as error:
+        return Block([], positions[:0], failed(error, node, number))
+
+
+def _folded(
+    node: Fold,
+    block: Block,
+    numbers: Sequence[int],
+    sizes: Sequence[int],
+    positions: Positions,
+) -> Block:
+    values, available, fold = block.values, len(block), node.fold
+    out: list[Any] = []
+    failure: Failure | None = None
+    group: list[Any] | Columns
+    stop = 0
+    for number, size in zip(numbers, sizes, strict=True):
+        start, stop = stop, stop + size
+        if stop > available:
+            failure = block.failure
+            break
+        try:
+            if isinstance(values, list):
+                group = values[start:stop]
+            else:
+                group = values.part(start, stop)
+            out.extend(fold(group, number))
+        except Exception as error:
+            failure = failed(error, node, number)
+            break
+    return Block(out, positions if len(out) == len(positions) else positions[: len(out)], failure)
 
 
 class _Filter(Evaluator):
     """Puts None in the place of each element that is left out."""
 
-    __slots__ = ("_input", "_node")
+    __slots__ = ("_dropped", "_input", "_node")
 
-    def __init__(self, node: Drop, input: Evaluator) -> None:
-        self._node, self._input = node, input
+    def __init__(self, node: Drop, input: Evaluator, times: StepTimes | None) -> None:
+        self._node, self._input, self._dropped = node, input, dropped
+        if times is not None:
+            times.look_at(node, self, "_dropped", by_block(1))
 
     def at(self, positions: Positions) -> Block:
-        return dropped(self._node, self._input.at(positions))
+        return self._dropped(self._node, self._input.at(positions))
 
     def run(self, start: int, stop: int) -> Block:
-        return dropped(self._node, self._input.run(start, stop))
+        return self._dropped(self._node, self._input.run(start, stop))
 
 
 class _Stand(Evaluator):
@@ -428,82 +471,3 @@ class _Stand(Evaluator):
                 return Block(rows, positions)
             block = self._input.at(positions[len(rows) : len(rows) + ahead])
             ahead *= 2
-
-
-class _Flatten(Evaluator):
-    """Gives each element as many places as it may fill; the rest of them are None."""
-
-    __slots__ = ("_guarded", "_input", "_node", "_rest")
-
-    def __init__(self, node: Expand, input: Evaluator, guarded: bool) -> None:
-        """`guarded` says that there may be bad records in the input."""
-        self._node, self._input, self._guarded = node, input, guarded
-        # The position after the last run, and what comes there of the same element.
-        self._rest: tuple[int, list[Any]] = (0, [])
-
-    def run(self, start: int, stop: int) -> Block:
-        # A run may be shorter than what is made of one element, which is then made once for
-        # several runs.
-        behind, rest = self._rest
-        size = stop - start
-        rows = rest[:size] if behind == start else []
-        rest = rest[len(rows) :]
-        failure: Failure | None = None
-        if len(rows) < size:
-            fan_out = self._node.fan_out
-            block = self.at(run_of(start + len(rows), -(-stop // fan_out) * fan_out))
-            made = [*rows, *block.rows()]
-            rows, rest = made[:size], made[size:]
-            failure = block.failure if len(rows) < size else None
-        self._rest = (stop, rest if failure is None else [])
-        return Block(rows, run_of(start, start + len(rows)), failure)
-
-    def at(self, positions: Positions) -> Block:
-        node, fan_out = self._node, self._node.fan_out
-        # Not `np.divmod`, which knows no positions beyond 64 bits.
-        inner, places = positions // fan_out, positions % fan_out
-        # Each element once, in the order in which they are asked for: one that fails must
-        # not stand in the way of those before it.
-        distinct, first_places, which = np.unique(inner, return_index=True, return_inverse=True)
-        order = first_places.argsort()
-        ranks = order.argsort()
-        which = ranks.take(which)
-        if self._guarded:
-            counted = np.isin(distinct, inner[places == 0])
-            block = self._noted_once(distinct.take(order), counted.take(order))
-        else:
-            block = self._input.at(distinct.take(order))
-        rows = block.rows()
-        present = [index for index, row in enumerate(rows) if row is not None]
-        sequences, failure = node.expand([rows[i] for i in present], block.positions[present])
-        made: dict[int, Any] = dict(zip(present, sequences, strict=False))
-        end_of_input = len(rows) if failure is None else present[len(sequences)]
-        failure = failure or block.failure
-        out: list[Any] = []
-        for parent, place in zip(which, places.tolist(), strict=True):
-            if parent >= end_of_input:
-                return Block(out, positions[: len(out)], failure)
-            sequence = made.get(parent, ())
-            if len(sequence) > fan_out:
-                error = PlanError(
-                    f"`{node.label}` made {len(sequence)} elements of one, more than its "
-                    f"max_fan_out of {fan_out}."
-                )
-                failure = failed(error, node, int(positions[len(out)]))
-                return Block(out, positions[: len(out)], failure)
-            out.append(sequence[place] if place < len(sequence) else None)
-        return Block(out, positions)
-
-    def _noted_once(self, positions: Positions, counted: npt.NDArray[np.bool_]) -> Block:
-        """Elements of the input, noting those bad ones whose first place is asked for.
-
-        One is made again for each of its places, perhaps, and is to be counted at the first of
-        them: wherever a stream was cut, and whoever makes the others.
-        """
-        with taking_notes() as notes:
-            block = self._input.at(positions)
-        if notes and not counted.all():
-            with taking_notes() as notes:
-                self._input.at(positions[counted])
-        pass_on(notes)
-        return block

@@ -17,6 +17,7 @@ from bushel.core.stream import Stream
 from bushel.lanes.deal import Agree, DealNode
 from bushel.lanes.own import own_lanes
 from bushel.run.cut import Stretch, cut, lines_of_parts
+from bushel.run.step_times import StepTimes
 
 
 @frozen
@@ -54,6 +55,8 @@ class Lowered:
     stream: Stream
     # In the order in which they were opened: a stream after those that it reads from.
     opened: tuple[Opened, ...]
+    # What the steps do and take, where that is counted.
+    times: StepTimes | None = None
 
     def __str__(self) -> str:
         return "\n".join(f"{one.where}: {one.stream} of {one.step.label}" for one in self.opened)

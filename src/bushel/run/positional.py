@@ -22,8 +22,9 @@ from bushel.run.fixed_threads import FixedThreads, threads_counted_on
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
 from bushel.run.spent import Stopwatch
+from bushel.run.step_times import StepTimes, unsized
 from bushel.run.steps import STEPS_FOR_ANOTHER, KeptMarks
-from bushel.run.threads import ReadAhead
+from bushel.run.threads import Evaluate, ReadAhead
 from bushel.run.work import Work
 from bushel.transforms.function import any_none
 
@@ -76,10 +77,12 @@ class PositionalStream(Stream):
         sharing: int = 1,
         block_seconds: float = TARGET_SECONDS,
         threads: ThreadsOfStreams | None = None,
+        times: StepTimes | None = None,
     ) -> None:
         """`sharing` processes have the cores together; a block takes about `block_seconds`.
 
-        `threads` are those of all streams that it may share threads with.
+        `threads` are those of all streams that it may share threads with. With `times`, the steps
+        are counted and timed.
         """
         keep_freed_memory()
         self.node = node
@@ -101,7 +104,17 @@ class PositionalStream(Stream):
         self._least = least_block(node)
         # How many of its elements a later step needs for one.
         self.together = 0
-        self._work = Work(node)
+        self._work = Work(node, times)
+        self._work_on_threads: Evaluate = self._work
+        self._take_ahead = ReadAhead.take
+        # Ranges of positions that were handed out before the state was set, if that is counted.
+        self._ranges: list[tuple[int, int]] | None = None
+        self._since = 0
+        if times is not None:
+            self._ranges = []
+            times.watch_positions(self.positions_read, node)
+            self._work_on_threads = times.on_threads(self._work)
+            self._take_ahead = times.clocked(times.waiting("threads"), ReadAhead.take, unsized)
         self._ledger = Ledger(self._work.guards)
         # Where somebody else keeps the ledger, what to enter in it.
         self._bad_records = bad_records
@@ -220,7 +233,7 @@ class PositionalStream(Stream):
             ahead.finish()
             self._threads.left_over()
         began = time.thread_time() if self._choice.watching else None
-        block = ahead.take(self._block_size)
+        block = self._take_ahead(ahead, self._block_size)
         if ahead.spent is not None and block is not None:
             taking_seconds = 0.0 if began is None else time.thread_time() - began
             self._choice.learn_work(len(block), ahead.spent, ahead.threads, taking_seconds)
@@ -343,8 +356,15 @@ class PositionalStream(Stream):
             return {"next_index": index}
         return {"next_index": index, "bad": list(counts)}
 
+    def positions_read(self) -> list[tuple[int, int]]:
+        """The ranges of positions that were handed out."""
+        end = self._next if self._on_demand is None else self._progress.position
+        return [*(self._ranges or ()), (self._since, end)]
+
     def restore(self, state: State) -> None:
         index = state["next_index"]
+        if self._ranges is not None:
+            self._ranges, self._since = self.positions_read(), index
         self._ledger.restore(state.get("bad", [0] * len(self._work.guards)))
         self._drop_ahead()
         self._quota.reset()
@@ -382,7 +402,7 @@ class PositionalStream(Stream):
         # On trial, next to nothing at first: nobody has looked yet how large elements are.
         first = size.within(_FIRST_SECONDS) if self._choice.trying else size.size
         self._ahead = self._threads.read_ahead(
-            self._work, first, self._next, self._length, self._least, self.together
+            self._work_on_threads, first, self._next, self._length, self._least, self.together
         )
         return self._ahead
 

@@ -124,6 +124,17 @@ class ThreadChoice:
     def may_use_threads(self) -> bool:
         return self._most_threads > 0
 
+    def describe(self) -> str:
+        """What was chosen, and why, in words."""
+        if self.threaded:
+            on_trial = " (on trial)" if self.trying else ""
+            return f"{self.threads} threads{on_trial}"
+        if self._tried:
+            return f"inline (up to {self.threads} threads were tried: they did not pay)"
+        if self._phase is _Phase.SETTLED:
+            return "inline (threads would not pay: the work holds the interpreter's lock)"
+        return "inline (no need for threads so far)"
+
     @property
     def watching(self) -> bool:
         """Whether `learn_work` is of use now."""

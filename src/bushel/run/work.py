@@ -8,14 +8,16 @@ from bushel.core.node import Guard, Node
 from bushel.on_error.by_element import by_element, each_once, paths_to_guards
 from bushel.on_error.records import BadRecord, taking_notes
 from bushel.run.inline import compile_node
+from bushel.run.step_times import StepTimes
 
 
 class Work:
     """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, times: StepTimes | None = None) -> None:
+        """With `times`, the steps count what they do."""
         self.guards: list[Guard] = []
-        evaluator = compile_node(node, self.guards)
+        evaluator = compile_node(node, self.guards, times)
         self._paths = paths_to_guards(node, self.guards)
         self._run, self.on_demand = evaluator.run, evaluator.on_demand
         self.prefers_on_demand = evaluator.prefers_on_demand

@@ -12,6 +12,7 @@ from bushel.core.tree import map_leaves
 from bushel.run.choose import is_better_each
 from bushel.run.evaluator import Evaluator
 from bushel.run.many import Compile, Many, compile_many
+from bushel.run.step_times import StepTimes
 
 
 def _every(count: int, first: int, tree: Any) -> Any:
@@ -21,9 +22,16 @@ def _every(count: int, first: int, tree: Any) -> Any:
 class Zipped(Evaluator):
     """Makes tuples of one element from each input."""
 
-    __slots__ = ("_compile", "_inputs", "_many", "_may_join", "_node")
+    __slots__ = ("_compile", "_inputs", "_many", "_may_join", "_node", "_times")
 
-    def __init__(self, node: Zip, inputs: Sequence[Evaluator], compile: Compile) -> None:
+    def __init__(
+        self,
+        node: Zip,
+        inputs: Sequence[Evaluator],
+        compile: Compile,
+        times: StepTimes | None = None,
+    ) -> None:
+        self._times = times
         self._node, self._inputs, self._compile = node, inputs, compile
         self._many: Many | None = None
         # What a guard passes over is counted by the number that the guard has among all.
@@ -46,6 +54,8 @@ class Zipped(Evaluator):
             return None
         if self._many is None:
             self._many = compile_many(self._node.inputs, self._compile)
+            if self._times is not None:
+                self._times.together(self._node.inputs)
         which = np.tile(np.arange(count), size)
         block = self._many.at(which, positions.repeat(count))
         if block.failure is not None:

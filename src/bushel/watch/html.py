@@ -93,6 +93,23 @@ def _box(left: float, top: int, width: float, height: int, place: str, inner: st
     )
 
 
+def bars(shares: Sequence[tuple[str, str, float]]) -> str:
+    """A picture of shares of a whole: a bar for each step, with its name, place and share."""
+    lines = []
+    for number, (name, place, share) in enumerate(shares):
+        colour = _COLOURS.get(place, "#888888")
+        top, wide = number * (_HEIGHT + _GAP), max(1.0, _WIDTH * share)
+        lines.append(
+            f'<rect x="0" y="{top}" width="{wide:.1f}" height="{_HEIGHT}" rx="2" fill="{colour}">'
+            f"<title>{text(name)}: {100 * share:.1f} %</title></rect>"
+        )
+    height = len(shares) * (_HEIGHT + _GAP)
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img" '
+        f'aria-label="the share of each step">{"".join(lines)}</svg>'
+    )
+
+
 def piece(*content: "str | Iterable[tuple[str, str]]") -> str:
     """Content for a notebook; pairs are remarks, with a title each."""
     made = "".join(

@@ -6,6 +6,7 @@ from typing import Any
 
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.state import State
+from bushel.run.worker_figures import WorkerFigures
 from bushel.workers.fragment import Fragment, Outcome, TaskMessage
 from bushel.workers.home import Home as Home
 from bushel.workers.pool import Pool, raise_closed
@@ -26,6 +27,12 @@ class Engine:
         self._home, self._options, self._worker_init = home, options, worker_init
         self._fragments: list[Fragment] = []
         self._closed = False
+        # Whether outcomes tell what each step did and took.
+        self.timed = False
+        self._tasks = self._cancelled = self._bytes = 0
+        self._busy_seconds = self._idle_seconds = 0.0
+        # Of workers that this iterator has given back.
+        self._deaths = self._repeated = 0
         # The pool, in a list that the finalizer can hold without holding the engine.
         self._pool: list[Pool] = []
         weakref.finalize(self, _abandon, self._pool, weakref.ref(home))
@@ -49,7 +56,7 @@ class Engine:
 
     def submit(self, fragment: int, state: State, stop: int, first: int, given: Any = None) -> Task:
         """Sends a task on its way."""
-        task = Task(TaskMessage(0, fragment, state, stop, False, given), first)
+        task = Task(TaskMessage(0, fragment, state, stop, False, given, timed=self.timed), first)
         if self._closed:
             raise_closed()
         if self._pool and self._pool[0].closed:
@@ -61,23 +68,49 @@ class Engine:
 
     def wait(self, task: Task) -> Outcome:
         """Waits for a task."""
-        if task.outcome is not None:
-            return task.outcome
-        if task.error is not None:
-            raise task.error
-        if not self._pool:
-            raise_closed()
-        return self._pool[0].wait(task)
+        outcome = task.outcome
+        if outcome is None:
+            if task.error is not None:
+                raise task.error
+            if not self._pool:
+                raise_closed()
+            outcome = self._pool[0].wait(task)
+        self._tasks += 1
+        self._bytes += task.bytes
+        self._busy_seconds += outcome.seconds
+        self._idle_seconds += outcome.idle_seconds
+        return outcome
 
     def cancel(self, tasks: Iterable[Task]) -> None:
         """Says that nobody wants to know what becomes of tasks."""
         for task in tasks:
             task.cancelled = True
+            self._cancelled += 1
+
+    def figures(self) -> WorkerFigures:
+        """What the workers have done for this iterator."""
+        pool = self._pool[0] if self._pool else None
+        return WorkerFigures(
+            self.workers,
+            self._tasks,
+            self._busy_seconds,
+            self._idle_seconds,
+            self._bytes,
+            self._deaths + (0 if pool is None else pool.deaths),
+            self._repeated + (0 if pool is None else pool.repeated),
+            self._cancelled,
+        )
 
     def rest(self) -> None:
         """Lets others have the workers, if they are done."""
         if self._pool and self._pool[0].idle:
-            self._home.give_back(self._pool.pop())
+            pool = self._pool.pop()
+            self._deaths, self._repeated = (
+                self._deaths + pool.deaths,
+                self._repeated + pool.repeated,
+            )
+            pool.deaths = pool.repeated = 0
+            self._home.give_back(pool)
 
     def close(self) -> None:
         """Ends the workers."""

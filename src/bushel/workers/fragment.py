@@ -20,7 +20,7 @@ from bushel.core.block import Block, Columns, Failure, join
 from bushel.core.frozen import plain
 from bushel.core.node import Guard, Node, Place, walk
 from bushel.core.options import ReadOptions
-from bushel.core.state import State
+from bushel.core.state import State, innermost_index
 from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
 from bushel.errors import FatalElementError, WorkerError
@@ -33,6 +33,7 @@ from bushel.transport.arena import Arena
 from bushel.transport.failures import PackedFailure, pack_failure, unpack_failure
 from bushel.transport.own_classes import dump_own
 from bushel.transport.rows import pack_values
+from bushel.workers.step_clock import StepClock, StepsSpent
 from bushel.workers.watch import Note, Watch
 
 # A task takes a few tenths of a millisecond beside its work, here and there, and wakes whoever
@@ -117,6 +118,8 @@ class TaskMessage:
     given: Any = None
     # An element that ended workers, and is not to be touched again.
     fatal: "Fatal | None" = None
+    # Whether its outcome is to tell what each step did and took.
+    timed: bool = False
 
 
 @plain
@@ -138,6 +141,8 @@ class Outcome:
     side_by_side: int
     # How long the worker had nothing to do before.
     idle_seconds: float
+    # What each step did and took, where that is counted.
+    steps: StepsSpent | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         positions: Any = self.positions
@@ -158,6 +163,7 @@ class Outcome:
             self.seconds,
             self.side_by_side,
             self.idle_seconds,
+            self.steps,
         )
 
     def chunk(self) -> Chunk:
@@ -296,21 +302,26 @@ class Runner:
         self._fragment = fragment
         self._shared_threads = threads
         self._note = note
+        self._steps: StepClock | None = None
         options = fragment.read_options
         self._threads = max(1, min(options.num_threads, options.prefetch_buffer_size))
-        self._made: dict[bool, tuple[Stream, Stream, list[Tally], list[BadNotes]]] = {}
+        # By whether it is careful, and timed.
+        self._made: dict[tuple[bool, bool], tuple[Stream, Stream, list[Tally], list[BadNotes]]] = {}
         self._arena: list[Arena] = []
         self._clock = TaskClock(self._threads > 1)
         self._fatal: Fatal | None = None
 
     def run(self, message: TaskMessage, arena: Arena | None) -> Outcome:
         """Evaluates one task."""
-        if message.carefully not in self._made:
-            self._made[message.carefully] = self._make(message.carefully)
-        stream, root, tallies, bad = self._made[message.carefully]
+        kind = message.carefully, message.timed
+        if kind not in self._made:
+            self._made[kind] = self._make(*kind)
+        stream, root, tallies, bad = self._made[kind]
         self._fatal = message.fatal
         for notes in bad:
             notes.clear()
+        if message.timed and self._steps is not None:
+            self._steps.begin()
         began = self._clock.start()
         idle_seconds = 0.0 if Runner._done_at is None else began - Runner._done_at
         if isinstance(root, PositionalStream):
@@ -325,6 +336,9 @@ class Runner:
         failure = None if block.failure is None else pack_failure(block.failure)
         values = pack_values(block.values, None if arena is None else arena.allocate)
         seconds, waited = self._clock.read()
+        steps = None
+        if message.timed and self._steps is not None:
+            steps = self._steps.read(seconds, innermost_index(message.state))
         Runner._done_at = time.perf_counter()
         return Outcome(
             message.task,
@@ -338,6 +352,7 @@ class Runner:
             seconds,
             self._threads if waited else 1,
             idle_seconds,
+            steps,
         )
 
     def _note_or_stop(self, operation: int, position: int = -1, key: str = "") -> None:
@@ -347,9 +362,15 @@ class Runner:
             raise FatalElementError(fatal.text)
         self._note(operation, position, key)
 
-    def _make(self, carefully: bool) -> tuple[Stream, Stream, list[Tally], list[BadNotes]]:
+    def _make(
+        self, carefully: bool, timed: bool
+    ) -> tuple[Stream, Stream, list[Tally], list[BadNotes]]:
         fragment = self._fragment
         note = self._note_or_stop if carefully else self._note
+        if timed:
+            if self._steps is None:
+                self._steps = StepClock(self._note)
+            note = self._steps.note if not carefully else note
         watch = Watch(note, carefully, _last_batch(fragment), self._arena)
         numbers = {id(node): number for number, node in enumerate(fragment.nodes())}
         tallies: list[Tally] = []

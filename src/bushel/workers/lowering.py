@@ -20,7 +20,7 @@ from bushel.run.quota import DropQuota
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Fragment, detached
 from bushel.workers.home import home_of
-from bushel.workers.remote import RemoteSteps, RemoteStream
+from bushel.workers.remote import RemoteSteps, RemoteStream, TimesOfFragment
 from bushel.workers.start import Starter
 
 
@@ -37,6 +37,9 @@ def lowered_to_workers(
     starter = starters.pop(id(node), None)
     engine = Engine(home_of(node.key), node.options, node.worker_init, starter)
     engines.append(engine)
+    if lowering.times is not None:
+        engine.timed = True
+        lowering.times.workers.append(engine.figures)
     workers = _WithWorkers(engine, lowering)
     stream = workers.stream(last, last=True)
     if not workers.lanes:
@@ -137,7 +140,19 @@ class _WithWorkers:
             most_tasks,
             first_size,
             max(1, least_block(root.input) // sizes[0]),
+            times=self._times_of(stretch.steps),
         )
+
+    def _times_of(self, steps: Sequence[Node]) -> TimesOfFragment | None:
+        """Where outcomes of these steps enter what each of them took, if that is counted."""
+        times = self._lowering.times
+        if times is None:
+            return None
+        root, fused = None, steps
+        if isinstance(steps[0], ToStreamNode):
+            root, fused = steps[0].input, steps[1:]
+        nodes = Fragment(root, tuple(fused), ReadOptions(0, 0), True, True).nodes()
+        return TimesOfFragment(times, nodes)
 
     def _one_at_a_time(self, options: SharedReadOptions) -> SharedReadOptions:
         """The options of the same streams where only one of them is read at a time."""
@@ -185,7 +200,16 @@ class _WithWorkers:
         number = self._engine.register(fragment)
         counts = [name for step in steps if (name := _count_of(step)) is not None]
         reach = self.reach(first_lanes) if first_lanes < len(self.lanes) else None
-        remote = RemoteSteps(self._engine, number, local, stream, quotas, counts, reach)
+        remote = RemoteSteps(
+            self._engine,
+            number,
+            local,
+            stream,
+            quotas,
+            counts,
+            reach,
+            times=self._times_of(stretch.steps),
+        )
         self._reaches[first_lanes:] = [
             partial(_reached, remote, which) for which in range(len(self.lanes) - first_lanes)
         ]

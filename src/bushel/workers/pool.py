@@ -78,6 +78,8 @@ class Pool:
         self._hangs = HangWatch(options, self._label)
         # Workers that did not die of an element.
         self._other_deaths = 0
+        # Workers that were replaced, and tasks that others did again for it.
+        self.deaths = self.repeated = 0
         self._next_number = 0
         self.closed = False
         _pools.add(self)
@@ -319,6 +321,8 @@ class Pool:
         error = self._blame(worker)
         if error is not None and tasks:
             tasks.pop(0).error = error  # Whoever waits for it is told.
+        self.deaths += 1
+        self.repeated += len(tasks)
         # In this order: if an interrupt comes in between, tasks are done twice and not never.
         self._homeless.extendleft(reversed(tasks))
         self._workers.remove(worker)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bushel.core.frozen import plain
-from bushel.core.node import Guard
+from bushel.core.node import Guard, Node
 from bushel.core.state import State, innermost_index, replaced
 from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
@@ -21,6 +21,7 @@ from bushel.lanes.ahead import Reached
 from bushel.on_error.budget import Ledger, bad_records_in, with_bad_records
 from bushel.order.held import with_held
 from bushel.run.quota import DropQuota
+from bushel.run.step_times import StepTimes
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import TASK_SECONDS, Outcome, pack_block
 from bushel.workers.task import Task
@@ -49,6 +50,20 @@ def _task_size(under_way: int, first: int = 1, least: int = 1) -> BlockSize:
     )
 
 
+class TimesOfFragment:
+    """Where the outcomes of one fragment enter what its steps did and took."""
+
+    def __init__(self, times: StepTimes, nodes: Sequence[Node]) -> None:
+        """`nodes` are those of the pipeline, in the order of the fragment's."""
+        self._times, self._nodes = times, nodes
+        for node in nodes:
+            times.number(node, "workers")
+
+    def enter(self, outcome: Outcome) -> None:
+        for number, *spent in outcome.steps or ():
+            self._times.add(self._nodes[number], spent)
+
+
 class _Remote(Stream):
     """What workers make; its `local` copy is the same stream without them.
 
@@ -56,9 +71,14 @@ class _Remote(Stream):
     """
 
     def __init__(
-        self, engine: Engine, fragment: int, local: Stream, quotas: Sequence[DropQuota]
+        self,
+        engine: Engine,
+        fragment: int,
+        local: Stream,
+        quotas: Sequence[DropQuota],
+        times: TimesOfFragment | None,
     ) -> None:
-        self._engine, self._fragment = engine, fragment
+        self._engine, self._fragment, self._times = engine, fragment, times
         self._local, self._quotas = local, quotas
         self._instead: Stream | None = None
         self._block_size = _task_size(engine.depth)
@@ -72,8 +92,10 @@ class _Remote(Stream):
     def _cancel(self) -> None:
         """Forgets the tasks that are under way."""
 
-    def _learn(self, task: Task, count: int, seconds: float) -> None:
-        self._block_size.learn(count, seconds)
+    def _learn(self, task: Task, count: int, outcome: Outcome) -> None:
+        if self._times is not None:
+            self._times.enter(outcome)
+        self._block_size.learn(count, outcome.seconds)
         self._block_size.limit_to(task.bytes // max(1, count))
 
     def _note_place(self, chunk: Chunk) -> None:
@@ -135,8 +157,9 @@ class RemoteStream(_Remote):
         first_size: int = 1,
         least: int = 1,
         clock: Callable[[], float] = time.perf_counter,
+        times: TimesOfFragment | None = None,
     ) -> None:
-        super().__init__(engine, fragment, local, quotas)
+        super().__init__(engine, fragment, local, quotas, times)
         # How many tasks are under way: fewer where there are other streams beside this one.
         self._most_tasks = self._tasks_at_first = most_tasks or engine.depth
         self._share = self._tasks_at_first / engine.depth
@@ -169,7 +192,7 @@ class RemoteStream(_Remote):
         if self._clock() - began > _NO_WAIT_SECONDS:
             self._have_more_under_way(task, outcome)
         groups = -(-(task.message.stop - task.first) // self._group_size)
-        self._learn(task, groups, outcome.seconds)
+        self._learn(task, groups, outcome)
         by_bytes = _MOST_BYTES_SIDE_BY_SIDE * groups // max(1, task.bytes)
         self._side_by_side = min(outcome.side_by_side // self._group_size, by_bytes)
         counts = self._quota_counts()
@@ -284,9 +307,10 @@ class RemoteSteps(_Remote):
         counts: Sequence[str],
         reach: Callable[[], Reached] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        times: TimesOfFragment | None = None,
     ) -> None:
         # The local copy is the same steps over the same input.
-        super().__init__(engine, fragment, local, quotas)
+        super().__init__(engine, fragment, local, quotas, times)
         self._input = input
         # Names of the counts that steps put around the state of the input.
         self._names, self._depth = counts, len(counts)
@@ -337,7 +361,7 @@ class RemoteSteps(_Remote):
         else:
             outcome = self._engine.wait(task)
             self._sent.popleft()
-            self._learn(task, len(taken.block), outcome.seconds)
+            self._learn(task, len(taken.block), outcome)
             counts = self._quota_counts()
             if not _count(self._quotas, outcome.kept):
                 # A filter dropped too much. Where exactly that is to be said, the local copy knows.

@@ -19,8 +19,8 @@ from bushel.core.positions import Keys, Positions
 from bushel.core.room import made_in
 from bushel.errors import FatalElementError
 
-# Called with the node's number, and in careful mode with position and key; and with `BETWEEN`
-# when the step is done.
+# Called with the node's number, and in careful mode with position and key; and when the step is
+# done, with `BETWEEN` and the number of its records.
 Note = Callable[..., None]
 BETWEEN = -1
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class WatchedSource(_Named, Source):
         if not self.carefully or not len(keys):
             self.note(self.number)
             block = self.node.fetch(keys, positions)
-            self.note(BETWEEN)
+            self.note(BETWEEN, len(positions))
             return block
 
         def fetch_one(index: int) -> Block:
@@ -100,8 +100,9 @@ class WatchedEach(_Named, Each):
     def apply(self, block: Block) -> Block:
         if not self.carefully or not len(block):
             self.note(self.number)
+            count = len(block)
             block = self.node.apply(block)
-            self.note(BETWEEN)
+            self.note(BETWEEN, count)
             return block
 
         def apply_to_one(index: int) -> Block:
@@ -186,7 +187,7 @@ class WatchedFold(_Named, Fold):
                 folded = self.node.fold(group, number)
         else:
             folded = self.node.fold(group, number)
-        self.note(BETWEEN)
+        self.note(BETWEEN, 1)
         return folded
 
 
@@ -198,7 +199,7 @@ def _one_by_one(make: Callable[[int], Block], count: int, note: Note) -> Block:
             one = make(index)
         except FatalElementError as error:
             one = Block([], np.empty(0, dtype=np.int64), _untouched(error))
-        note(BETWEEN)
+        note(BETWEEN, 1)
         if isinstance(one.values, Columns):
             one.values = one.rows()
         blocks.append(one)
@@ -229,7 +230,7 @@ def _in_parts(
         except FatalElementError as error:
             return results, _untouched(error)
         some, failure = function(rows[start : start + size], places)
-        step.note(BETWEEN)
+        step.note(BETWEEN, len(places))
         results.extend(some)
         if failure is not None:
             return results, failure

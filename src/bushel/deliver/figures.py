@@ -1,0 +1,23 @@
+"""What is known of an iterator at work, as plain values; `bushel.watch` makes words of them."""
+
+from bushel.core.frozen import frozen
+from bushel.run.step_times import StepTotal
+from bushel.run.worker_figures import WorkerFigures
+
+
+@frozen
+class Figures:
+    """What an iterator has handed out, what was waited for, and what the steps did."""
+
+    elements: int
+    elapsed_seconds: float
+    wait_seconds: float
+    refills: int
+    ready_refills: int
+    longest_wait_seconds: float
+    longest_wait_at: int
+    # None where the steps are not counted.
+    steps: tuple[StepTotal, ...] | None = None
+    # What was chosen about threads, for each stream that may have some.
+    threads: tuple[str, ...] = ()
+    workers: tuple[WorkerFigures, ...] = ()

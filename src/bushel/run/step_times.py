@@ -1,0 +1,471 @@
+"""What each step of a pipeline has done and how long it took.
+
+Only a pipeline that is to be measured is built with it; any other has nothing of this in it.
+
+Records are counted, all of them: by arithmetic where positions are read, by streams as they are
+pulled elsewhere. Times are taken in some turns only, where a turn (a block that is evaluated,
+or elements that are made on demand) takes so little that looking at the clock would show; what
+those turns took stands for the others. In between, steps call the very functions that they
+would call otherwise. The time of a step is its own: that of the steps within it is left out.
+"""
+
+import functools
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from time import perf_counter_ns
+from typing import Any, TypeVar
+
+from bushel.core.block import Block
+from bushel.core.frozen import plain
+from bushel.core.node import Node, Place, walk
+from bushel.core.stream import Chunk, OnDemand, Stream
+from bushel.run.read_records import records_read
+from bushel.run.worker_figures import WorkerFigures
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Stream)
+# Positions that a stream has read: ranges of them.
+Ranges = Callable[[], list[tuple[int, int]]]
+
+# Nanoseconds that it takes to time a call, to begin with it in a turn, and that for each function
+# that is exchanged; and the share of the time that this may be.
+_COST_OF_A_LOOK, _COST_OF_A_TURN, _COST_OF_AN_EXCHANGE = 500, 10_000, 400
+_MOST_SHARE = 0.003
+_MOST_TURNS = 256
+
+
+@plain
+class StepTotal:
+    """What one step has done."""
+
+    node: Node
+    where: str
+    # How many it had to do with; of parts of a mixture, that is an estimate.
+    records: int = 0
+    is_estimate: bool = False
+    # Its own time for those, and for those that were timed.
+    nanoseconds: int = 0
+    timed_records: int = 0
+    timed_nanoseconds: int = 0
+    # The longest call that was timed, and the first position or element that it was about.
+    longest_nanoseconds: int = 0
+    longest_at: int = -1
+    # What is waited for, where that is all that it does.
+    waits_for: str = ""
+
+    def add(
+        self, records: int, nanoseconds: int, longest_nanoseconds: int, longest_at: int
+    ) -> None:
+        """Adds records that were timed, their time, and the longest call with its place."""
+        self.timed_records += records
+        self.timed_nanoseconds += nanoseconds
+        if longest_nanoseconds > self.longest_nanoseconds:
+            self.longest_nanoseconds, self.longest_at = longest_nanoseconds, longest_at
+
+    def settle(self, times: float) -> None:
+        """Finds the time of all records by that of those that were timed.
+
+        Where they were not counted, there were so many times as many.
+        """
+        if not self.records:
+            self.records, self.is_estimate = round(self.timed_records * times), True
+        if self.timed_records:
+            times = self.records / self.timed_records
+        self.nanoseconds = round(self.timed_nanoseconds * times)
+
+
+class _Sheet:
+    """One turn: by the number of the step, records, time, the longest call and its place."""
+
+    __slots__ = ("inner", "looks", "spent")
+
+    def __init__(self) -> None:
+        self.spent: dict[int, list[int]] = {}
+        self.looks = 0
+        # Time of the calls within the one that is under way.
+        self.inner = 0
+
+    def add(self, number: int, records: int, nanoseconds: int, at: int) -> None:
+        self.looks += 1
+        spent = self.spent.get(number)
+        if spent is None:
+            self.spent[number] = [records, nanoseconds, nanoseconds, at]
+            return
+        spent[0] += records
+        spent[1] += nanoseconds
+        if nanoseconds > spent[2]:
+            spent[2:] = nanoseconds, at
+
+
+class _OfThread(threading.local):
+    # The sheet of the turn that a thread is at, if that one is timed.
+    sheet: _Sheet | None = None
+
+
+class StepTimes:
+    """The counts and times of all steps of one pipeline, in this process and in its workers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: dict[int, int] = {}
+        self._totals: list[StepTotal] = []
+        self._thread = _OfThread()
+        # How many turns are being timed now, and functions that are exchanged for it, as
+        # (evaluator, attribute, function, the same with a look at the clock).
+        self._timing = 0
+        self._functions: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []
+        self._streams: list[weakref.ref[Stream]] = []
+        # Streams of positions, and the datasets that they read.
+        self._positions: list[tuple[weakref.WeakMethod[Ranges], Node]] = []
+        # The `id` of steps of parts that are evaluated together.
+        self._together: set[int] = set()
+        # What tells of threads that streams may have, and of worker processes.
+        self.threads: list[Callable[[], str]] = []
+        self.workers: list[Callable[[], WorkerFigures]] = []
+
+    def number(self, node: Node, where: str = "here") -> int:
+        """The number of a step."""
+        with self._lock:
+            if id(node) not in self._numbers:
+                self._numbers[id(node)] = len(self._totals)
+                self._totals.append(StepTotal(node, where))
+            return self._numbers[id(node)]
+
+    def waiting(self, waits_for: str) -> int:
+        """The number of the time that goes by while somebody else works."""
+        with self._lock:
+            self._totals.append(StepTotal(_Waiting(), "here", waits_for=waits_for))
+            return len(self._totals) - 1
+
+    def together(self, nodes: Sequence[Node]) -> None:
+        """Takes note that parts are evaluated together, so that their steps are not timed."""
+        with self._lock:
+            for node in nodes:
+                self._together.update(id(step) for step in walk(node))
+
+    def look_at(self, node: Node, holder: Any, attribute: str, sized: "Sized") -> None:
+        """Has a function timed, in the turns that are; see `clocked`."""
+        function = getattr(holder, attribute)
+        timed = self.clocked(self.number(node), function, sized)
+        self._functions.append((holder, attribute, function, timed))
+
+    def clocked(self, number: int, function: Callable[..., T], sized: "Sized") -> Callable[..., T]:
+        """A function of a step that is timed; `sized` tells of its arguments what it is about."""
+        thread = self._thread
+
+        def call(*args: Any) -> T:
+            sheet = thread.sheet
+            if sheet is None:
+                return function(*args)
+            outer, sheet.inner = sheet.inner, 0
+            began = perf_counter_ns()
+            made = function(*args)
+            elapsed = perf_counter_ns() - began
+            records, at = sized(args)
+            sheet.add(number, records, elapsed - sheet.inner, at)
+            sheet.inner = outer + elapsed
+            return made
+
+        return call
+
+    def watch(self, node: Node | None, stream: S) -> S:
+        """Has the pulls of a stream counted: as those of a step, or as waiting for workers."""
+        number = self.waiting("workers") if node is None else self.number(node)
+        stream.__class__ = _counting_kind(type(stream))
+        vars(stream).update(_measured_as=number, _measured_by=self._thread)
+        self._streams.append(weakref.ref(stream))
+        return stream
+
+    def take_turns(self, stream: Stream) -> None:
+        """Has each pull of a stream that is watched be a turn: nobody else pulls it."""
+        vars(stream).update(
+            _measured_turns=Turns(self), _measured_left=1, _measured_sessions=Turns(self)
+        )
+
+    def watch_positions(self, ranges: Ranges, dataset: Node) -> None:
+        """Counts what is read of a dataset by the positions that a stream of it tells."""
+        self._positions.append((weakref.WeakMethod(ranges), dataset))
+
+    def add(self, node: Node, spent: Sequence[int]) -> None:
+        """Adds what a worker tells of a step: records, and what `StepTotal.add` takes."""
+        number = self.number(node, "workers")
+        with self._lock:
+            total = self._totals[number]
+            total.where = "workers"
+            records, timed_records, *timed = spent
+            total.records += records
+            total.add(timed_records, *timed)
+
+    @contextmanager
+    def timing(self, sheet: _Sheet) -> Iterator[None]:
+        """The time in which a thread takes the times of a turn."""
+        with self._lock:
+            self._timing += 1
+            if self._timing == 1:
+                self._exchange(timed=True)
+        self._thread.sheet = sheet
+        try:
+            yield
+        finally:
+            self._thread.sheet = None
+            with self._lock:
+                self._timing -= 1
+                if not self._timing:
+                    self._exchange(timed=False)
+
+    def _exchange(self, timed: bool) -> None:
+        for holder, attribute, function, with_clock in self._functions:
+            setattr(holder, attribute, with_clock if timed else function)
+
+    def on_threads(self, work: Callable[..., T]) -> Callable[..., T]:
+        """Work that threads do; each call of it is a turn."""
+        thread, make = threading.local(), functools.partial(Turns, self)
+
+        def call(*args: Any) -> T:
+            turns = getattr(thread, "turns", None)
+            if turns is None:
+                turns = thread.turns = make()
+            return turns.alone(work, *args)
+
+        return call
+
+    def enter(self, sheet: _Sheet) -> None:
+        """Adds a turn."""
+        with self._lock:
+            for number, (records, nanoseconds, longest, at) in sheet.spent.items():
+                self._totals[number].add(records, nanoseconds, longest, at)
+
+    @property
+    def cost_of_a_turn(self) -> int:
+        """Nanoseconds that it takes to begin with a turn that is timed, and to end it."""
+        return _COST_OF_A_TURN + _COST_OF_AN_EXCHANGE * len(self._functions)
+
+    def totals(self) -> list[StepTotal]:
+        """What every step has done so far."""
+        with self._lock:
+            totals = [replace(total) for total in self._totals]
+        top = 0
+        for reference in self._streams:
+            stream = reference()
+            if stream is not None:
+                top = vars(stream)["_measured_as"]
+                totals[top].records += _handed_on(stream)
+        for method, dataset in self._positions:
+            ranges = method()
+            for node, count in records_read(dataset, ranges() if ranges else []):
+                number = self._numbers.get(id(node))
+                if number is not None:
+                    totals[number].records += count
+        # Where nobody counts, what was timed stands for as much as it does in the last stream.
+        times = totals[top].records / max(1, totals[top].timed_records) if totals else 1.0
+        for total in totals:
+            total.settle(times)
+        return [total for total in totals if id(total.node) not in self._together]
+
+
+class _Waiting(Place):
+    """In the place of a step, where somebody waits."""
+
+    __slots__ = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def length(self) -> int:
+        return 0
+
+    def describe(self) -> str:
+        return ""
+
+
+class Turns:
+    """Turns of one caller, some of which are timed."""
+
+    def __init__(self, times: StepTimes) -> None:
+        self._times = times
+        # One turn of so many is timed, and so many are left until then.
+        self._every = self._left = 1
+
+    def alone(self, work: Callable[..., T], *args: Any) -> T:
+        """Works, as a turn of its own."""
+        self._left -= 1
+        if self._left:
+            return work(*args)
+        made, self._left = self.timed(work, *args)
+        return made
+
+    def timed(self, work: Callable[..., T], *args: Any) -> tuple[T, int]:
+        """Works, in a turn that is timed; and tells how many turns later the next one is."""
+        sheet = _Sheet()
+        began = perf_counter_ns()
+        with self._times.timing(sheet):
+            made = work(*args)
+        return made, self._enter(sheet, perf_counter_ns() - began)
+
+    @property
+    def is_timed_next(self) -> bool:
+        """Whether the next turn is timed."""
+        return self._left == 1
+
+    def pass_one(self) -> None:
+        """Takes note of a turn that was not timed."""
+        self._left -= 1
+
+    def begun(self, sheet: _Sheet, work: Callable[[], T]) -> T:
+        """Begins with a turn that is timed, and goes on elsewhere."""
+        with self._times.timing(sheet):
+            return work()
+
+    def timed_rows(self, number: int, rows: Iterator[T], sheet: _Sheet) -> Iterator[T]:
+        """Elements that the stream of a step makes on demand, in a turn that was begun."""
+        elapsed = 0
+        missing = object()
+        try:
+            while True:
+                sheet.inner = 0
+                with self._times.timing(sheet):
+                    began = perf_counter_ns()
+                    row: Any = next(rows, missing)
+                    taken = perf_counter_ns() - began
+                elapsed += taken
+                if row is missing:
+                    return
+                sheet.add(number, 1, taken - sheet.inner, -1)
+                yield row
+                del row  # While the user works, nothing is kept but what the user has.
+        finally:
+            self._left = self._enter(sheet, elapsed)
+
+    def _enter(self, sheet: _Sheet, elapsed: int) -> int:
+        if sheet.spent and elapsed:
+            self._times.enter(sheet)
+            cost = self._times.cost_of_a_turn + sheet.looks * _COST_OF_A_LOOK
+            # Step by step: the first turns are of few elements, and tell little of later ones.
+            most = min(2 * self._every, _MOST_TURNS)
+            self._every = min(max(1, math.ceil(cost / (_MOST_SHARE * elapsed))), most)
+        return self._every
+
+
+def _handed_on(stream: Stream) -> int:
+    """How many elements a stream has given, be it by pulls or on demand."""
+    positions_read = getattr(stream, "positions_read", None)
+    if positions_read is None:
+        return int(getattr(stream, "_measured_count", 0))
+    return sum(stop - start for start, stop in positions_read())
+
+
+# Tells of arguments how many records they are about, and where the first of them is.
+Sized = Callable[[Sequence[Any]], tuple[int, int]]
+
+
+def by_positions(argument: int) -> Sized:
+    """Arguments of which one has the positions."""
+
+    def sized(args: Sequence[Any]) -> tuple[int, int]:
+        positions = args[argument]
+        return len(positions), int(positions[0]) if len(positions) else -1
+
+    return sized
+
+
+def by_block(argument: int) -> Sized:
+    """Arguments of which one is the block."""
+
+    def sized(args: Sequence[Any]) -> tuple[int, int]:
+        block: Block = args[argument]
+        return len(block), int(block.positions[0]) if len(block.positions) else -1
+
+    return sized
+
+
+def by_number(argument: int) -> Sized:
+    """Arguments of one element, of which one is its position."""
+    return lambda args: (1, args[argument])
+
+
+def by_count(argument: int) -> Sized:
+    """Arguments of which one says how many there are."""
+    return lambda args: (args[argument], -1)
+
+
+def unsized(_: Sequence[Any]) -> tuple[int, int]:
+    """Arguments that are about no record."""
+    return 0, -1
+
+
+# More turns than anybody takes.
+_NEVER = 1 << 62
+
+
+def _measured(stream: Any, work: Callable[..., Chunk | None], argument: Any) -> Chunk | None:
+    """Has a stream work, and counts; with a look at the clock where that is wanted."""
+    sheet: _Sheet | None = stream._measured_by.sheet
+    if sheet is None:
+        chunk = work(stream, argument)
+        if chunk is not None:
+            stream._measured_count += len(chunk.block)
+        return chunk
+    outer, sheet.inner = sheet.inner, 0
+    began, at = perf_counter_ns(), stream._measured_count
+    chunk = work(stream, argument)
+    elapsed = perf_counter_ns() - began
+    records = 0 if chunk is None else len(chunk.block)
+    stream._measured_count += records
+    sheet.add(stream._measured_as, records, elapsed - sheet.inner, at)
+    sheet.inner = outer + elapsed
+    return chunk
+
+
+@functools.cache
+def _counting_kind(kind: type[S]) -> type[S]:
+    """The same kind of stream, which counts what is pulled, and is timed in some turns.
+
+    (A stream that had its own method as an attribute would refer to itself, and be there until
+    somebody collects garbage.)
+    """
+    # The last of several steps that change elements one by one has the others do their work.
+    changes = getattr(kind, "_changed", None)
+
+    class Counting(kind):  # type: ignore[valid-type,misc]
+        # (Long names: those of the stream are its own.)
+        _measured_by: _OfThread
+        _measured_as: int
+        _measured_count = 0
+        # Where its pulls are turns, and how many are left until one is timed.
+        _measured_turns: Turns | None = None
+        _measured_left = _NEVER
+        # And where elements that are made on demand are, until the next pull.
+        _measured_sessions: Turns | None = None
+
+        def pull(self, want: int) -> Chunk | None:
+            self._measured_left -= 1
+            if not self._measured_left:
+                turns = self._measured_turns
+                assert turns is not None
+                self._measured_left = _NEVER
+                chunk, self._measured_left = turns.timed(self.pull, want)
+                return chunk
+            return kind.pull(self, want) if changes else _measured(self, kind.pull, want)
+
+        def on_demand(self) -> OnDemand | None:
+            sessions = self._measured_sessions
+            if sessions is None or not sessions.is_timed_next:
+                found: OnDemand | None = super().on_demand()
+                if found is not None and sessions is not None:
+                    sessions.pass_one()
+                return found
+            sheet = _Sheet()
+            found = sessions.begun(sheet, super().on_demand)
+            if found is not None:
+                found.rows = sessions.timed_rows(self._measured_as, found.rows, sheet)
+            return found
+
+    if changes:
+        Counting._changed = lambda self, chunk: _measured(self, changes, chunk)
+    Counting.__name__ = Counting.__qualname__ = kind.__name__
+    return Counting

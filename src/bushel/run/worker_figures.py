@@ -1,0 +1,21 @@
+"""What worker processes have done, as plain values."""
+
+from bushel.core.frozen import frozen
+
+
+@frozen
+class WorkerFigures:
+    """What the worker processes of one iterator have done."""
+
+    workers: int
+    # Tasks whose outcome was taken, seconds that they took, and that workers had nothing to do.
+    tasks: int
+    busy_seconds: float
+    idle_seconds: float
+    # Bytes that came from the workers.
+    bytes: int
+    # Workers that ended and were replaced, and tasks that were done again for it.
+    deaths: int
+    repeated_tasks: int
+    # Tasks that nobody wanted any more, after `set_state`.
+    cancelled_tasks: int

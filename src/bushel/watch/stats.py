@@ -1,0 +1,257 @@
+"""What an iterator has done so far: the loop's wait, and what each step did and took."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bushel.core.node import Node, walk
+from bushel.deliver.figures import Figures
+from bushel.run.step_times import StepTotal
+from bushel.run.worker_figures import WorkerFigures
+from bushel.watch.durations import duration, percent
+from bushel.watch.html import bars, piece
+from bushel.watch.html import table as html_table
+from bushel.watch.text import number, plural, printable, size
+from bushel.watch.text import table as text_table
+from bushel.watch.why_slow import why_slow
+
+# With more steps than that, those of the same name are one line.
+_MOST_LINES = 40
+_HEAD = ("step", "runs", "records", "time/record", "share", "longest call")
+_NOT_COUNTED = (
+    "Steps were not counted: iterate with `bushel.iterate(dataset, stats=True)` to see what each "
+    "of them takes."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """What one step has done."""
+
+    name: str
+    # "here" (also on threads of this process), "workers", or "waiting": for whom, its name says.
+    place: str
+    # How many steps this stands for: the same one in so many parts of a mixture.
+    parts: int
+    records: int
+    # Whether that is an estimate: of the parts of a mixture, nobody counts.
+    records_are_estimated: bool
+    # Its own time, summed over threads and workers; and its share of that of all steps.
+    seconds: float
+    share: float
+    longest_call_seconds: float
+    # The first position of that call; -1 where nobody knows.
+    longest_call_at: int
+
+    @property
+    def seconds_per_record(self) -> float:
+        """Own time for each record."""
+        return self.seconds / self.records if self.records else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What an iterator has done so far. `print` shows it; `to_dict()` has it as plain values.
+
+    Times in seconds. `wait_seconds` is the time that the loop spent in `next` while elements were
+    made or waited for: what training would gain if data came at once.
+    """
+
+    # Elements that were handed out, of whatever the last step makes: mostly batches.
+    elements: int
+    # Since the first one was asked for.
+    elapsed_seconds: float
+    wait_seconds: float
+    # The share of the times that something was made or waited for in which it was there within a
+    # millisecond.
+    ready_share: float
+    longest_wait_seconds: float
+    longest_wait_at: int
+    # None where the steps were not counted.
+    steps: tuple[StepStats, ...] | None
+    # What was chosen about threads.
+    threads: tuple[str, ...]
+    workers: tuple[WorkerFigures, ...]
+
+    @property
+    def wait_share(self) -> float:
+        """The share of its time that the loop waited for data."""
+        return self.wait_seconds / self.elapsed_seconds if self.elapsed_seconds else 0.0
+
+    def why_slow(self) -> tuple[str, ...]:
+        """Sentences, each with a number and one change to make."""
+        return why_slow(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values that JSON takes."""
+        return {
+            "elements": self.elements,
+            "elapsed_seconds": self.elapsed_seconds,
+            "wait_seconds": self.wait_seconds,
+            "wait_share": self.wait_share,
+            "ready_share": self.ready_share,
+            "longest_wait_seconds": self.longest_wait_seconds,
+            "longest_wait_at": self.longest_wait_at,
+            "steps": None
+            if self.steps is None
+            else [
+                {**asdict(step), "seconds_per_record": step.seconds_per_record}
+                for step in self.steps
+            ],
+            "threads": list(self.threads),
+            "workers": [asdict(figures) for figures in self.workers],
+            "why_slow": list(self.why_slow()),
+        }
+
+    def __str__(self) -> str:
+        lines = [self._summary(), *self._longest_wait()]
+        if self.steps:
+            lines.append(text_table(_HEAD, self._rows(), right=(2, 3, 4)))
+            lines.append(
+                "time is summed over threads and workers; a step's own, without the others"
+            )
+        lines += [f"threads  {text}" for text in self.threads]
+        lines += [f"workers  {text}" for text in map(_told, self.workers, self._spans())]
+        if self.steps is None:
+            lines.append(_NOT_COUNTED)
+        lines += [f"why slow: {sentence}" for sentence in self.why_slow()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        steps = self.steps or ()
+        remarks = [("why slow", sentence) for sentence in self.why_slow()]
+        remarks += [("threads", text) for text in self.threads]
+        remarks += [("workers", text) for text in map(_told, self.workers, self._spans())]
+        if self.steps is None:
+            remarks.append(("steps", _NOT_COUNTED))
+        shares = [(step.name, step.place, step.share) for step in steps if step.share]
+        return piece(
+            [("so far", " ".join([self._summary(), *self._longest_wait()]))],
+            bars(shares) if shares else "",
+            html_table(_HEAD, self._rows(), right=(2, 3, 4)) if steps else "",
+            remarks,
+        )
+
+    def _spans(self) -> list[float]:
+        return [self.elapsed_seconds] * len(self.workers)
+
+    def _summary(self) -> str:
+        if not self.elements and not self.elapsed_seconds:
+            return "Nothing was asked for yet."
+        return (
+            f"{plural(self.elements, 'element')} in {duration(self.elapsed_seconds)}. Your loop "
+            f"waited {percent(self.wait_share)} of its time ({duration(self.wait_seconds)}); data "
+            f"was ready at once in {percent(self.ready_share)} of the times."
+        )
+
+    def _longest_wait(self) -> list[str]:
+        if self.longest_wait_at < 0:
+            return []
+        return [
+            f"The longest wait after the first: {duration(self.longest_wait_seconds)} for element "
+            f"{number(self.longest_wait_at)}."
+        ]
+
+    def _rows(self) -> list[list[str]]:
+        return [
+            [
+                f"{step.name} x {step.parts}" if step.parts > 1 else step.name,
+                step.place,
+                f"{'~' * step.records_are_estimated}{number(step.records)}" if step.records else "",
+                duration(step.seconds_per_record) if step.records else duration(step.seconds),
+                percent(step.share) if step.place != "waiting" else "",
+                _longest(step),
+            ]
+            for step in self.steps or ()
+        ]
+
+
+def stats_of(figures: Figures, node: Node | None = None) -> Stats:
+    """Makes the statistics of an iterator; steps stand in the order of the pipeline of `node`."""
+    steps = None
+    if figures.steps is not None:
+        steps = _steps(_in_order(figures.steps, node))
+    return Stats(
+        elements=figures.elements,
+        elapsed_seconds=figures.elapsed_seconds,
+        wait_seconds=figures.wait_seconds,
+        ready_share=figures.ready_refills / figures.refills if figures.refills else 0.0,
+        longest_wait_seconds=figures.longest_wait_seconds,
+        longest_wait_at=figures.longest_wait_at,
+        steps=steps,
+        threads=figures.threads,
+        workers=figures.workers,
+    )
+
+
+def _in_order(totals: Sequence[StepTotal], node: Node | None) -> list[StepTotal]:
+    """The last step first, as `explain` has them."""
+    if node is None:
+        return list(totals)
+    places = {id(step): place for place, step in enumerate(walk(node))}
+    last = len(places)
+    return sorted(totals, key=lambda total: places.get(id(total.node), last))
+
+
+def _steps(totals: Sequence[StepTotal]) -> tuple[StepStats, ...]:
+    whole = sum(total.nanoseconds for total in totals if not total.waits_for) or 1
+    groups: dict[Any, list[StepTotal]] = {}
+    for place, total in enumerate(totals):
+        if not total.records and not total.nanoseconds:
+            continue  # Read together with the next one, or not needed yet.
+        name = printable(total.node.label)
+        where = total.where
+        if total.waits_for:
+            name, where = f"(waiting for {total.waits_for})", "waiting"
+        key = (name, where) if len(totals) > _MOST_LINES else (name, where, place)
+        groups.setdefault(key, []).append(total)
+    return tuple(_joined(name, where, group, whole) for (name, where, *_), group in groups.items())
+
+
+def _joined(name: str, where: str, group: Sequence[StepTotal], whole: int) -> StepStats:
+    nanoseconds = sum(total.nanoseconds for total in group)
+    slowest = max(group, key=lambda total: total.longest_nanoseconds)
+    return StepStats(
+        name=name,
+        place=where,
+        parts=len(group),
+        records=sum(total.records for total in group),
+        records_are_estimated=any(total.is_estimate for total in group),
+        seconds=nanoseconds / 1e9,
+        share=0.0 if where == "waiting" else nanoseconds / whole,
+        longest_call_seconds=slowest.longest_nanoseconds / 1e9,
+        longest_call_at=slowest.longest_at,
+    )
+
+
+def _longest(step: StepStats) -> str:
+    if not step.longest_call_seconds:
+        return ""
+    at = f" at {number(step.longest_call_at)}" if step.longest_call_at >= 0 else ""
+    return f"{duration(step.longest_call_seconds)}{at}"
+
+
+def busy_share(figures: WorkerFigures) -> float:
+    """The share of their time that workers had something to do."""
+    whole = figures.busy_seconds + figures.idle_seconds
+    return figures.busy_seconds / whole if whole else 0.0
+
+
+def _told(figures: WorkerFigures, elapsed_seconds: float) -> str:
+    parts = [
+        plural(figures.workers, "worker"),
+        f"busy {percent(busy_share(figures))}",
+        plural(figures.tasks, "task"),
+        f"{size(figures.bytes)} sent",
+    ]
+    if elapsed_seconds:
+        parts[-1] += f" ({size(int(figures.bytes / elapsed_seconds))}/s)"
+    if figures.deaths:
+        again = plural(figures.repeated_tasks, "task")
+        parts.append(f"{plural(figures.deaths, 'death')}, {again} done again")
+    if figures.cancelled_tasks:
+        parts.append(f"{plural(figures.cancelled_tasks, 'task')} no longer wanted")
+    return ", ".join(parts)

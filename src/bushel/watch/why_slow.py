@@ -1,0 +1,128 @@
+"""Why a loop waits for data: rules, each with the number that it goes by and one change to make."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bushel.core.machine import available_cores
+from bushel.watch.durations import duration, percent
+
+if TYPE_CHECKING:
+    from bushel.watch.stats import Stats, StepStats
+
+# A loop that waits less than this share of its time has nothing to gain.
+_NO_WAIT = 0.01
+# Less than so many seconds, or elements, tell nothing.
+_LEAST_SECONDS, _LEAST_ELEMENTS = 0.2, 3
+# Workers that are busy for more than this share of their time are the limit; for less than that
+# one they are not.
+_BUSY, _IDLE = 0.8, 0.5
+# A step with at least this share of the time is the one to look at.
+_HEAVY = 0.5
+# Bytes a second above which sending is likely to be what takes the time of this process.
+_MUCH_SENT = 2e9
+
+
+def why_slow(stats: "Stats", cores: float | None = None) -> tuple[str, ...]:
+    """The sentences that apply. `cores` are those of this machine where nobody says otherwise."""
+    if stats.elements < _LEAST_ELEMENTS or stats.elapsed_seconds < _LEAST_SECONDS:
+        return ("too little was handed out to tell.",)
+    if stats.wait_share < _NO_WAIT:
+        return (
+            f"the data is not what you wait for: {percent(stats.wait_share)} of the time "
+            f"(below {percent(_NO_WAIT)}).",
+        )
+    cores = available_cores() if cores is None else cores
+    found = [*_about_workers(stats, cores), *_about_here(stats)]
+    if found:
+        return tuple(found)
+    return (
+        f"your loop waits {percent(stats.wait_share)} of its time, and no rule says why. "
+        "`bushel.iterate(dataset, stats=True)` counts the steps."
+        if stats.steps is None
+        else f"your loop waits {percent(stats.wait_share)} of its time, and no rule says why.",
+    )
+
+
+def _about_workers(stats: "Stats", cores: float) -> list[str]:
+    found: list[str] = []
+    for figures in stats.workers:
+        whole = figures.busy_seconds + figures.idle_seconds
+        busy = figures.busy_seconds / whole if whole else 0.0
+        if busy >= _BUSY:
+            own_seconds = max(1e-9, stats.elapsed_seconds - stats.wait_seconds)
+            wanted = math.ceil(1.1 * figures.busy_seconds / own_seconds)
+            if figures.workers < cores:
+                enough = min(wanted, max(1, math.floor(cores)))
+                found.append(
+                    f"workers are busy {percent(busy)} of their time (above {percent(_BUSY)}) and "
+                    f"{cores:g} cores are there: num_workers={max(enough, figures.workers + 1)} "
+                    f"(to never wait it would take {wanted})."
+                )
+            else:
+                found.append(
+                    f"workers are busy {percent(busy)} of their time (above {percent(_BUSY)}) and "
+                    f"have all {cores:g} cores. {_heaviest(stats.steps, 'workers')}"
+                )
+        elif busy >= _IDLE:
+            found.append(
+                f"workers are busy {percent(busy)} of their time (below {percent(_BUSY)}) and yet "
+                f"your loop waits {percent(stats.wait_share)} of its: in bursts. A larger "
+                "`per_worker_buffer_size` has more ready for them."
+            )
+        elif (heavy := _heavy(stats.steps, "here")) is not None:
+            found.append(
+                f"workers are busy {percent(busy)} of their time only (below {percent(_IDLE)}), "
+                f"and `{heavy.name}` takes {percent(heavy.share)} of the time in this process: "
+                "`explain()` says why it is not with the workers, and what to write instead."
+            )
+        if stats.elapsed_seconds and figures.bytes / stats.elapsed_seconds > _MUCH_SENT:
+            found.append(
+                f"workers send {figures.bytes / stats.elapsed_seconds / 1e9:.1f} GB a second: "
+                "smaller dtypes before the batch (uint8 instead of float32) send less."
+            )
+        if figures.deaths:
+            found.append(
+                f"{figures.deaths} workers ended and were replaced, and {figures.repeated_tasks} "
+                "tasks were done again: the log says of what they died."
+            )
+    return found
+
+
+def _about_here(stats: "Stats") -> list[str]:
+    if stats.workers:
+        return []
+    heavy = _heavy(stats.steps, "here")
+    if heavy is None:
+        return []
+    threads = "; ".join(stats.threads)
+    on_threads = f" Threads: {threads}." if threads else ""
+    return [
+        f"your loop waits {percent(stats.wait_share)} of its time, and `{heavy.name}` is "
+        f"{percent(heavy.share)} of the work ({duration(heavy.seconds_per_record)} a record)."
+        f"{on_threads} `mp_prefetch(MultiprocessingOptions(num_workers=n))` at the end has other "
+        "processes do it; a function over whole batches (`map_batches`) or a `cache()` after the "
+        "step makes it less."
+    ]
+
+
+def _heavy(steps: "Sequence[StepStats] | None", place: str) -> "StepStats | None":
+    """The step that takes most of the time, if it runs in that place."""
+    heaviest = max(steps or (), key=lambda step: step.seconds, default=None)
+    if heaviest is None or heaviest.place != place or heaviest.share < _HEAVY:
+        return None
+    return heaviest
+
+
+def _heaviest(steps: "Sequence[StepStats] | None", place: str) -> str:
+    heaviest = max(
+        (step for step in steps or () if step.place == place),
+        key=lambda step: step.seconds,
+        default=None,
+    )
+    if heaviest is None:
+        return "Count the steps (`bushel.iterate(dataset, stats=True)`) to see which one to change."
+    return (
+        f"`{heaviest.name}` takes {percent(heaviest.share)} of the time: a function over whole "
+        "batches (`map_batches`), or a `cache()` after it, makes it less."
+    )

@@ -1,0 +1,88 @@
+"""Times the steps in a worker, by the notes that they take anyway."""
+
+import threading
+from time import perf_counter_ns
+
+from bushel.workers.watch import BETWEEN, Note
+
+# Steps that one task tells of: number, records, those that were timed, their time, and the longest
+# call with the position that the task began at.
+StepsSpent = list[tuple[int, int, int, int, int, int]]
+
+_COST_OF_A_NOTE = 150
+_MOST_SHARE = 0.003
+_MOST_TASKS = 64
+
+
+class _OfThread(threading.local):
+    def __init__(self, all_spent: "list[dict[int, list[int]]]") -> None:
+        self.operation = BETWEEN
+        self.began = 0
+        # Calls, records, nanoseconds and the longest call, by the number of the step.
+        self.spent: dict[int, list[int]] = {}
+        all_spent.append(self.spent)
+
+
+class StepClock:
+    """Passes notes on, and adds up what the steps between two of them did.
+
+    Records are counted always. The clock is looked at in some tasks only where the notes are so
+    many that it would show; what those took stands for the others.
+    """
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._all: list[dict[int, list[int]]] = []
+        self._thread = _OfThread(self._all)
+        self._every, self._tasks = 1, 0
+        self._timing = True
+
+    def note(self, operation: int, position: int = -1, key: str = "") -> None:
+        """Passes on that a step begins, or that it is done with so many records."""
+        self._note(operation, position, key)
+        thread = self._thread
+        if operation != BETWEEN:
+            thread.operation = operation
+            if self._timing:
+                thread.began = perf_counter_ns()
+            return
+        operation, thread.operation = thread.operation, BETWEEN
+        if operation == BETWEEN:
+            return
+        spent = thread.spent.get(operation)
+        if spent is None:
+            spent = thread.spent[operation] = [0, 0, 0, 0]
+        spent[0] += 1
+        spent[1] += max(0, position)
+        if self._timing:
+            nanoseconds = perf_counter_ns() - thread.began
+            spent[2] += nanoseconds
+            if nanoseconds > spent[3]:
+                spent[3] = nanoseconds
+
+    def begin(self) -> None:
+        """Begins with a task."""
+        self._tasks += 1
+        self._timing = not self._tasks % self._every
+        for spent in list(self._all):
+            spent.clear()
+
+    def read(self, seconds: float, first: int) -> StepsSpent:
+        """What the steps of the task have done that took so long and began at this position."""
+        totals: dict[int, list[int]] = {}
+        for spent in list(self._all):
+            for number, (calls, records, nanoseconds, longest) in spent.items():
+                total = totals.setdefault(number, [0, 0, 0, 0])
+                total[0] += calls
+                total[1] += records
+                total[2] += nanoseconds
+                total[3] = max(total[3], longest)
+        timed = self._timing
+        if timed and seconds > 0:
+            notes = 2 * sum(total[0] for total in totals.values())
+            share = notes * _COST_OF_A_NOTE / (1e9 * seconds * _MOST_SHARE)
+            self._every = min(max(1, int(share) + 1), _MOST_TASKS)
+        return [
+            (number, records, records if timed else 0, nanoseconds, longest, first)
+            for number, (_, records, nanoseconds, longest) in totals.items()
+        ]
