@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from bushel.loader.operations import Operation as Operation
     from bushel.loader.operations import RandomMapOperation as RandomMapOperation
     from bushel.order.schedule import WeightSchedule as WeightSchedule
+    from bushel.provenance.when import when as when
     from bushel.provenance.where import where as where
     from bushel.samplers import IndexSampler as IndexSampler
     from bushel.samplers import Sampler as Sampler
@@ -132,6 +133,7 @@ _HOMES = {
     "PaddingReport": "grain.packed:PaddingReport",
     "padding_report": "grain.packed:padding_report",
     "open": "sources.formats:open_source",
+    "when": "provenance.when:when",
     "where": "provenance.where:where",
 }
 

@@ -1,15 +1,20 @@
 """Which records a step is made of: for each pipeline of the contract, against what it hands out."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import bushel
+from bushel import MapDataset, ShardOptions
+from bushel.errors import PlanError
 from bushel.provenance.records import Record
-from bushel.provenance.where import ARITHMETIC, REPLAY, Where
+from bushel.provenance.where import ARITHMETIC, NOT_KNOWN, REPLAY, Where
 from bushel.sources.memory import RangeNode
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 
@@ -115,5 +120,102 @@ def test_where_is_what_comes(name: str) -> None:
     ran = bushel.where(ds, step=range(len(elements)), replay=True)
     assert ran.grade == REPLAY
     assert facts(ran) == facts(answer)
-    with pytest.raises(bushel.errors.PlanError, match="no step"):
+    with pytest.raises(PlanError, match="no step"):
         bushel.where(ds, step=len(elements))
+
+
+@pytest.mark.parametrize("name", sorted(NOT_TOLD))
+def test_a_stream_of_ones_own_is_not_known(name: str) -> None:
+    answer = bushel.where(stream_of(name, Kit()), step=0)
+    assert answer.grade == NOT_KNOWN and not len(answer)
+    assert "an iterator of your own" in str(answer) and "own" in answer._repr_html_()
+    assert answer.to_dict()["records"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        ({"step": 5}, PlanError, "there is no step 5: the dataset has 5 steps"),
+        ({"step": [0, 7]}, PlanError, "no step 7"),
+        ({"step": -1}, PlanError, "counted from 0, and cannot be -1"),
+        ({"step": 1.0}, TypeError, "the number of a step, counted from 0, and is 1.0"),
+        ({}, TypeError, "wants to know which step"),
+        ({"step": 0, "hosts": 2}, PlanError, "has no lanes"),
+        ({"step": 0, "state": {"next_index": 99}}, IndexError, "99"),
+        ({"step": 1, "state": {"next_index": 3}, "state_step": 3}, PlanError, "no way back"),
+    ],
+)
+def test_what_cannot_be_asked(arguments: Any, kind: type, words: str) -> None:
+    with pytest.raises(kind, match=words):
+        bushel.where(MapDataset.range(10).batch(2), **arguments)
+
+
+def test_what_is_no_dataset() -> None:
+    with pytest.raises(TypeError, match="takes a dataset, a DataLoader, or an iterator"):
+        bushel.where([1, 2], step=0)
+    with pytest.raises(PlanError, match="has not handed out a step yet"):
+        bushel.where(iter(MapDataset.range(3)))
+
+
+def test_a_step_of_an_endless_dataset_far_away() -> None:
+    ds = MapDataset.range(1000).shuffle(seed=1).repeat().batch(8)
+    answer = bushel.where(ds, step=10**12)
+    assert answer.keys.tolist() == ds[10**12].tolist()
+    with pytest.raises(PlanError, match="has no end"):
+        bushel.where(ds, step=slice(10, None))
+    assert bushel.where(ds, step=slice(10, 12)).keys.tolist() == [*ds[10], *ds[11]]
+
+
+def test_files_records_and_bytes(tmp_path: Path) -> None:
+    for part in range(3):
+        lines = (f'{{"id": {part * 10 + number}}}\n' for number in range(10))
+        (tmp_path / f"{part}.jsonl").write_text("".join(lines))
+    source = bushel.open(f"{tmp_path}/*.jsonl")
+    ds = MapDataset.source(source).shuffle(seed=3).batch(4)
+    for record, number in zip(bushel.where(ds, step=2), ds[2]["id"].tolist(), strict=True):
+        assert record.file is not None and record.key == number
+        stored = Path(record.file).read_bytes()[record.start : record.stop]
+        assert json.loads(stored) == {"id": number}
+        assert record.record == number % 10
+
+
+def test_lanes_say_who_has_what() -> None:
+    def keep(x: int) -> bool:
+        return x % 3 != 0
+
+    plain = MapDataset.range(64).lanes(4, shard_options=ShardOptions(1, 2)).batch(8)
+    for ds in (plain, MapDataset.range(64).repeat().lanes(4).filter(keep).batch(8)):
+        answer = bushel.where(ds, step=1, hosts=2)
+        assert [record.lane for record in answer] == [0, 0, 1, 1, 2, 2, 3, 3]
+        assert [record.host for record in answer] == [0, 0, 0, 0, 1, 1, 1, 1]
+        assert all(record.key % 4 == record.lane for record in answer)
+    mine = bushel.where(plain, step=1)
+    assert {record.host for record in mine} == {1}
+    assert mine.keys.tolist() == next(islice(plain, 1, None)).tolist()
+    with pytest.raises(PlanError, match="cannot be owned by 3 hosts"):
+        bushel.where(plain, step=0, hosts=3)
+
+
+def test_html_takes_nothing_for_markup() -> None:
+    class Source(list[int]):
+        def place_of(self, key: int) -> tuple[str, int, int]:
+            return "<script>alert(1)</script>", key, 0
+
+    page = bushel.where(MapDataset.source(Source([1, 2])), step=0)._repr_html_()
+    assert "&lt;script&gt;" in page and "<script" not in page
+
+
+def test_what_nobody_looks_at_is_not_run() -> None:
+    def refuse(element: Any) -> Any:
+        raise AssertionError("it was called")
+
+    parts = [MapDataset.range(9).map(refuse), MapDataset.range(9, 20).map(refuse)]
+    mixed = bushel.IterDataset.mix([part.to_iter_dataset() for part in parts])
+    answer = bushel.where(mixed.shuffle(4, seed=1).map(refuse).batch(3), step=1)
+    assert answer.grade == REPLAY and answer.notes == ("no data was read for it",)
+
+
+def test_a_function_that_returns_none_is_seen_by_a_replay() -> None:
+    ds = MapDataset.range(10).map(lambda x: x if x % 2 else None)
+    assert bushel.where(ds, step=1).notes
+    assert bushel.where(ds, step=1, replay=True).keys.tolist() == [3]

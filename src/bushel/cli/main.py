@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import bushel
+from bushel.cli import provenance
 from bushel.cli.convert import LOOKED_AT, convert
 from bushel.cli.inspect import describe, table
 from bushel.cli.show import as_json, brief, leaves_of
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"so many records tell the columns of a table ({LOOKED_AT:,})",
     )
     other.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    provenance.add_commands(commands)
     return parser
 
 

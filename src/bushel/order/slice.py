@@ -52,9 +52,10 @@ class SliceNode(Order):
         return found, inside.take(which)
 
     def reach(self, stop: int) -> int:
-        epochs, rest = divmod(stop, self.length()) if self.length() else (0, 0)
-        furthest = max(self.start, self.start + (rest - 1) * self.step) + 1 if rest else 0
-        return epochs * self.input.length() + furthest
+        if not stop or not self.length():
+            return 0
+        epochs, last = divmod(stop - 1, self.length())
+        return epochs * self.input.length() + max(self.start, self.start + last * self.step) + 1
 
     @classmethod
     def side_by_side(cls, nodes: Sequence["SliceNode"]) -> LocateMany | None:  # type: ignore[override]

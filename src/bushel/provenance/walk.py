@@ -177,16 +177,19 @@ class Walk:
 
 
 def _in_order(node: Node, trail: Trail) -> Trail:
-    """Notes the epoch, and the place in its order, where positions come to what orders them."""
-    if trail.places is not None:
-        return trail
-    length = node.length()
+    """Notes the place in its order, where positions come to what orders them, and the epoch.
+
+    Epochs are those of the last `repeat`; without one, those of the source.
+    """
+    length, has_epochs = node.length(), isinstance(node, Source)
     if isinstance(node, SamplerOrder) and isinstance(node.sampler, IndexSampler):
-        length = node.sampler.records_in_shard
+        length, has_epochs = node.sampler.records_in_shard, True
+    if trail.places is not None and not has_epochs:
+        return trail
     epochs, places = np.divmod(trail.positions, max(1, length))
-    return trail.at(
-        trail.positions, epochs=epochs if trail.epochs is None else trail.epochs, places=places
-    )
+    if trail.epochs is None and has_epochs:
+        trail = trail.at(trail.positions, epochs=epochs)
+    return trail if trail.places is not None else trail.at(trail.positions, places=places)
 
 
 def _is_whole(key: Any) -> bool:
@@ -223,8 +226,10 @@ def _spread(trail: Trail, starts: Positions, counts: Keys, size: int) -> Trail:
     return spread.at(starts.repeat(counts) + within)
 
 
-def length_of(node: Node) -> int | None:
+def length_of(node: Node, passes_drops: bool = False) -> int | None:
     """How many elements a stream has; None where only reading tells.
+
+    With `passes_drops`, how many it would have if nothing were left out.
 
     >>> from bushel import MapDataset
     >>> length_of(MapDataset.range(10).to_iter_dataset().batch(4)._stream_node())
@@ -233,14 +238,14 @@ def length_of(node: Node) -> int | None:
     # A loop, as chains may be longer than calls may be nested.
     *steps, first = chain_to_dataset(node)
     if isinstance(first, ToStreamNode):
-        sure = first.allow_nones or not any(droppers(first.input))
+        sure = passes_drops or first.allow_nones or not any(droppers(first.input))
         length = first.input.length() if sure else None
     elif isinstance(first, Step):
-        length = first.length_after([length_of(part) for part in first.inputs])
+        length = first.length_after([length_of(part, passes_drops) for part in first.inputs])
     else:
         length = None
     for step in reversed(steps):
-        length = _length_after(step, length)
+        length = _length_after(step, length, passes_drops)
     return length
 
 
@@ -253,11 +258,13 @@ def chain_to_dataset(node: Node) -> list[Node]:
     return chain
 
 
-def _length_after(step: Node, length: int | None) -> int | None:
+def _length_after(step: Node, length: int | None, passes_drops: bool) -> int | None:
     if isinstance(step, StreamRepeatNode) and step.epochs is None and length:
         return INFINITE
     if isinstance(step, Step):
         return step.length_after([length])
+    if passes_drops and isinstance(step, (Drop, Guard)):
+        return length
     if length is None or isinstance(step, (Drop, Expand)):
         return None
     if isinstance(step, Fold):
@@ -265,9 +272,9 @@ def _length_after(step: Node, length: int | None) -> int | None:
     return None if isinstance(step, Guard) and step.drops else length
 
 
-def known_length(node: Node) -> int:
+def known_length(node: Node, passes_drops: bool = False) -> int:
     """The same; raises where it is not known."""
-    length = length_of(node)
+    length = length_of(node, passes_drops)
     if length is None:
         raise NotKnown("how many elements there are is only known by reading them")
     return length

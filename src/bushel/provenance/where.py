@@ -30,7 +30,7 @@ NOT_KNOWN = "not known"
 # Records of a step that are shown: of more, the first ones and the last.
 _SHOWN = 8
 # A dataset that is repeated for ever is as long as a length can be, or a part of that.
-_ENDLESS = INFINITE >> 20
+ENDLESS = INFINITE >> 20
 
 
 @frozen
@@ -270,7 +270,7 @@ def where(
         if state is None:
             raise TypeError("`where` wants to know which step: `bushel.where(ds, step=100)`.")
         step = state_step
-    first = 0 if state is None else _whole(state_step, "state_step")
+    first = 0 if state is None else whole_step(state_step, "state_step")
     length = length_of(subject.dealt)
     steps = _numbers(step, length if state is None else None)
     if steps and min(steps) < first:
@@ -357,7 +357,7 @@ def _beyond(step: int, length: int) -> PlanError:
     )
 
 
-def _whole(value: Any, name: str) -> int:
+def whole_step(value: Any, name: str) -> int:
     try:
         number = operator.index(value)
     except TypeError:
@@ -374,14 +374,14 @@ def _whole(value: Any, name: str) -> int:
 def _numbers(step: Any, length: int | None) -> list[int]:
     """The numbers of the steps that are meant."""
     if isinstance(step, slice):
-        if step.stop is None and (length is None or length >= _ENDLESS):
+        if step.stop is None and (length is None or length >= ENDLESS):
             raise PlanError(f"{step} has no end, and neither has the dataset: say where to stop.")
         last = step.stop if length is None else length
         steps = list(range(*step.indices(last)))
     elif isinstance(step, (range, list, tuple, np.ndarray)):
-        steps = [_whole(number, "step") for number in step]
+        steps = [whole_step(number, "step") for number in step]
     else:
-        steps = [_whole(step, "step")]
+        steps = [whole_step(step, "step")]
     if length is not None and steps and max(steps) >= length:
         raise _beyond(max(steps), length)
     return steps

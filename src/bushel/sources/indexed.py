@@ -215,6 +215,22 @@ class IndexedSource(ABC):
         bounds = self._open()[number].columns[self.columns[0]]
         return self._paths[number], int(records[0]), int(bounds[records[0]])
 
+    def places_of(self, keys: Keys) -> list[tuple[str, int, int, int]]:
+        """For each record its file, its number there, and from which byte up to which it goes."""
+        if not len(keys):
+            return []
+        self._check(int(keys.min()), int(keys.max()))
+        numbers = self._ends.searchsorted(keys, side="right")
+        records = keys - np.append(0, self._ends)[numbers]
+        bounds = np.empty((2, len(keys)), dtype=np.int64)
+        opened = self._open()
+        for number, mine in grouped(numbers):
+            column = opened[number].columns[self.columns[0]]
+            bounds[0, mine] = column[records[mine]]
+            bounds[1, mine] = column[records[mine] + 1]
+        paths = [self._paths[number] for number in numbers.tolist()]
+        return list(zip(paths, records.tolist(), *bounds.tolist(), strict=True))
+
     def _wrong(self, number: int, record: int, problem: str) -> RecordError:
         """The error of a record that is not what it should be."""
         start = int(self._open()[number].columns[self.columns[0]][record])

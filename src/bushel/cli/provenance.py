@@ -1,0 +1,97 @@
+"""`bushel where` and `bushel when`: what a step is made of, and when a record is seen."""
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+from typing import Any
+
+from bushel.errors import PlanError
+from bushel.provenance.when import when
+from bushel.provenance.where import where
+
+
+def add_commands(commands: Any) -> None:
+    """Adds both to the commands of `bushel`."""
+    asked = _command(commands, "where", _where, "the records that a step is made of")
+    asked.add_argument("--step", required=True, help="its number, from 0; or several, as 10:20")
+    asked.add_argument("--state", help="a file with a state, in JSON, to count and run from")
+    asked.add_argument("--replay", action="store_true", help="run the pipeline, whatever is known")
+    asked = _command(commands, "when", _when, "the steps at which a record is seen")
+    asked.add_argument("--key", required=True, type=int, help="its key, as `where` tells it")
+    asked.add_argument("--source", type=int, help="which source, where there are several")
+    asked.add_argument("--steps", type=int, help="how many steps are looked at")
+    asked.add_argument("--replay", action="store_true", help="run the pipeline to find out")
+
+
+def _command(commands: Any, name: str, run: Any, words: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
+    command.set_defaults(run=run)
+    command.add_argument(
+        "--pipeline",
+        required=True,
+        metavar="FILE.py:NAME",
+        help="the dataset or loader, or a function without arguments that makes it",
+    )
+    command.add_argument("--hosts", type=int, help="the lanes of all of so many hosts")
+    command.add_argument("--json", action="store_true", help="for programs")
+    return command
+
+
+def pipeline_of(text: str) -> Any:
+    """The dataset or loader that `FILE.py:NAME` means."""
+    path, colon, name = text.rpartition(":")
+    if not colon or not path or not name:
+        raise PlanError(f"--pipeline takes FILE.py:NAME, as train.py:make, and got {text!r}.")
+    if not os.path.isfile(path):
+        raise PlanError(f"--pipeline names the file {path!r}, and there is none.")
+    # As if it were run from where it lies; but not as a program: its `__main__` part is not run.
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec = importlib.util.spec_from_file_location("bushel_pipeline", path)
+    if spec is None or spec.loader is None:
+        raise PlanError(f"--pipeline names {path!r}, which is no Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    made = getattr(module, name, None)
+    if made is None:
+        raise PlanError(f"{path!r} has no {name!r}: --pipeline takes FILE.py:NAME.")
+    return made() if callable(made) else made
+
+
+def _steps(text: str) -> Any:
+    try:
+        parts = [int(part) if part else None for part in text.split(":")]
+    except ValueError:
+        parts = []
+    if not 1 <= len(parts) <= 3 or parts == [None]:
+        raise PlanError(f"--step takes a number, or several as 10:20, and got {text!r}.")
+    return parts[0] if len(parts) == 1 else slice(*parts)
+
+
+def _where(options: argparse.Namespace) -> None:
+    state = None
+    if options.state is not None:
+        with open(options.state, "rb") as file:
+            state = json.load(file)
+    thing, steps = pipeline_of(options.pipeline), _steps(options.step)
+    _print(
+        where(thing, steps, state=state, hosts=options.hosts, replay=options.replay), options.json
+    )
+
+
+def _when(options: argparse.Namespace) -> None:
+    answer = when(
+        pipeline_of(options.pipeline),
+        options.key,
+        source=options.source,
+        steps=options.steps,
+        hosts=options.hosts,
+        replay=options.replay,
+    )
+    _print(answer, options.json)
+
+
+def _print(answer: Any, as_json: bool) -> None:
+    print(json.dumps(answer.to_dict(), indent=2, default=str) if as_json else answer)
