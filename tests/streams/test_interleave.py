@@ -241,3 +241,27 @@ def test_a_state_is_checked_in_all_open_parts_before_one_moves() -> None:
             iterator.set_state(state)
         assert set(moved_to) <= {0}, "only back to where it was"
         assert list(iterator) == expected
+
+
+class _Asked(IterDataset[int]):
+    """A stream of the user's own that counts how often it is asked."""
+
+    asked = 0
+
+    def __iter__(self) -> Any:
+        def elements() -> Any:
+            for number in range(20):
+                self.asked += 1
+                yield number
+
+        return elements()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_no_more_is_asked_of_a_users_own_iterator_than_is_needed(first: bool) -> None:
+    own, other = _Asked(), MapDataset.range(20).to_iter_dataset()
+    ds = InterleaveIterDataset([own, other] if first else [other, own], cycle_length=2)
+    iterator = iter(ds)
+    for count in range(1, 11):
+        next(iterator)
+        assert own.asked <= (count + 1) // 2

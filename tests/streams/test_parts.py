@@ -317,3 +317,21 @@ def test_what_fails_behind_the_last_is_not_read(workers: int) -> None:
     if workers:
         ds = ds.mp_prefetch(MultiprocessingOptions(workers))
     assert list(ds) == [0, 1, 2]
+
+
+def test_windows_with_gaps_begin_anew_after_a_failure() -> None:
+    def fail(x: int) -> int:
+        if x == 5:
+            raise BatchError("five")
+        return x
+
+    windows = MapDataset.range(13).map(fail).to_iter_dataset(INLINE).windows(2, stride=4)
+    found: list[Any] = []
+    with iter(windows) as iterator:
+        for _ in range(4):
+            try:
+                found.append(next(iterator).tolist())
+            except BatchError:
+                found.append("five")
+        assert list(iterator) == []
+    assert found == [[0, 1], "five", [6, 7], [10, 11]]

@@ -3,18 +3,24 @@
 from typing import Any
 
 import grain
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import bushel
 from bushel import IterDataset, MapDataset
+from bushel.core.block import Block, Failure
+from bushel.core.state_fields import Fields
+from bushel.core.stream import Chunk, ComputedMarks, Stream
+from bushel.errors import StateError
 from bushel.experimental import (
     CacheIterDataset,
     FirstFitPackIterDataset,
     LimitIterDataset,
     RepeatIterDataset,
 )
+from bushel.order.take import LimitStream
 from tests.contract.events import pull_events
 from tests.contract.test_schedules import walk
 from tests.grain.oracle import Raised, assert_same, events
@@ -182,3 +188,34 @@ def test_rows_of_a_stream_without_end() -> None:
     assert [row["x"].tolist() for row in rows] == [
         [0, 1, 2], [3, 4, 0], [1, 2, 3], [4, 0, 1], [2, 3, 4],
     ]  # fmt: skip
+
+
+def test_a_state_of_an_epoch_that_there_is_not() -> None:
+    iterator = iter(MapDataset.range(3).to_iter_dataset().repeat(2))
+    with pytest.raises(StateError, match="'epoch' in a state must not exceed 2, and is 3"):
+        iterator.set_state({"parent": {"next_index": 0}, "epoch": 3})
+    assert list(iterator) == [0, 1, 2, 0, 1, 2]
+
+
+class _TwoAndAFailure(Stream):
+    """Gives more than it is asked for: a failure right after the elements."""
+
+    def pull(self, want: int) -> Chunk:
+        failure = Failure(ValueError("the third"))
+        return Chunk(Block([7, 8], np.arange(2), failure), ComputedMarks(lambda used: {}))
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        pass
+
+    def fields(self) -> Fields:
+        return Fields()
+
+
+def test_a_failure_after_the_last_element_is_none_of_it() -> None:
+    chunk = LimitStream(_TwoAndAFailure(), 2).pull(2)
+    assert chunk is not None and chunk.block.rows() == [7, 8] and chunk.block.failure is None
+    chunk = LimitStream(_TwoAndAFailure(), 3).pull(3)
+    assert chunk is not None and chunk.block.failure is not None
