@@ -188,6 +188,35 @@ def test_joins_of_joins_end_somewhere() -> None:
     assert len(explanation.steps) > 1000
 
 
+def test_joins_that_are_too_deep_to_run() -> None:
+    ds: Any = stream()
+    for _ in range(1200):
+        ds = ZipIterDataset([ds, stream()])
+    assert "recursion" in (ds.explain().problem or "")
+    assert "too deep" in str(ds.explain())
+    same: Any = stream()
+    for _ in range(10):
+        same = ZipIterDataset([same, same])
+    assert str(same.explain()).count("2 parts like part 0") == 10
+
+
+class _Nameless:
+    """A function that fails when it is asked for anything."""
+
+    def __call__(self, element: Any) -> Any:
+        raise AssertionError("called")
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"asked for {name}")
+
+
+def test_functions_that_do_not_tell_their_names() -> None:
+    ds = stream().map(_Nameless()).filter(_Nameless()).batch(2).map(_Nameless())
+    explained = IterDataset.mix([ds, ds.map(double)]).mp_prefetch(_WORKERS).explain()
+    assert explained.problem is None
+    assert "MapNode" in {step.name for step in _all(explained.steps)}
+
+
 def test_one_part_in_two_places() -> None:
     same = stream().map(double)
     (step,) = ZipIterDataset([same.mp_prefetch(_WORKERS), same]).explain().steps

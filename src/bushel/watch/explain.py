@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bushel.core.frozen import frozen
@@ -187,15 +188,16 @@ class Explaining:
             parts=parts,
         )
 
-    def _notes(self, step: Node, placed: Placed | None, beside: _Beside) -> Iterator[str]:
-        if isinstance(step, WorkersNode):
-            yield from _note_of_workers(step, beside.places)
-        if placed is not None:
-            yield from _notes_of_place(placed)
-        try:
-            yield from notes_of(step)
-        except Exception:  # A user's object, which answers whatever it likes.
-            return
+    def _notes(self, step: Node, placed: Placed | None, beside: _Beside) -> list[str]:
+        found: list[str] = []
+        # A user's object answers whatever it likes; what it does not tell is left out.
+        with suppress(Exception):
+            if isinstance(step, WorkersNode):
+                found += _note_of_workers(step, beside.places)
+            if placed is not None:
+                found += _notes_of_place(placed)
+            found += notes_of(step)
+        return found
 
     def _parts(
         self, root: Node, placed: Placed | None, beside: _Beside
@@ -277,17 +279,25 @@ def _numbered(root: Node, count: int) -> list[str]:
     return [f"part {number}" for number in range(count)]
 
 
-def _look(part: Node) -> tuple[Any, ...]:
+def _look(part: Node, deepest: int = 2) -> tuple[Any, ...]:
     """What parts have in common that are shown as one; numbers may differ."""
     look: list[Any] = []
-    while True:
-        functions = [name_of(function) for function in functions_of(part)]
-        source = getattr(part, "source", None)
-        look.append((type(part), *functions, None if source is None else source_name(source)))
-        inputs, _ = _inputs(part)
-        if len(inputs) != 1:
-            return (*look, *(_look(one) for one in inputs[:_MOST_PARTS]), len(inputs))
-        part = inputs[0]
+    for step in reversed(line_to(part)):
+        look.append((type(step), *_names_in(step)))
+    inputs, _ = _inputs(step)
+    # Joins of joins may be as many as there are ways through them.
+    inner = inputs[:_MOST_PARTS] if deepest else ()
+    return (*look, *(_look(one, deepest - 1) for one in inner), len(inputs))
+
+
+def _names_in(step: Node) -> list[str]:
+    """What is called by a name in a step: functions, and the class of a source."""
+    source = getattr(step, "source", None)
+    try:
+        names = [name_of(function) for function in functions_of(step)]
+        return names if source is None else [*names, source_name(source)]
+    except Exception:  # A name may be a user's property.
+        return [str(id(step))]
 
 
 def _is_shown(step: Node) -> bool:

@@ -97,9 +97,9 @@ def placed_steps(node: Node, counts: Counts) -> PlacedLine:
     """Plans a stream, and says where each of its steps runs; nothing is started."""
     try:
         plan = _planned(node, counts)
+        return _placed_line(node, plan.dealt, plan.cut)
     except Exception as error:
         return PlacedLine({}, (), str(error) or type(error).__name__)
-    return _placed_line(node, plan.dealt, plan.cut)
 
 
 def _threads(options: ReadOptions) -> int:
