@@ -325,7 +325,7 @@ def test_lambdas_have_their_line() -> None:
     assert step.notes == ()
 
 
-def test_files_are_told_without_keys(tmp_path: Path) -> None:
+def test_files_are_told(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"part-{number}.jsonl").write_text('{"a": 1}\n' * (number + 1))
     ds = MapDataset.source(JsonLinesDataSource(tmp_path))

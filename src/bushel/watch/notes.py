@@ -91,6 +91,11 @@ def _files(paths: Sequence[str]) -> str:
 
 
 def _public(path: str) -> str:
+    """A path without what may be a secret: a user with a password, and what follows a `?`.
+
+    >>> _public("https://me:secret@host/a.npy?key=1"), _public("/data/what?@x")
+    ('https://host/a.npy', '/data/what?@x')
+    """
     if not is_remote(path):
         return path
     return re.sub(r"(?<=://)[^/@]*@", "", without_query(path))
