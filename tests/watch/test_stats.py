@@ -246,6 +246,29 @@ def test_turns_are_timed_so_seldom_that_it_does_not_show(monkeypatch: Any) -> No
         assert timed >= 8
 
 
+def test_turns_that_are_interrupted_do_not_end_the_timing() -> None:
+    calls = 0
+
+    def interrupted(number: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls in (1, 3, 4, 9):
+            raise KeyboardInterrupt
+        return number
+
+    iterator = bushel.iterate(MapDataset.range(50).map(interrupted).to_iter_dataset(INLINE))
+    got: list[int] = []
+    while len(got) < 50:
+        try:
+            got.append(next(iterator))
+        except KeyboardInterrupt:
+            continue
+    assert got == list(range(50))
+    stats = iterator.stats()
+    assert stats.elements == 50
+    assert all(step.seconds > 0 for step in stats.steps)
+
+
 def test_own_times_add_up_to_the_whole(monkeypatch: Any) -> None:
     now = 0
     monkeypatch.setattr(step_times, "perf_counter_ns", lambda: now)

@@ -296,6 +296,8 @@ class Turns:
         self._left -= 1
         if self._left:
             return work(*args)
+        # What fails is not timed; another turn is.
+        self._left = self._every
         made, self._left = self.timed(work, *args)
         return made
 
@@ -447,8 +449,12 @@ def _counting_kind(kind: type[S]) -> type[S]:
             if not self._measured_left:
                 turns = self._measured_turns
                 assert turns is not None
-                self._measured_left = _NEVER
-                chunk, self._measured_left = turns.timed(self.pull, want)
+                self._measured_left = _NEVER  # While this goes on, and comes here once more.
+                try:
+                    chunk, self._measured_left = turns.timed(self.pull, want)
+                except BaseException:
+                    self._measured_left = 1
+                    raise
                 return chunk
             return kind.pull(self, want) if changes else _measured(self, kind.pull, want)
 
