@@ -248,3 +248,13 @@ def test_the_design_has_this_table() -> None:
     table = "\n".join("   ".join(row) for row in ROWS)
     text = (PACKAGE.parent.parent / "docs" / "design.md").read_text()
     assert f"```\n{table}\n```" in text, f"write this into docs/design.md:\n{table}"
+
+
+def test_the_tree_of_the_readme_is_the_one_on_disk() -> None:
+    """Each folder has a line of its own, and none is drawn that is not there."""
+    text = (PACKAGE.parent.parent / "README.md").read_text()
+    _, _, after = text.partition("\nsrc/bushel/\n")
+    drawn = [line.split()[0] for line in after.partition("```")[0].splitlines()]
+    names = {name.strip(",/") for name in drawn}
+    there = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert names == there, sorted(names ^ there)

@@ -1,7 +1,6 @@
 """Iterators as checkpointables of Orbax's newer interface, which calls their `save` and `load`."""
 
 import asyncio
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 import bushel
 from bushel.checkpoint import CheckpointHandler
+from bushel.checkpoint.files import decode
 from bushel.errors import StateError
 from tests.checkpoint.managers import MODEL, restore, save
 from tests.checkpoint.pipelines import (
@@ -238,4 +238,4 @@ def test_the_handler_writes_the_same(tmp_path: Path) -> None:
         ocp.save_checkpointables(tmp_path / make.__name__, {"data": iterator})
         written = tmp_path / make.__name__ / "data" / "process_0-of-1.json"
         assert written.read_bytes() == before
-        assert json.loads(before) == iterator.state_dict()
+        assert decode(before, "what was written") == iterator.state_dict()
