@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from bushel.loader.operations import Operation as Operation
     from bushel.loader.operations import RandomMapOperation as RandomMapOperation
     from bushel.order.schedule import WeightSchedule as WeightSchedule
+    from bushel.provenance.covers import covers as covers
+    from bushel.provenance.diff import diff as diff
     from bushel.provenance.when import when as when
     from bushel.provenance.where import where as where
     from bushel.samplers import IndexSampler as IndexSampler
@@ -133,6 +135,8 @@ _HOMES = {
     "PaddingReport": "grain.packed:PaddingReport",
     "padding_report": "grain.packed:padding_report",
     "open": "sources.formats:open_source",
+    "covers": "provenance.covers:covers",
+    "diff": "provenance.diff:diff",
     "when": "provenance.when:when",
     "where": "provenance.where:where",
 }

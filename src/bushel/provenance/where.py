@@ -324,6 +324,21 @@ def _answer(
     return Where(shown, grade, why, notes, records, subject.lanes_of_host)
 
 
+def answer(subject: Subject, steps: range) -> Where:
+    """The records of steps in a row, from the beginning on; fewer where the stream ends."""
+    node = subject.dealt
+    exact = _by_arithmetic(node, steps)
+    if exact is not None:
+        return Where(tuple(steps), ARITHMETIC, None, (), exact, None)
+    try:
+        with Replay(node, believes=True) as run:
+            run.pass_over(steps.start)
+            tags = run.take(len(steps)) if run.step == steps.start else []
+            return Where(tuple(steps[: len(tags)]), REPLAY, None, (), run.records(tags), None)
+    except NotKnown as unknown:
+        return Where((), NOT_KNOWN, str(unknown), (), joined([]), None)
+
+
 def _by_arithmetic(node: Node, steps: Sequence[int]) -> Records | None:
     try:
         return records_of_steps(node, positions_of(steps))
