@@ -46,7 +46,8 @@ class Numbers(Stream):
         return Fields(next_index=Whole())
 
 
-@pytest.mark.parametrize(("seconds_each", "most"), [(1e-6, 128), (1e-3, 8), (0.1, 0)])
+# What is read ahead, and of several steps that are made at once.
+@pytest.mark.parametrize(("seconds_each", "most"), [(1e-6, 256), (1e-3, 8), (0.1, 0)])
 def test_of_lanes(seconds_each: float, most: int) -> None:
     clock, rows = Clock(), 2
     lanes = [Numbers(clock, seconds_each) for _ in range(4)]

@@ -211,12 +211,11 @@ def test_waits() -> None:
     waits = Waits()
     waits.add(10.0, 12.0, 0)
     waits.add(13.0, 13.0005, 4)
-    waits.add(14.0, 14.25, 4)
+    waits.add(14.0, 14.25, 8)
     assert (waits.refills, waits.ready) == (3, 1)
     assert waits.seconds == pytest.approx(2.2505)
     # The first wait is the start of everything.
     assert (waits.longest_seconds, waits.longest_at) == (0.25, 8)
-    assert waits.elements == 8
 
 
 def test_turns_are_timed_so_seldom_that_it_does_not_show(monkeypatch: Any) -> None:

@@ -223,6 +223,8 @@ class StreamIterator(DatasetIterator[T]):
         # Closed: told to end. Over: it has ended.
         self._closed = self._over = False
         self._process = os.getpid()
+        # Elements that were handed out, but for those of `_ready`.
+        self._handed_out = 0
         self._waits = Waits()
 
     def __next__(self) -> T:
@@ -259,16 +261,24 @@ class StreamIterator(DatasetIterator[T]):
                 if self._asking:
                     self._go_back()
                 self._asking = True
-                more = self._more()
-                self._asking = False
-                self._waits.add(began, time.perf_counter(), used.used if more else 0)
-                return more
+                ready = self._made_a_few() or self._read_on()
+                if ready is None:
+                    self._asking = False
+                    return False
+                handed_out = self._handed_out + used.used
+                self._waits.add(began, time.perf_counter(), handed_out)
+                # In one go, and the last thing that is done: an interrupt finds what was, or an
+                # element that is taken next.
+                self._ready, self._rows, self._handed_out, self._asking = (
+                    ready,
+                    ready.rows,
+                    handed_out,
+                    False,
+                )
+                return True
         except ClosedError:
             park_at_the_end()
             raise
-
-    def _more(self) -> bool:
-        return self._made_a_few() or self._read_on()
 
     def _go_back(self) -> None:
         """Forgets what was asked for before an interrupt, or an error that belongs to no element.
@@ -280,11 +290,11 @@ class StreamIterator(DatasetIterator[T]):
         with suppress(StateError):
             self._stream.restore(self._state_now())
 
-    def _made_a_few(self) -> bool:
+    def _made_a_few(self) -> _Ready | None:
         """Has a few elements made that are to be taken soon, or learns that one fails."""
         on_demand = self._on_demand
         if on_demand is None:
-            return False
+            return None
         made: list[Any] = []
         failure: Failure | None = None
         size = self._at_a_time
@@ -297,26 +307,24 @@ class StreamIterator(DatasetIterator[T]):
         if not made or failure is not None:
             self._on_demand = None
             if failure is None:
-                return False
+                return None
         size.learn(len(made), time.perf_counter() - began)
         if made and size.wants_sample():
             size.limit_bytes(made[0])
-        self._ready = ready = _Ready(made, on_demand.take_marks(), failure, one_by_one=True)
-        self._rows = ready.rows
-        return True
+        return _Ready(made, on_demand.take_marks(), failure, one_by_one=True)
 
-    def _read_on(self) -> bool:
+    def _read_on(self) -> _Ready | None:
         """Gets more from the stream."""
         self._raise_fatal()
         return self._begun_on_demand() or self._pulled()
 
-    def _begun_on_demand(self) -> bool:
+    def _begun_on_demand(self) -> _Ready | None:
         """Begins with elements that are made when they are taken, where that is better now."""
         self._on_demand = None if self._fresh else self._stream.on_demand()
         return self._made_a_few()
 
-    def _pulled(self) -> bool:
-        """Gets elements that have been made."""
+    def _pulled(self) -> _Ready | None:
+        """Gets elements that have been made; None at the end."""
         if self._fresh:
             # The place to go back to after an interrupt, and the state until there is an
             # element: what is dropped before the first one does not change it.
@@ -333,11 +341,8 @@ class StreamIterator(DatasetIterator[T]):
                     self._raise_fatal()
             if made and self._block_size.wants_sample():
                 self._block_size.limit_bytes(made[0])
-            ready = _Ready(made, chunk.marks, failure)
-            # In one go: an interrupt finds what was, or what is to come.
-            self._ready, self._rows = ready, ready.rows
-            return True
-        return False
+            return _Ready(made, chunk.marks, failure)
+        return None
 
     def _raise_fatal(self) -> None:
         """Raises for an element that ended workers: as for an interrupt, it is asked for again.
@@ -411,7 +416,7 @@ class StreamIterator(DatasetIterator[T]):
             self._forget()
 
     def _forget(self) -> None:
-        self._waits.elements += self._ready.used
+        self._handed_out += self._ready.used
         ready = _Ready([], FixedMarks({}))
         self._ready, self._rows = ready, ready.rows
         self._on_demand, self._asking, self._fresh, self._fatal = None, False, True, None
@@ -468,7 +473,7 @@ class StreamIterator(DatasetIterator[T]):
     def _figures(self) -> Figures:
         waits = self._waits
         return Figures(
-            elements=waits.elements + self._ready.used,
+            elements=self._handed_out + self._ready.used,
             elapsed_seconds=waits.elapsed(),
             wait_seconds=waits.seconds,
             refills=waits.refills,

@@ -7,7 +7,7 @@ READY_SECONDS = 0.001
 
 
 class Waits:
-    """Adds up the times in which elements were waited for, and counts elements.
+    """Adds up the times in which elements were waited for.
 
     Times come from outside, by `time.perf_counter`, so that a test can hand in its own. Elements
     that are taken from those that wait in line take no time worth looking at.
@@ -15,7 +15,6 @@ class Waits:
 
     __slots__ = (
         "began",
-        "elements",
         "longest_at",
         "longest_seconds",
         "ready",
@@ -26,8 +25,6 @@ class Waits:
     def __init__(self) -> None:
         # When somebody asked for the first time; None before.
         self.began: float | None = None
-        # Elements of earlier refills that were handed out.
-        self.elements = 0
         self.refills = 0
         # Refills that were there at once.
         self.ready = 0
@@ -36,10 +33,9 @@ class Waits:
         # was waited for.
         self.longest_seconds, self.longest_at = 0.0, -1
 
-    def add(self, began: float, ended: float, used: int) -> None:
-        """Takes note of a refill, after `used` elements of the last one were handed out."""
+    def add(self, began: float, ended: float, element: int) -> None:
+        """Takes note of a refill, for which an element with this number was waited for."""
         seconds = ended - began
-        self.elements += used
         self.refills += 1
         self.seconds += seconds
         if seconds < READY_SECONDS:
@@ -47,7 +43,7 @@ class Waits:
         if self.began is None:
             self.began = began
         elif seconds > self.longest_seconds:
-            self.longest_seconds, self.longest_at = seconds, self.elements
+            self.longest_seconds, self.longest_at = seconds, element
 
     def elapsed(self) -> float:
         """Seconds since somebody asked for the first time."""
