@@ -13,6 +13,7 @@ from bushel.errors import RecordError
 from bushel.sources.tar.plain_members import BLOCK, PlainMembers, PlainRuns, plain_members
 
 _ZEROS = bytes(BLOCK)
+_NO_RUNS = PlainRuns([])
 # With less, there are too few members for numpy to be faster.
 _WORTH_IT = 1 << 16
 _REGULAR = b"0\x007"
@@ -39,7 +40,7 @@ class Window:
         size: the bytes that it has.
         chunk: how much is read at once, where members are small.
         small: how large they are then, at most.
-        lend: reads the part, if that is another than `read`.
+        lend: reads what is read at once, if that is another than `read`.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class Window:
             return b""
         # Where members are large, headers are far between: then only they are read.
         large = place > (self._asked + 1) * self._small
-        length = 8 * BLOCK if large else self._chunk
         self._begin = place
-        self._data = self._lend(place, min(place + length, self.size))
+        if large:
+            self._data = self.read(place, min(place + 8 * BLOCK, self.size))
+        else:
+            self._data = self._lend(place, min(place + self._chunk, self.size))
         return self._data
 
     def header(self, place: int) -> bytes:
@@ -86,14 +89,14 @@ def stretches(
 ) -> Iterator[PlainMembers | Member]:
     """The members of a tar file: many at once where they have nothing special, else one by one."""
     begin, name, size = place, b"", -1
-    runs = PlainRuns([])
+    runs = _NO_RUNS
     while place < window.size:
         data = window.move(place)
         if data:
             # What is not checked is a sample of the index, which has a few.
             is_long = checked and len(data) > _WORTH_IT
-            runs = plain_members(data, place) if is_long else PlainRuns([])
-        plain = runs.from_place(place) if begin == place else None
+            runs = plain_members(data, place) if is_long else _NO_RUNS
+        plain = runs.from_place(place) if begin == place and runs is not _NO_RUNS else None
         if plain is not None:
             window.count(len(plain.begins))
             yield plain
