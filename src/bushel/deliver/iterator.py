@@ -470,6 +470,23 @@ class StreamIterator(DatasetIterator[T]):
             figures = self._figures()
         return stats_of(figures, self._node)
 
+    def report(self, path: "str | os.PathLike[str]", *, private: bool = True) -> None:
+        """Writes a page about the run so far: why it is slow, the steps, the waits as a picture.
+
+        It is one file, which needs no script and loads nothing, for any browser. Steps are in it
+        where they are counted, as for `stats`.
+
+        Args:
+            path: of the file to write; one that is there is replaced.
+            private: leaves out what may be a secret in the addresses of remote files: their query
+                strings, and names and passwords of users.
+        """
+        from bushel.watch.report import write_report
+
+        with self._alone():
+            waits = self._waits.history()
+        write_report(os.fspath(path), self.stats(), self.explain(), waits, private)
+
     def _figures(self) -> Figures:
         waits = self._waits
         return Figures(

@@ -1,6 +1,9 @@
 """How long the user's loop waited for elements, measured where it does: at `next`."""
 
+import math
 import time
+
+from bushel.deliver.wait_history import WaitColumn, WaitHistory
 
 # An element that was there within this many seconds counts as ready.
 READY_SECONDS = 0.001
@@ -14,6 +17,12 @@ class Waits:
     """
 
     __slots__ = (
+        "_before",
+        "_element",
+        "_history",
+        "_least",
+        "_left",
+        "_longest",
         "began",
         "longest_at",
         "longest_seconds",
@@ -32,6 +41,11 @@ class Waits:
         # The longest wait after the first one, in which everything starts; and the element that
         # was waited for.
         self.longest_seconds, self.longest_at = 0.0, -1
+        # Of the column of the history that is not full: waits that it lacks, its extremes,
+        # `seconds` as it began, and the element of its last wait.
+        self._history = WaitHistory()
+        self._left, self._least, self._longest, self._before = 1, math.inf, 0.0, 0.0
+        self._element = 0
 
     def add(self, began: float, ended: float, element: int) -> None:
         """Takes note of a refill, for which an element with this number was waited for."""
@@ -44,6 +58,26 @@ class Waits:
             self.began = began
         elif seconds > self.longest_seconds:
             self.longest_seconds, self.longest_at = seconds, element
+        self._element = element
+        if seconds > self._longest:
+            self._longest = seconds
+        if seconds < self._least:
+            self._least = seconds
+        self._left -= 1
+        # Below 0 after an interrupt in the midst of this.
+        if self._left <= 0:
+            self._left = self._history.add(self._column())
+            self._least, self._longest, self._before = math.inf, 0.0, self.seconds
+
+    def history(self) -> list[WaitColumn]:
+        """All waits in the order of the run, in a few hundred columns at the most."""
+        columns = self._history.columns
+        return [*columns, self._column()] if self._left < self._history.waits_each else columns[:]
+
+    def _column(self) -> WaitColumn:
+        waits = self._history.waits_each - self._left
+        total = self.seconds - self._before
+        return WaitColumn(waits, self._least, total, self._longest, self._element)
 
     def elapsed(self) -> float:
         """Seconds since somebody asked for the first time."""

@@ -3,6 +3,7 @@
 import functools
 import json
 import operator
+import os
 from collections.abc import Awaitable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -74,6 +75,10 @@ class DataLoaderIterator(Generic[T]):
     def stats(self) -> "Stats":
         """What the loop waited for so far, and what the steps did (see `bushel.iterate`)."""
         return self._iterator.stats()
+
+    def report(self, path: "str | os.PathLike[str]", *, private: bool = True) -> None:
+        """Writes a page about the run so far (see `StreamIterator.report`)."""
+        self._iterator.report(path, private=private)
 
     def get_state(self) -> bytes:
         """The position, with what identifies sampler, source and operations, as JSON."""

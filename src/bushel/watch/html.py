@@ -7,7 +7,7 @@ its own (`page`) follows what the reader's system asks for.
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from bushel.watch.text import printable
+from bushel.watch.text import clipped, printable
 
 # Middle tones, which stand out from white and from black.
 _COLOURS = {"here": "#6b7fa8", "thread": "#8a6fb0", "workers": "#3f8f6f"}
@@ -19,6 +19,7 @@ _STYLE = """
 .bushel th {font-weight: 600; border-bottom: 1px solid #8888}
 .bushel .right {text-align: right}
 .bushel p {margin: .3em 0; max-width: 90ch; white-space: normal}
+.bushel h2 {font-size: 15px; margin: 1.4em 0 .4em}
 .bushel svg {display: block; max-width: 100%; height: auto}
 """
 _PAGE = """
@@ -60,6 +61,8 @@ def _row(kind: str, cells: Sequence[str], width: int, right: Sequence[int]) -> s
 # Of the picture of a line.
 _WIDTH, _HEIGHT, _GAP = 600, 14, 2
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 20, 90
+# Characters that there is room for.
+_LONGEST_NAME = 80
 
 
 def strip(steps: Sequence[tuple[str, str]]) -> str:
@@ -100,8 +103,11 @@ def bars(shares: Sequence[tuple[str, str, float]]) -> str:
         colour = _COLOURS.get(place, "#888888")
         top, wide = number * (_HEIGHT + _GAP), max(1.0, _WIDTH * share)
         lines.append(
-            f'<rect x="0" y="{top}" width="{wide:.1f}" height="{_HEIGHT}" rx="2" fill="{colour}">'
+            f'<rect x="0" y="{top}" width="{wide:.1f}" height="{_HEIGHT}" rx="2" fill="{colour}" '
+            f'fill-opacity="0.6">'
             f"<title>{text(name)}: {100 * share:.1f} %</title></rect>"
+            f'<text x="4" y="{top + _HEIGHT - 3}" font-size="11" fill="currentColor">'
+            f"{text(clipped(name, _LONGEST_NAME))} {100 * share:.1f} %</text>"
         )
     height = len(shares) * (_HEIGHT + _GAP)
     return (
@@ -111,7 +117,7 @@ def bars(shares: Sequence[tuple[str, str, float]]) -> str:
 
 
 def piece(*content: "str | Iterable[tuple[str, str]]") -> str:
-    """Content for a notebook; pairs are remarks, with a title each."""
+    """Content for a notebook; pairs are remarks, each with its title, or without."""
     made = "".join(
         part if isinstance(part, str) else "".join(_remark(*remark) for remark in part)
         for part in content
@@ -119,8 +125,13 @@ def piece(*content: "str | Iterable[tuple[str, str]]") -> str:
     return f'<div class="bushel"><style>{_STYLE}</style>{made}</div>'
 
 
+def heading(title: str) -> str:
+    """A heading between two parts of a page."""
+    return f"<h2>{text(title)}</h2>"
+
+
 def _remark(title: str, sentence: str) -> str:
-    return f"<p><b>{text(title)}:</b> {text(sentence)}</p>"
+    return f"<p>{f'<b>{text(title)}:</b> ' if title else ''}{text(sentence)}</p>"
 
 
 def page(title: str, content: str) -> str:

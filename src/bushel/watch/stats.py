@@ -9,7 +9,7 @@ from bushel.deliver.figures import Figures
 from bushel.run.step_times import StepTotal
 from bushel.run.worker_figures import WorkerFigures
 from bushel.watch.durations import duration, percent
-from bushel.watch.html import bars, piece
+from bushel.watch.html import bars, heading, piece
 from bushel.watch.html import table as html_table
 from bushel.watch.text import number, plural, printable, size
 from bushel.watch.text import table as text_table
@@ -22,6 +22,7 @@ _NOT_COUNTED = (
     "Steps were not counted: iterate with `bushel.iterate(dataset, stats=True)` to see what each "
     "of them takes."
 )
+_WHOSE_TIME = "time is summed over threads and workers; a step's own, without the others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +105,11 @@ class Stats:
         }
 
     def __str__(self) -> str:
-        lines = [self._summary(), *self._longest_wait()]
+        lines = self._summary()
         if self.steps:
             lines.append(text_table(_HEAD, self._rows(), right=(2, 3, 4)))
-            lines.append(
-                "time is summed over threads and workers; a step's own, without the others"
-            )
-        lines += [f"threads  {text}" for text in self.threads]
-        lines += [f"workers  {text}" for text in map(_told, self.workers, self._spans())]
+            lines.append(_WHOSE_TIME)
+        lines += [f"{who}  {text}" for who, text in self._processes()]
         if self.steps is None:
             lines.append(_NOT_COUNTED)
         lines += [f"why slow: {sentence}" for sentence in self.why_slow()]
@@ -121,39 +119,51 @@ class Stats:
         return str(self)
 
     def _repr_html_(self) -> str:
-        steps = self.steps or ()
         remarks = [("why slow", sentence) for sentence in self.why_slow()]
-        remarks += [("threads", text) for text in self.threads]
-        remarks += [("workers", text) for text in map(_told, self.workers, self._spans())]
+        remarks += self._processes()
         if self.steps is None:
             remarks.append(("steps", _NOT_COUNTED))
-        shares = [(step.name, step.place, step.share) for step in steps if step.share]
+        return piece([("so far", " ".join(self._summary()))], self._html_of_steps(), remarks)
+
+    def _html_of_steps(self) -> str:
+        if not self.steps:
+            return ""
+        shares = [(step.name, step.place, step.share) for step in self.steps if step.share]
+        return bars(shares) + html_table(_HEAD, self._rows(), right=(2, 3, 4))
+
+    def to_html(self, waits: str) -> str:
+        """The same for a page of its own, with a picture of the waits."""
         return piece(
-            [("so far", " ".join([self._summary(), *self._longest_wait()]))],
-            bars(shares) if shares else "",
-            html_table(_HEAD, self._rows(), right=(2, 3, 4)) if steps else "",
-            remarks,
+            heading("Why"),
+            [("", f"{one[0].upper()}{one[1:]}") for one in (*self.why_slow(), *self._summary())],
+            heading("Steps"),
+            self._html_of_steps(),
+            [("", _WHOSE_TIME if self.steps else _NOT_COUNTED)],
+            heading("Waits"),
+            waits,
+            heading("Threads and workers") if self.threads or self.workers else "",
+            self._processes(),
         )
 
-    def _spans(self) -> list[float]:
-        return [self.elapsed_seconds] * len(self.workers)
+    def _processes(self) -> list[tuple[str, str]]:
+        """What threads and worker processes there are, and what those did."""
+        told = [("threads", text) for text in self.threads]
+        return told + [("workers", _told(one, self.elapsed_seconds)) for one in self.workers]
 
-    def _summary(self) -> str:
+    def _summary(self) -> list[str]:
         if not self.elements and not self.elapsed_seconds:
-            return "Nothing was asked for yet."
-        return (
+            return ["Nothing was asked for yet."]
+        told = [
             f"{plural(self.elements, 'element')} in {duration(self.elapsed_seconds)}. Your loop "
             f"waited {percent(self.wait_share)} of its time ({duration(self.wait_seconds)}); data "
             f"was ready at once in {percent(self.ready_share)} of the times."
-        )
-
-    def _longest_wait(self) -> list[str]:
-        if self.longest_wait_at < 0:
-            return []
-        return [
-            f"The longest wait after the first: {duration(self.longest_wait_seconds)} for element "
-            f"{number(self.longest_wait_at)}."
         ]
+        if self.longest_wait_at >= 0:
+            told.append(
+                f"The longest wait after the first: {duration(self.longest_wait_seconds)} for "
+                f"element {number(self.longest_wait_at)}."
+            )
+        return told
 
     def _rows(self) -> list[list[str]]:
         return [

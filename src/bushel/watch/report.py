@@ -1,0 +1,92 @@
+"""A page about a run: why it is slow, what the steps took, how long the loop waited when."""
+
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from bushel.core.machine import available_cores
+from bushel.deliver.wait_history import WaitColumn
+from bushel.errors import FileError
+from bushel.files.whole import written_whole
+from bushel.watch.explanation import Explanation
+from bushel.watch.html import heading, page, piece
+from bushel.watch.html import table as html_table
+from bushel.watch.stats import Stats
+from bushel.watch.wait_picture import picture_of_waits
+
+# Of these it is told which release there was, where the program has loaded them.
+_PACKAGES = ("bushel", "numpy", "jax", "torch", "tensorflow", "pyarrow")
+
+
+def write_report(
+    path: str,
+    stats: Stats,
+    explanation: Explanation,
+    waits: Sequence[WaitColumn],
+    private: bool,
+) -> None:
+    """Writes the page, as a whole or not at all."""
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
+        raise FileError(f"there is no folder {folder!r} to write {os.path.basename(path)!r} in.")
+    if os.path.isdir(path) or not os.path.basename(path):
+        raise FileError(f"{path!r} is a folder: a report is a file, such as 'run.html' in it.")
+    made = report_page(stats, explanation, waits)
+    if private:
+        made = without_secrets(made)
+    with written_whole(path) as out:
+        out.write(made.encode())
+
+
+def report_page(stats: Stats, explanation: Explanation, waits: Sequence[WaitColumn]) -> str:
+    """The page as HTML."""
+    about = _about()
+    content = [
+        stats.to_html(picture_of_waits(waits, stats.elements)),
+        piece(heading("Pipeline"), explanation._repr_html_()),
+        piece(heading("Made with"), html_table(("what", "which"), about.items())),
+        _data({"report": 1, "about": about, **stats.to_dict(), "waits": _columns(waits)}),
+    ]
+    return page("What a loop waited for", "".join(content))
+
+
+def _about() -> dict[str, str]:
+    modules = ((name, sys.modules.get(name)) for name in _PACKAGES)
+    return {
+        "written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "Python": platform.python_version(),
+        **{name: str(getattr(module, "__version__", "?")) for name, module in modules if module},
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": f"{available_cores():g}",
+    }
+
+
+def _columns(waits: Sequence[WaitColumn]) -> dict[str, list[Any]]:
+    return {name: [getattr(one, name) for one in waits] for name in WaitColumn._fields}
+
+
+def _data(values: dict[str, Any]) -> str:
+    """Values for programs that read the page. Nothing runs it, and no text in it can end it."""
+    text = json.dumps(values, allow_nan=False).replace("<", "\\u003c")
+    return f'<script type="application/json" id="figures">{text}</script>'
+
+
+# An address: who asks, where, and what only those know who may ask. It stands in HTML or in JSON,
+# and ends where a quotation mark or a tag does.
+_INNER = r"(?:(?!&quot;|&#x27;|&lt;|&gt;)[^\s<>'\"\\])"
+_ADDRESS = re.compile(rf"\b([a-z][a-z0-9+.-]*://)((?:(?![/?#]){_INNER})*@)?", re.IGNORECASE)
+_QUERY = re.compile(rf"(://(?:(?![?#]){_INNER})*)[?#]{_INNER}+", re.IGNORECASE)
+
+
+def without_secrets(made: str) -> str:
+    """The text, without users in addresses of files, and what comes after a question mark.
+
+    >>> without_secrets("gs://a/b.parquet, https://me:secret@host/a?key=1&amp;b=2 and more")
+    'gs://a/b.parquet, https://host/a?... and more'
+    """
+    return _QUERY.sub(r"\1?...", _ADDRESS.sub(r"\1", made))
