@@ -137,7 +137,6 @@ LAZY = {
     ("core/fingerprint.py", "hashlib"): "it loads a library of cryptography",
     ("core/altered.py", "dis"): "only where a state is asked for",
     ("core/module_names.py", "dis"): "the same",
-    ("core/module_names.py", "ast"): "the same",
     (
         "on_error/quarantine.py",
         "json",

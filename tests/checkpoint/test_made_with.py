@@ -1,11 +1,14 @@
 """A state remembers the code and the files that it was made with, and says what changed."""
 
+import ast
 import functools
+import importlib
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from bushel import DataLoader, IterDataset, MapDataset
 from bushel.checkpoint import merge_states
 from bushel.core import module_names
 from bushel.core.fingerprint import behaviour_of, digest_of
+from bushel.core.module_names import literals_of
 from bushel.errors import ChangedPipelineWarning, StateError
 from bushel.files.local import stamp_of
 
@@ -482,3 +486,32 @@ def test_of_very_many_files_some_are_looked_at(
     # Of a state that was saved when all were looked at nothing is said.
     state["bushel"]["made_with"]["files"] = {"100 files": "0"}
     iter(ds).set_state(state, strict=True)
+
+
+def test_states_are_taken_while_another_thread_parses(tmp_path: Path) -> None:
+    """Python 3.11's `ast` keeps one count for all threads, and complains where it is disturbed."""
+    module = tmp_path / "a_module_of_the_program.py"
+    module.write_text("".join(f"NUMBER_{i} = {i}\n" for i in range(2000)) + "NUMBER_7 = 8\n")
+    sys.path.insert(0, str(tmp_path))
+    done = threading.Event()
+
+    def parse() -> None:
+        while not done.is_set():
+            try:
+                ast.parse("x = " + "[" * 50 + "]" * 50)
+            except SystemError:
+                continue
+
+    thread = threading.Thread(target=parse)
+    thread.start()
+    try:
+        importlib.import_module("a_module_of_the_program")
+        for _ in range(20):
+            literals_of.cache_clear()
+            found = literals_of("a_module_of_the_program")
+            assert len(found) == 1999 and "NUMBER_7" not in found
+    finally:
+        done.set()
+        thread.join()
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("a_module_of_the_program", None)

@@ -11,10 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import ast
+from typing import Any
 
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple)
 # So many functions are followed. More than that a pipeline does not call by itself.
@@ -111,40 +108,51 @@ def is_of_the_program(module: str) -> bool:
 @functools.lru_cache(maxsize=256)
 def literals_of(module: str) -> frozenset[str]:
     """The names that a module gives once, as a number, a text or a tuple of those."""
-    import ast
+    import dis
 
     path = getattr(sys.modules.get(module), "__file__", None)
     try:
         if path is None or os.path.getsize(path) > _MOST_BYTES:
             return frozenset()
         with open(path, "rb") as file:
-            tree = ast.parse(file.read())
+            # (Not by `ast`: in Python 3.11, threads that use it at a time disturb each other.)
+            code = compile(file.read(), path, "exec", dont_inherit=True)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return frozenset()
-    literal = {name for step in tree.body for name in _given(step)}
+    literal: set[str] = set()
     times: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            times[node.id] = times.get(node.id, 0) + 1
-        elif isinstance(node, ast.Global):
-            literal.difference_update(node.names)
-    return frozenset(name for name in literal if times[name] == 1)
+    before = None
+    for step in dis.get_instructions(code):
+        if step.opname in ("STORE_NAME", "STORE_GLOBAL", "DELETE_NAME"):
+            times[step.argval] = times.get(step.argval, 0) + 1
+            loaded = before is not None and before.opname in _CONSTANT_LOADS
+            if loaded and before is not None and _is_literal(before.argval):
+                literal.add(step.argval)
+        before = step
+    return frozenset(name for name in literal - _given_elsewhere(code) if times[name] == 1)
 
 
-def _given(step: "ast.stmt") -> Iterator[str]:
-    """The names that one statement gives a literal."""
-    import ast
+_CONSTANT_LOADS = ("LOAD_CONST", "LOAD_SMALL_INT")
 
-    targets = step.targets if isinstance(step, ast.Assign) else []
-    if isinstance(step, ast.AnnAssign) and step.value is not None:
-        targets = [step.target]
-    value = getattr(step, "value", None)
-    if not targets or not isinstance(value, ast.expr):
-        return
-    try:
-        ast.literal_eval(value)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return
-    for target in targets:
-        if isinstance(target, ast.Name):
-            yield target.id
+
+def _is_literal(value: object) -> bool:
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(_is_literal, value))
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes))
+
+
+def _given_elsewhere(code: CodeType) -> set[str]:
+    """The global names that functions within a module give."""
+    import dis
+
+    found: set[str] = set()
+    waiting = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    while waiting:
+        inner = waiting.pop()
+        waiting += [constant for constant in inner.co_consts if isinstance(constant, CodeType)]
+        found |= {
+            step.argval
+            for step in dis.get_instructions(inner)
+            if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+        }
+    return found

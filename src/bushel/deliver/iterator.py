@@ -262,11 +262,11 @@ class StreamIterator(DatasetIterator[T]):
                     self._go_back()
                 self._asking = True
                 ready = self._made_a_few() or self._read_on()
+                handed_out = self._handed_out + used.used
+                self._waits.add(began, time.perf_counter(), handed_out)
                 if ready is None:
                     self._asking = False
                     return False
-                handed_out = self._handed_out + used.used
-                self._waits.add(began, time.perf_counter(), handed_out)
                 # In one go, and the last thing that is done: an interrupt finds what was, or an
                 # element that is taken next.
                 self._ready, self._rows, self._handed_out, self._asking = (

@@ -443,6 +443,8 @@ def _counting_kind(kind: type[S]) -> type[S]:
         _measured_left = _NEVER
         # And where elements that are made on demand are, until the next pull.
         _measured_sessions: Turns | None = None
+        # Whether there were any the last time.
+        _measured_gives = False
 
         def pull(self, want: int) -> Chunk | None:
             self._measured_left -= 1
@@ -460,9 +462,10 @@ def _counting_kind(kind: type[S]) -> type[S]:
 
         def on_demand(self) -> OnDemand | None:
             sessions = self._measured_sessions
-            if sessions is None or not sessions.is_timed_next:
+            if sessions is None or not sessions.is_timed_next or not self._measured_gives:
                 found: OnDemand | None = super().on_demand()
-                if found is not None and sessions is not None:
+                self._measured_gives = found is not None
+                if found is not None and sessions is not None and not sessions.is_timed_next:
                     sessions.pass_one()
                 return found
             sheet = _Sheet()
