@@ -10,11 +10,15 @@ from typing import Any
 from bushel.errors import PlanError
 from bushel.provenance.when import when
 from bushel.provenance.where import where
+from bushel.watch.recording import read_recording
 
 
 def add_commands(commands: Any) -> None:
     """Adds both to the commands of `bushel`."""
     asked = _command(commands, "where", _where, "the records that a step is made of")
+    asked.add_argument(
+        "recording", metavar="RECORDING", nargs="?", help="a recorded run, to run from its states"
+    )
     asked.add_argument("--step", required=True, help="its number, from 0; or several, as 10:20")
     asked.add_argument("--state", help="a file with a state, in JSON, to count and run from")
     asked.add_argument("--replay", action="store_true", help="run the pipeline, whatever is known")
@@ -76,9 +80,22 @@ def _where(options: argparse.Namespace) -> None:
         with open(options.state, "rb") as file:
             state = json.load(file)
     thing, steps = pipeline_of(options.pipeline), _steps(options.step)
-    _print(
-        where(thing, steps, state=state, hosts=options.hosts, replay=options.replay), options.json
+    state_step = 0
+    if options.recording is not None:
+        if state is not None:
+            raise PlanError("`where` takes a recording or --state, and got both.")
+        recording = read_recording(options.recording)
+        start = recording.before((steps.start or 0) if isinstance(steps, slice) else steps)
+        state, state_step = recording.whole_state(start["state"]), start["step"]
+    answer = where(
+        thing,
+        steps,
+        state=state,
+        state_step=state_step,
+        hosts=options.hosts,
+        replay=options.replay,
     )
+    _print(answer, options.json)
 
 
 def _when(options: argparse.Namespace) -> None:

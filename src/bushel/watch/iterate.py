@@ -1,16 +1,26 @@
 """Iterating with a look at what happens."""
 
+import os
 from typing import Any
 
 from bushel.core.options import DatasetOptions, ExecutionTrackingMode
+from bushel.watch.recorder import recorded
 
 _MEASURED = DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING)
 
 
-def iterate(dataset: Any, *, stats: bool = True) -> Any:
+def iterate(
+    dataset: Any,
+    *,
+    stats: bool = True,
+    record: str | os.PathLike[str] | None = None,
+    every: int = 100,
+    first_step: int | None = None,
+) -> Any:
     """Makes an iterator that counts and times the steps of a dataset or `DataLoader`.
 
-    The elements, and the states, are those of `iter(dataset)`. Without `stats` it is that.
+    The elements, and the states, are those of `iter(dataset)`. Without `stats` and `record` it is
+    that.
 
     >>> import bushel
     >>> iterator = iterate(bushel.MapDataset.range(100).map(abs).batch(10))
@@ -19,8 +29,20 @@ def iterate(dataset: Any, *, stats: bool = True) -> Any:
     >>> records = {step.name: step.records for step in iterator.stats().steps}
     >>> records["batch(10)"], records["map(abs)"]
     (10, 100)
+
+    Args:
+      dataset: a dataset or a `DataLoader`.
+      stats: whether steps are counted and timed.
+      record: the path of a new file, private to the user, that is written while the iterator is
+        used: `bushel replay`, `bushel diff` and `bushel why-slow` read it. Where there is such a
+        file it is kept, and the new one gets a number: `run.bushel`, `run-2.bushel`, ...; where
+        there are several hosts, each has its own, `run.host3.bushel`. `iterator.recording` is its
+        path. What happens to workers and threads is recorded where there are `stats`.
+      every: after so many steps there is a line with the state, the wait and a checksum.
+      first_step: the number of the first step for the recording, where a state that is set does
+        not tell it: after filters, which leave out elements, only the training knows.
     """
-    if not stats:
+    if not stats and record is None:
         return iter(dataset)
     make = getattr(dataset, "_iterate_with", None)
     if make is None:
@@ -28,4 +50,5 @@ def iterate(dataset: Any, *, stats: bool = True) -> Any:
             f"bushel.iterate takes a MapDataset, an IterDataset or a DataLoader, and got a "
             f"{type(dataset).__name__}."
         )
-    return make(_MEASURED)
+    iterator = make(_MEASURED if stats else DatasetOptions())
+    return iterator if record is None else recorded(iterator, record, every, first_step)

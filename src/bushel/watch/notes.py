@@ -68,17 +68,27 @@ def _bytes_of(leaf: Any) -> int:
 
 
 def _notes_of_source(source: Any) -> Iterator[str]:
-    while isinstance(source, Pinned):
-        source = source._source
-    # A user's class may have to read to answer.
-    if not type(source).__module__.startswith("bushel."):
-        return
+    source = _known_source(source)
     known = getattr(source, "known_bytes", None)
     if known is not None:
         yield size(known)
     paths = getattr(source, "paths", None)
     if paths:
         yield _files(paths)
+
+
+def _known_source(source: Any) -> Any:
+    """A source of bushel's; None for any other: a user's class may have to read to answer."""
+    while isinstance(source, Pinned):
+        source = source._source
+    return source if type(source).__module__.startswith("bushel.") else None
+
+
+def size_of_source(source: Any) -> tuple[int | None, int | None]:
+    """How many files a source has, and how many bytes, as far as it is known without reading."""
+    source = _known_source(source)
+    paths, known = getattr(source, "paths", None), getattr(source, "known_bytes", None)
+    return len(paths) if paths else None, None if known is None else int(known)
 
 
 def _files(paths: Sequence[str]) -> str:

@@ -5,11 +5,13 @@ first element is made once more, by steps whose elements are known to be made of
 steps with a memory, or with a file of their own, only the last is told.
 """
 
+import functools
 import itertools
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, cast
 
 from bushel.core.block import Block
 from bushel.core.frozen import frozen
@@ -41,8 +43,6 @@ from bushel.watch.html import page
 _log = logging.getLogger("bushel")
 _numbers = itertools.count()
 
-T = TypeVar("T")
-
 
 def show_after_first(iterator: StreamIterator[Any], folder: str) -> None:
     """Has the pipeline of an iterator shown when it has handed out its first element.
@@ -50,23 +50,33 @@ def show_after_first(iterator: StreamIterator[Any], folder: str) -> None:
     Files are written to the folder; where it is "", the log is told.
     """
     # Another class until then: to ask at each element would cost at each.
-    iterator.__class__ = _Showing
     iterator.__dict__["_shown_in"] = folder
+    iterator.__class__ = _showing(type(iterator))
 
 
-class _Showing(StreamIterator[T]):
-    """An iterator that has not handed out an element yet."""
+@functools.cache
+def _showing(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
+    """The class of iterators of this kind that have not handed out an element yet."""
+    take = cast(Callable[[Any], Any], kind.__next__)
 
-    def __next__(self) -> T:
-        element = super().__next__()
-        folder: str = self.__dict__.pop("_shown_in")
-        self.__class__ = StreamIterator  # type: ignore[assignment]
-        try:
-            _show(self._node, element, folder)
-        except Exception as error:
-            # It is a help for people, and no reason to end a training.
-            _log.warning("the pipeline of an iterator cannot be shown: %r", error)
-        return element
+    class Showing(kind):  # type: ignore[valid-type, misc]
+        """An iterator that has not handed out an element yet."""
+
+        def __next__(self) -> Any:
+            element = take(self)
+            folder = self.__dict__.pop("_shown_in", None)
+            if type(self) is Showing:  # And nobody has made yet another class of it.
+                self.__class__ = kind  # type: ignore[assignment]
+            if folder is None:
+                return element
+            try:
+                _show(self._node, element, folder)
+            except Exception as error:
+                # It is a help for people, and no reason to end a training.
+                _log.warning("the pipeline of an iterator cannot be shown: %r", error)
+            return element
+
+    return Showing
 
 
 def _show(node: Node | None, element: object, folder: str) -> None:
