@@ -123,6 +123,8 @@ def literals_of(module: str) -> frozenset[str]:
     times: dict[str, int] = {}
     before = None
     for step in dis.get_instructions(code):
+        if step.opname == "EXTENDED_ARG":
+            continue
         if step.opname in ("STORE_NAME", "STORE_GLOBAL", "DELETE_NAME"):
             times[step.argval] = times.get(step.argval, 0) + 1
             loaded = before is not None and before.opname in _CONSTANT_LOADS
