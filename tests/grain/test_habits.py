@@ -241,6 +241,6 @@ def test_parts_of_a_dataset_for_threads_of_ones_own() -> None:
 
 def test_settings_without_effect_say_so(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "bushel"):
-        bushel.config.update("py_debug_mode", True)
-    bushel.config.update("py_debug_mode", False)
-    assert "py_debug_mode = True is accepted and has no effect" in caplog.text
+        bushel.config.update("py_relay_sigterm_to_main", True)
+    bushel.config.update("py_relay_sigterm_to_main", False)
+    assert "py_relay_sigterm_to_main = True is accepted and has no effect" in caplog.text

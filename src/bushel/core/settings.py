@@ -12,6 +12,8 @@ class Config:
 
     `py_dataset_visualization_output_dir` has pipelines explained when an iterator has handed out
     its first element (see `watch/visualize.py`): in the log where it is "", else in that folder.
+    `py_debug_mode` has steps counted and timed, and iterators tell their statistics in the log,
+    every minute and when they end (see `watch/debug.py`).
     The others have no effect yet, which is logged when one is set.
 
     >>> config = Config()
@@ -28,7 +30,7 @@ class Config:
     }
 
     _WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
-        {"py_debug_mode", "py_relay_sigterm_to_main", "py_traceback_filtering"}
+        {"py_relay_sigterm_to_main", "py_traceback_filtering"}
     )
 
     def __init__(self) -> None:

@@ -17,6 +17,7 @@ from bushel.lanes.agree import Agreement
 from bushel.run.plan import Lowered, Plan, plan_of
 
 if TYPE_CHECKING:
+    from bushel.deliver.timed import TimedIterator
     from bushel.run.build import LowerToWorkers
     from bushel.workers.engine import Engine
 
@@ -33,9 +34,17 @@ def iterator_over(lowered: Lowered, *args: Any, **kwargs: Any) -> StreamIterator
     """Makes the iterator over a stream that runs; further arguments are those of the iterator."""
     if lowered.times is None:
         return shown_if_asked(StreamIterator(lowered.stream, *args, **kwargs))
+    return shown_if_asked(_timed_kind()(lowered.times, lowered.stream, *args, **kwargs))
+
+
+def _timed_kind() -> "type[TimedIterator[Any]]":
+    if config.py_debug_mode:
+        from bushel.watch.debug import LoggingIterator  # It stands above this module.
+
+        return LoggingIterator
     from bushel.deliver.timed import TimedIterator
 
-    return shown_if_asked(TimedIterator(lowered.times, lowered.stream, *args, **kwargs))
+    return TimedIterator
 
 
 def shown_if_asked(iterator: StreamIterator[T]) -> StreamIterator[T]:

@@ -7,6 +7,7 @@ from bushel.core.cursor import Cursor
 from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, walk
 from bushel.core.options import DatasetOptions, ExecutionTrackingMode
 from bushel.core.places import CustomStreamNode, OptionsNode, PrefetchNode, ToStreamNode
+from bushel.core.settings import config
 from bushel.core.step import EvaluateTogether, How, Join, Step
 from bushel.core.stream import Stream
 from bushel.errors import PlanError
@@ -58,7 +59,8 @@ class Lowering:
         self.opened: list[Opened] = []
         # What steps do and take, where somebody wants to know.
         self.times: StepTimes | None = None
-        if options.execution_tracking_mode is ExecutionTrackingMode.STAGE_TIMING:
+        timed = options.execution_tracking_mode is ExecutionTrackingMode.STAGE_TIMING
+        if timed or config.py_debug_mode:
             self.times = StepTimes()
 
     def quota(self, label: str) -> DropQuota:

@@ -39,6 +39,7 @@ from bushel.watch.counts import Counts
 from bushel.watch.explain import Explaining, line_to
 from bushel.watch.explanation import ExplainedStep, Explanation
 from bushel.watch.html import page
+from bushel.watch.telling import tell
 
 _log = logging.getLogger("bushel")
 _numbers = itertools.count()
@@ -84,9 +85,7 @@ def _show(node: Node | None, element: object, folder: str) -> None:
         return
     explanation = visualized(node, element)
     if not folder:
-        # The user asked for it, so it is told at a level that is seen.
-        level = logging.INFO if _log.isEnabledFor(logging.INFO) else logging.WARNING
-        _log.log(level, "the pipeline of an iterator, after its first element:\n\n%s", explanation)
+        tell(f"the pipeline of an iterator, after its first element:\n\n{explanation}")
         return
     os.makedirs(folder, exist_ok=True)
     name = f"pipeline-{os.uname().nodename}-{os.getpid()}-{next(_numbers)}"

@@ -1,0 +1,53 @@
+"""Iterators that tell in the log what they do, as Grain's debug mode asks for it."""
+
+import logging
+from time import perf_counter
+from typing import Any
+
+from bushel.deliver.iterator import T
+from bushel.deliver.timed import TimedIterator
+from bushel.watch.telling import tell
+
+_log = logging.getLogger("bushel")
+
+# As often as Grain does.
+_SECONDS_BETWEEN = 60.0
+
+
+class LoggingIterator(TimedIterator[T]):
+    """Tells its statistics about every minute, and when it ends or is closed.
+
+    There is no thread for it: whoever asks for elements looks at the clock, where more are to be
+    made. So a loop that waits tells nothing until it goes on.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._tell_after = perf_counter() + _SECONDS_BETWEEN
+        # How many elements had been handed out as it told.
+        self._told = 0
+
+    def _refill(self, *args: Any) -> bool:
+        # Before there are elements: an interrupt must not strike between them and their loop.
+        now = perf_counter()
+        if now >= self._tell_after:
+            self._tell_after = now + _SECONDS_BETWEEN
+            self._tell()
+        if super()._refill(*args):
+            return True
+        self._tell()
+        return False
+
+    def close(self) -> None:
+        self._tell()
+        super().close()
+
+    def _tell(self) -> None:
+        try:
+            stats = self.stats()
+            if stats.elements != self._told:
+                self._told = stats.elements
+                tell(f"what an iterator has done so far:\n\n{stats}")
+        except Exception as error:
+            # It is a help for people, and no reason to end a training.
+            _log.warning("the statistics of an iterator cannot be told: %r", error)

@@ -1,0 +1,11 @@
+"""Tells in the log what the user asked for by a setting."""
+
+import logging
+
+_log = logging.getLogger("bushel")
+
+
+def tell(text: str) -> None:
+    """Logs a text at a level that is seen: as information, or where that is not, as a warning."""
+    level = logging.INFO if _log.isEnabledFor(logging.INFO) else logging.WARNING
+    _log.log(level, "%s", text)
