@@ -21,6 +21,7 @@ COMMANDS = {
     "jobs": "benchmarks.jobs",
     "growth": "benchmarks.growth",
     "busy": "benchmarks.busy",
+    "statistics": "benchmarks.statistics",
 }
 
 
