@@ -228,6 +228,12 @@ def test_buckets_that_cannot_be(arguments: Any, message: str) -> None:
         _stream([]).bucket_by_length(*arguments)
 
 
+@pytest.mark.parametrize("window", [0, -1])
+def test_windows_of_buckets_that_cannot_be(window: int) -> None:
+    with pytest.raises(PlanError, match=f"window must be .*{window}"):
+        _stream([]).bucket_by_length([3], 2, window=window)
+
+
 def test_budgets_that_cannot_be() -> None:
     with pytest.raises(PlanError, match="max_tokens=7 holds not even one element of 8"):
         _stream([]).bucket_by_length([2, 8], max_tokens=7)

@@ -13,6 +13,8 @@ from bushel import IterDataset, MapDataset
 from bushel.core.block import Block, Failure
 from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, ComputedMarks, Stream
+from bushel.dataset import stream_node
+from bushel.deliver.open import open_stream
 from bushel.errors import StateError
 from bushel.experimental import (
     CacheIterDataset,
@@ -195,6 +197,32 @@ def test_a_state_of_an_epoch_that_there_is_not() -> None:
     with pytest.raises(StateError, match="'epoch' in a state must not exceed 2, and is 3"):
         iterator.set_state({"parent": {"next_index": 0}, "epoch": 3})
     assert list(iterator) == [0, 1, 2, 0, 1, 2]
+
+
+def test_repeat_ends_with_its_last_epoch() -> None:
+    stream = MapDataset.range(3).to_iter_dataset().repeat(2)
+    iterator = iter(stream)
+    assert list(iterator) == [0, 1, 2, 0, 1, 2]
+    with pytest.raises(StopIteration):
+        next(iterator)  # However often it is asked.
+    resumed = iter(stream)
+    resumed.set_state(iterator.get_state())
+    assert list(resumed) == []
+    # The last epoch that there is, and one that Grain counts when it is at the end.
+    iterator.set_state({"parent": {"next_index": 0}, "epoch": 1})
+    assert list(iterator) == [0, 1, 2]
+    iterator.set_state({"parent": {"next_index": 0}, "epoch": 2})
+    assert list(iterator) == []
+
+
+def test_repeat_does_not_begin_an_epoch_after_the_last() -> None:
+    stream = open_stream(stream_node(MapDataset.range(3).to_iter_dataset().repeat(2)))
+    try:
+        while stream.pull(10) is not None:
+            pass
+        assert stream.state() == {"parent": {"next_index": 3}, "epoch": 1}
+    finally:
+        stream.close()
 
 
 class _TwoAndAFailure(Stream):

@@ -11,7 +11,7 @@ from bushel import MapDataset, ReadOptions
 from bushel.dataset import stream_node
 from bushel.deliver.open import open_stream
 from bushel.errors import PlanError, StateError
-from bushel.experimental import WindowShuffleIterDataset
+from bushel.experimental import WindowShuffleIterDataset, WindowShuffleMapDataset
 from tests.contract.events import events_of, is_error, pull_events, run_events, wants_from
 from tests.contract.pipelines import Kit
 from tests.property.profile import tried
@@ -157,6 +157,29 @@ def test_a_state_of_other_data_is_refused() -> None:
     other.set_state(state)
     with pytest.raises(StateError, match="after 45 elements of a group of 40"):
         next(other)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_windows_that_cannot_be(size: int) -> None:
+    for make, parent in (
+        (WindowShuffleMapDataset, MapDataset.range(6)),
+        (WindowShuffleIterDataset, numbers(6)),
+    ):
+        with pytest.raises(PlanError, match=f"window_size must be positive, and is {size}"):
+            make(parent, window_size=size, seed=1)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_smallest_windows(size: int) -> None:
+    by_position = list(WindowShuffleMapDataset(MapDataset.range(40), window_size=size, seed=1))
+    in_a_stream = list(WindowShuffleIterDataset(numbers(40), window_size=size, seed=1))
+    for elements in (by_position, in_a_stream):
+        windows = [elements[start : start + size] for start in range(0, 40, size)]
+        assert [sorted(window) for window in windows] == [
+            list(range(start, start + size)) for start in range(0, 40, size)
+        ]
+        # Of one element there is one order; of two, both occur.
+        assert len({window[0] % size for window in windows}) == size
 
 
 def test_arguments() -> None:

@@ -24,7 +24,7 @@ _PASSES = ("epoch", "part", "iterators_in_use_indices")
 
 
 def with_held(before: State, behind: Callable[[], State], is_last: bool = False) -> State:
-    """Notes in the state before a group how far it has read mixtures, by the state behind it.
+    """Notes in the state before a group how far it has read mixtures, by the state after it.
 
     `is_last` says that the group ended because the input did: nothing may follow the next time,
     either.
