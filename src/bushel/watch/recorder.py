@@ -327,6 +327,7 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
             self._step = step + 1
             if step < self._line_at:
                 return element
+            self._line_at = step - step % self._every + self._every
             try:
                 self._write_down(step, element)
             except BaseException:
@@ -342,7 +343,6 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
             if self._step != step + 1:
                 state = None  # Another thread has taken one since.
             self._notes.step(self, step, state, element)
-            self._line_at = step - step % self._every + self._every
 
         def _take_back(self, step: int) -> None:
             """After an interrupt while it was written down, an element is handed out again."""
@@ -350,7 +350,7 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
             if before is not None and self._step == step + 1:
                 with suppress(StateError):
                     super()._go_to(before)
-                    self._step = step
+                    self._step = self._line_at = step
 
         def _before_last(self) -> State | None:
             try:
