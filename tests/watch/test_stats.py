@@ -323,7 +323,7 @@ HEAVY_THERE = [step("map(decode)", "workers", 0.9), step("batch(8)", "here", 0.1
     [
         (made(0.005), 8, "the data is not what you wait for: 0.5 % of the time (below 1 %)"),
         (made(0.5, HEAVY_HERE), 8, "`map(decode)` is 90 % of the work (9 ms a record)"),
-        (made(0.5, HEAVY_THERE, [busy(0.95)]), 8, "num_workers=5 (to never wait it would take 5)"),
+        (made(0.5, HEAVY_THERE, [busy(0.95)]), 8, "8 cores are there: num_workers=5."),
         (made(0.5, HEAVY_THERE, [busy(0.95)]), 3, "num_workers=3 (to never wait it would take 5)"),
         (made(0.5, HEAVY_THERE, [busy(0.95)]), 2, "have all 2 cores. `map(decode)` takes 90 %"),
         (made(0.5, HEAVY_THERE, [busy(0.6)]), 8, "`per_worker_buffer_size`"),

@@ -36,6 +36,8 @@ Ranges = Callable[[], list[tuple[int, int]]]
 _COST_OF_A_LOOK, _COST_OF_A_TURN, _COST_OF_AN_EXCHANGE = 500, 10_000, 400
 _MOST_SHARE = 0.003
 _MOST_TURNS = 256
+# Of elements that are made on demand, how many are timed in a turn.
+_ROWS_OF_A_TURN = 8
 
 
 @plain
@@ -324,11 +326,14 @@ class Turns:
             return work()
 
     def timed_rows(self, number: int, rows: Iterator[T], sheet: _Sheet) -> Iterator[T]:
-        """Elements that the stream of a step makes on demand, in a turn that was begun."""
+        """Elements that the stream of a step makes on demand, in a turn that was begun.
+
+        The first of them are timed: to begin with each costs as much as a turn.
+        """
         elapsed = 0
         missing = object()
         try:
-            while True:
+            for _ in range(_ROWS_OF_A_TURN):
                 sheet.inner = 0
                 with self._times.timing(sheet):
                     began = perf_counter_ns()
@@ -341,12 +346,14 @@ class Turns:
                 yield row
                 del row  # While the user works, nothing is kept but what the user has.
         finally:
-            self._left = self._enter(sheet, elapsed)
+            self._left = self._enter(sheet, elapsed, _ROWS_OF_A_TURN)
+        yield from rows
 
-    def _enter(self, sheet: _Sheet, elapsed: int) -> int:
+    def _enter(self, sheet: _Sheet, elapsed: int, begun: int = 1) -> int:
+        """Adds a turn that was begun so many times; tells how many turns later the next one is."""
         if sheet.spent and elapsed:
             self._times.enter(sheet)
-            cost = self._times.cost_of_a_turn + sheet.looks * _COST_OF_A_LOOK
+            cost = begun * self._times.cost_of_a_turn + sheet.looks * _COST_OF_A_LOOK
             # Step by step: the first turns are of few elements, and tell little of later ones.
             most = min(2 * self._every, _MOST_TURNS)
             self._every = min(max(1, math.ceil(cost / (_MOST_SHARE * elapsed))), most)

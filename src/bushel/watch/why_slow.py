@@ -17,6 +17,8 @@ _LEAST_SECONDS, _LEAST_ELEMENTS = 0.2, 3
 # Workers that are busy for more than this share of their time are the limit; for less than that
 # one they are not.
 _BUSY, _IDLE = 0.8, 0.5
+# More workers than so many times the cores are no advice.
+_MOST_TIMES = 8
 # A step with at least this share of the time is the one to look at.
 _HEAVY = 0.5
 # Bytes a second above which sending is likely to be what takes the time of this process.
@@ -54,10 +56,13 @@ def _about_workers(stats: "Stats", cores: float) -> list[str]:
             wanted = math.ceil(1.1 * figures.busy_seconds / own_seconds)
             if figures.workers < cores:
                 enough = min(wanted, max(1, math.floor(cores)))
+                never = "" if enough == wanted else f" (to never wait it would take {wanted})"
+                if wanted > _MOST_TIMES * cores:
+                    never = " (your loop does next to nothing itself, so it waits in any case)"
                 found.append(
                     f"workers are busy {percent(busy)} of their time (above {percent(_BUSY)}) and "
-                    f"{cores:g} cores are there: num_workers={max(enough, figures.workers + 1)} "
-                    f"(to never wait it would take {wanted})."
+                    f"{cores:g} cores are there: num_workers={max(enough, figures.workers + 1)}"
+                    f"{never}."
                 )
             else:
                 found.append(
