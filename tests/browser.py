@@ -69,24 +69,33 @@ def look_at(page: Path, width: int = 1000, dark: bool = False) -> Seen:
     """Opens a page of this machine, and tells what became of it."""
     around = page.with_name(f"around-{page.name}")
     around.write_text(_AROUND.format(page=page.as_uri(), width=width, height=800))
-    dumped = _run(around, ["--dump-dom", "--allow-file-access-from-files"], width, dark)
+    profile = page.with_name("profile")
+    dumped = _run(
+        around.as_uri(), profile, ["--dump-dom", "--allow-file-access-from-files"], width, dark
+    )
     found = re.search(r'<pre id="found">(.+?)</pre>', dumped, re.DOTALL)
     assert found is not None, f"the page did not load: {dumped[:2000]}"
     values: dict[str, Any] = json.loads(html.unescape(found[1]))
     return Seen(**values)
 
 
+def document_of(address: str, folder: Path) -> str:
+    """The document that a server has at an address; `folder` is for the browser itself."""
+    # Looked at before it loads itself again, if it does.
+    what = ["--dump-dom", "--virtual-time-budget=500"]
+    return _run(address, folder / "profile", what, 1000, False)
+
+
 def picture_of(page: Path, width: int = 1000, dark: bool = False) -> npt.NDArray[np.uint8]:
     """A picture of a page: height × width × red, green, blue."""
     path = page.with_suffix(".png")
-    _run(page, [f"--screenshot={path}"], width, dark)
+    _run(page.as_uri(), page.with_name("profile"), [f"--screenshot={path}"], width, dark)
     with Image.open(path) as image:
         return np.asarray(image.convert("RGB"))
 
 
-def _run(page: Path, what: list[str], width: int, dark: bool) -> str:
+def _run(address: str, profile: Path, what: list[str], width: int, dark: bool) -> str:
     assert CHROMIUM is not None
-    profile = page.with_name("profile")
     command = [
         CHROMIUM,
         "--headless=new",
@@ -98,7 +107,7 @@ def _run(page: Path, what: list[str], width: int, dark: bool) -> str:
         "--virtual-time-budget=2000",
         *(["--force-dark-mode"] if dark else []),
         *what,
-        page.as_uri(),
+        address,
     ]
     done = subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, done.stderr.decode()

@@ -99,6 +99,7 @@ LAZY = {
     ("deliver/iterator.py", "bushel.watch.stats"): "only for those who look, and it stands above",
     ("deliver/iterator.py", "bushel.watch.report"): "the same",
     ("deliver/open.py", "bushel.watch.debug"): "only where a setting asks for it",
+    ("deliver/timed.py", "bushel.watch.stats"): "it stands above; before the first element",
     ("deliver/open.py", "bushel.deliver.timed"): "for those who have the steps counted",
     ("dataset/base.py", "bushel.deliver.open"): "to build a dataset takes none of what runs it",
     ("dataset/stream.py", "bushel.order.stream_mix"): "only for those with such mixtures",

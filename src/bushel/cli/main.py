@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import bushel
-from bushel.cli import provenance, recorder
+from bushel.cli import live, provenance, recorder
 from bushel.cli.convert import LOOKED_AT, convert
 from bushel.cli.inspect import describe, table
 from bushel.cli.show import as_json, brief, leaves_of
@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     other.add_argument("--overwrite", action="store_true", help="replace files that are there")
     provenance.add_commands(commands)
     recorder.add_commands(commands)
+    live.add_commands(commands)
     return parser
 
 

@@ -1,19 +1,79 @@
 """The iterator of a pipeline whose steps are counted and timed."""
 
+import logging
+import math
 from dataclasses import replace
+from time import monotonic, perf_counter
 from typing import Any
 
 from bushel.deliver.figures import Figures
-from bushel.deliver.iterator import StreamIterator, T
+from bushel.deliver.iterator import StreamIterator, T, _Ready
+from bushel.deliver.live_page import LivePage, seconds_until_next
 from bushel.run.step_times import StepTimes
+
+_log = logging.getLogger("bushel")
+
+# A block of elements should not last the loop longer than that: figures come with blocks. And not
+# less than the time between two figures, when it is looked at.
+_LONGEST_BLOCK_SECONDS = 0.8
 
 
 class TimedIterator(StreamIterator[T]):
-    """Hands out the elements of a stream, and knows what each step took."""
+    """Hands out the elements of a stream, and knows what each step took.
+
+    About twice a second it puts that on a page that `bushel top` finds.
+    """
 
     def __init__(self, times: StepTimes, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._times = times
+        self._page: LivePage | None = None
+        # When figures are to be put on the page again.
+        self._due = 0.0
+        # It stands above this module. Loaded now, so that nobody waits for it at the first element.
+        import bushel.watch.stats  # noqa: F401
+
+    def _made_a_few(self) -> _Ready | None:
+        # This comes before the stream is asked, which may take long, or for ever.
+        if perf_counter() >= self._due:
+            self._publish()
+        return None if self._on_demand is None else super()._made_a_few()
+
+    def _read_on(self) -> _Ready | None:
+        ready = super()._read_on()
+        if ready is None:
+            self._publish(is_over=True)
+        return ready
+
+    def _publish(self, is_over: bool = False) -> None:
+        """Puts the figures on the page, unless that has failed before."""
+        if self._due == math.inf:
+            return
+        began = perf_counter()
+        try:
+            if self._page is None:
+                self._page = LivePage()
+            self._page.put(self.stats().to_dict(), is_over, monotonic())
+        except Exception as error:
+            # Whatever it is: nobody's training is to end because nobody can look at it.
+            _log.info("`bushel top` cannot look at this iterator: %s", error)
+            self._end_page()
+            return
+        block = self._block_size
+        takes = self._page.elements_within(_LONGEST_BLOCK_SECONDS)
+        if takes is not None and block.size > takes:
+            block.size = takes
+        ended = perf_counter()
+        self._due = ended + seconds_until_next(ended - began)
+
+    def _end_page(self) -> None:
+        self._due = math.inf
+        if self._page is not None:
+            self._page.close()
+
+    def close(self) -> None:
+        super().close()
+        self._end_page()
 
     def _figures(self) -> Figures:
         times = self._times

@@ -1,6 +1,6 @@
 """What an iterator has done so far: the loop's wait, and what each step did and took."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,6 +43,8 @@ class StepStats:
     longest_call_seconds: float
     # The first position of that call; -1 where nobody knows.
     longest_call_at: int
+    # Its number in the pipeline, from 0 for the first on; -1 where it is no step of that.
+    number: int = -1
 
     @property
     def seconds_per_record(self) -> float:
@@ -183,7 +185,10 @@ def stats_of(figures: Figures, node: Node | None = None) -> Stats:
     """Makes the statistics of an iterator; steps stand in the order of the pipeline of `node`."""
     steps = None
     if figures.steps is not None:
-        steps = _steps(_in_order(figures.steps, node))
+        numbers = _numbers(node)
+        # The last step first, as `explain` has them.
+        totals = sorted(figures.steps, key=lambda total: -numbers.get(id(total.node), -1))
+        steps = _steps(totals, numbers)
     return Stats(
         elements=figures.elements,
         elapsed_seconds=figures.elapsed_seconds,
@@ -197,16 +202,13 @@ def stats_of(figures: Figures, node: Node | None = None) -> Stats:
     )
 
 
-def _in_order(totals: Sequence[StepTotal], node: Node | None) -> list[StepTotal]:
-    """The last step first, as `explain` has them."""
-    if node is None:
-        return list(totals)
-    places = {id(step): place for place, step in enumerate(walk(node))}
-    last = len(places)
-    return sorted(totals, key=lambda total: places.get(id(total.node), last))
+def _numbers(node: Node | None) -> dict[int, int]:
+    """The numbers of the steps of a pipeline, by their `id`."""
+    steps = [] if node is None else list(walk(node))
+    return {id(step): len(steps) - 1 - place for place, step in enumerate(steps)}
 
 
-def _steps(totals: Sequence[StepTotal]) -> tuple[StepStats, ...]:
+def _steps(totals: Sequence[StepTotal], numbers: Mapping[int, int]) -> tuple[StepStats, ...]:
     whole = sum(total.nanoseconds for total in totals if not total.waits_for) or 1
     groups: dict[Any, list[StepTotal]] = {}
     for place, total in enumerate(totals):
@@ -218,10 +220,15 @@ def _steps(totals: Sequence[StepTotal]) -> tuple[StepStats, ...]:
             name, where = f"(waiting for {total.waits_for})", "waiting"
         key = (name, where) if len(totals) > _MOST_LINES else (name, where, place)
         groups.setdefault(key, []).append(total)
-    return tuple(_joined(name, where, group, whole) for (name, where, *_), group in groups.items())
+    return tuple(
+        _joined(name, where, group, whole, numbers.get(id(group[-1].node), -1))
+        for (name, where, *_), group in groups.items()
+    )
 
 
-def _joined(name: str, where: str, group: Sequence[StepTotal], whole: int) -> StepStats:
+def _joined(
+    name: str, where: str, group: Sequence[StepTotal], whole: int, number: int
+) -> StepStats:
     nanoseconds = sum(total.nanoseconds for total in group)
     slowest = max(group, key=lambda total: total.longest_nanoseconds)
     return StepStats(
@@ -234,6 +241,7 @@ def _joined(name: str, where: str, group: Sequence[StepTotal], whole: int) -> St
         share=0.0 if where == "waiting" else nanoseconds / whole,
         longest_call_seconds=slowest.longest_nanoseconds / 1e9,
         longest_call_at=slowest.longest_at,
+        number=number,
     )
 
 

@@ -1,0 +1,154 @@
+"""A page in memory with the figures of an iterator, for other processes to look at.
+
+It is a file without a name. Another process of the same user finds it among the open files of
+this one, so the trainer needs no thread, no socket and no file on a disk for it, and can be looked
+at while it hangs. There are two slots:
+
+```
+sequence number, length, checksum | figures, as JSON     the one that was written last
+sequence number, length, checksum | figures, as JSON     and the next one to be written
+```
+
+Whoever is stopped or killed while one is written leaves the other one whole.
+"""
+
+import json
+import os
+import struct
+import weakref
+import zlib
+from collections import deque
+from typing import Any
+
+# What the links in /proc/PID/fd are called.
+NAME = "bushel-stats"
+_HEAD = struct.Struct("<8sQII")
+_MAGIC = b"bushel/1"
+# Of which only what was written takes memory.
+_SLOT_BYTES = 1 << 19
+# A reader may meet a slot that is just being written; the other one is whole then. That the writer
+# comes around twice in the meantime, so many times in a row, is out of the question.
+_MOST_TRIES = 10
+
+# What is on a page is bounded, with room to spare in a slot: a step takes some 300 bytes beside its
+# name, and a letter up to four.
+_MOST_STEPS, _MOST_NAME, _MOST_TEXTS, _MOST_TEXT = 400, 100, 20, 500
+
+# Seconds between two times that figures are put on the page, and the share of its time that this
+# may take: pipelines of thousands of steps have many figures.
+_EVERY_SECONDS, _MOST_SHARE = 0.5, 0.002
+# What "recent" means.
+_RECENT_SECONDS = 10.0
+
+
+class LivePage:
+    """The page of one iterator: only its process writes it, and it goes with the iterator."""
+
+    # Pages that this process has made so far.
+    _made = 0
+
+    def __init__(self) -> None:
+        """Raises OSError where there can be no such file."""
+        if not hasattr(os, "memfd_create"):
+            raise OSError("this system has no files in memory that other processes can find")
+        descriptor = os.memfd_create(NAME, os.MFD_CLOEXEC)
+        self._descriptor = descriptor
+        self._close = weakref.finalize(self, _close, descriptor, os.getpid())
+        os.fchmod(descriptor, 0o600)
+        os.ftruncate(descriptor, 2 * _SLOT_BYTES)
+        LivePage._made += 1
+        self._number = LivePage._made
+        self._written = 0
+        # When figures were put here lately, with the elements and the wait until then.
+        self._recent: deque[tuple[float, int, float]] = deque()
+
+    def put(self, stats: dict[str, Any], is_over: bool, now: float) -> None:
+        """Puts figures on the page: those of `Stats.to_dict`, and when, by `time.monotonic`."""
+        recent = self._recent
+        recent.append((now, stats["elements"], stats["wait_seconds"]))
+        while len(recent) > 2 and now - recent[1][0] >= _RECENT_SECONDS:
+            recent.popleft()
+        then, elements, wait_seconds = recent[0]
+        self.write(
+            {
+                "pid": os.getpid(),
+                "iterator": self._number,
+                "monotonic_seconds": now,
+                "is_over": is_over,
+                "recent": {
+                    "seconds": now - then,
+                    "elements": stats["elements"] - elements,
+                    "wait_seconds": stats["wait_seconds"] - wait_seconds,
+                },
+                "stats": _bounded(stats),
+            }
+        )
+
+    def elements_within(self, seconds: float) -> int | None:
+        """How many the loop takes in so many seconds, by what it took last; None if unknown."""
+        if len(self._recent) < 2:
+            return None
+        (before, elements, _), (now, more, _) = self._recent[-2], self._recent[-1]
+        taken = more - elements
+        return max(1, int(taken * seconds / max(1e-9, now - before))) if taken else None
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Writes plain values."""
+        data = json.dumps(values, ensure_ascii=False).encode(errors="replace")
+        if len(data) > _SLOT_BYTES - _HEAD.size:
+            raise OSError(f"the figures are {len(data):,} bytes, too many for their page")
+        self._written += 1
+        head = _HEAD.pack(_MAGIC, self._written, len(data), zlib.crc32(data))
+        os.pwrite(self._descriptor, head + data, self._written % 2 * _SLOT_BYTES)
+
+    def close(self) -> None:
+        """Takes the page away; may be called again."""
+        self._close()
+
+
+def seconds_until_next(spent: float) -> float:
+    """How long figures that took so many seconds to put there may stay."""
+    return max(_EVERY_SECONDS, spent / _MOST_SHARE)
+
+
+def _close(descriptor: int, process: int) -> None:
+    # A forked child may have another file with that number.
+    if process == os.getpid():
+        os.close(descriptor)
+
+
+def _bounded(stats: dict[str, Any]) -> dict[str, Any]:
+    """The figures with as many steps as have room, those that took longest, and short texts."""
+    steps = stats["steps"] or []
+    if len(steps) > _MOST_STEPS:
+        longest = sorted(steps, key=lambda step: -step["seconds"])
+        least = longest[_MOST_STEPS - 1]["seconds"]
+        steps = [step for step in steps if step["seconds"] >= least][:_MOST_STEPS]
+    return {
+        **stats,
+        "steps": [{**step, "name": step["name"][:_MOST_NAME]} for step in steps],
+        "threads": [text[:_MOST_TEXT] for text in stats["threads"][:_MOST_TEXTS]],
+        "workers": stats["workers"][:_MOST_TEXTS],
+        "why_slow": [text[:_MOST_TEXT] for text in stats["why_slow"][:_MOST_TEXTS]],
+    }
+
+
+def read_page(descriptor: int) -> bytes | None:
+    """The bytes that were written last on a page; None where there are none that are whole."""
+    for _ in range(_MOST_TRIES):
+        found = [slot for slot in (_slot(descriptor, 0), _slot(descriptor, 1)) if slot is not None]
+        if found:
+            return max(found)[1]
+    return None
+
+
+def _slot(descriptor: int, number: int) -> tuple[int, bytes] | None:
+    # Read, not mapped: whoever has the file may cut it short, and a mapping would not survive that.
+    head = os.pread(descriptor, _HEAD.size, number * _SLOT_BYTES)
+    if len(head) < _HEAD.size:
+        return None
+    magic, written, length, checksum = _HEAD.unpack(head)
+    if magic != _MAGIC or length > _SLOT_BYTES - _HEAD.size:
+        return None
+    data = os.pread(descriptor, length, number * _SLOT_BYTES + _HEAD.size)
+    return (written, data) if zlib.crc32(data) == checksum else None

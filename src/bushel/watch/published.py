@@ -1,0 +1,174 @@
+"""Reads the figures that an iterator of another process has published.
+
+Another process has written them, and whatever it wrote: nothing is believed that does not look
+like figures, and no text reaches a terminal or a page as it is.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from bushel.run.worker_figures import WorkerFigures
+from bushel.watch.stats import Stats, StepStats
+from bushel.watch.text import clipped, printable
+
+T = TypeVar("T")
+
+_MOST_INTEGER = 1 << 63
+_MOST_ITEMS = 1000
+_MOST_TEXT = 500
+_PLACES = ("here", "workers", "waiting")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PublishedStats(Stats):
+    """Statistics of another process, with what that one says about them."""
+
+    # By the cores that the other process may use.
+    sentences: tuple[str, ...] = ()
+
+    def why_slow(self) -> tuple[str, ...]:
+        return self.sentences
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What was done lately."""
+
+    seconds: float
+    elements: int
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is on a page."""
+
+    # As the process itself knows it; in a container, others have another number for it.
+    pid: int
+    iterator: int
+    # By the clock that all processes of a machine share.
+    monotonic_seconds: float
+    # Whether all elements were handed out.
+    is_over: bool
+    recent: Recent
+    stats: PublishedStats
+
+
+def published_from(data: bytes) -> Published:
+    """Makes sense of what is on a page; ValueError where it makes none."""
+    try:
+        values = json.loads(data, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("the figures are nested too deeply") from None
+    page = _Fields(values)
+    recent = _Fields(page.take("recent"))
+    return Published(
+        pid=page.integer("pid"),
+        iterator=page.integer("iterator"),
+        monotonic_seconds=page.real("monotonic_seconds"),
+        is_over=page.flag("is_over"),
+        recent=Recent(
+            recent.real("seconds"), recent.integer("elements"), recent.real("wait_seconds")
+        ),
+        stats=_stats(_Fields(page.take("stats"))),
+    )
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no figure")
+
+
+class _Fields:
+    """Takes fields of a dict that must be what they are taken for."""
+
+    def __init__(self, values: Any) -> None:
+        if not isinstance(values, dict):
+            raise ValueError(f"a {type(values).__name__} stands where figures should be")
+        self._values = values
+
+    def take(self, name: str) -> Any:
+        if name not in self._values:
+            raise ValueError(f"there is no {name!r}")
+        return self._values[name]
+
+    def integer(self, name: str) -> int:
+        value = self.take(name)
+        if type(value) is not int or not -1 <= value < _MOST_INTEGER:
+            raise ValueError(f"{name!r} is no number of things")
+        return value
+
+    def real(self, name: str) -> float:
+        value = self.take(name)
+        if type(value) not in (int, float) or not -_MOST_INTEGER < value < _MOST_INTEGER:
+            raise ValueError(f"{name!r} is no number")
+        return float(value) if math.isfinite(value) else 0.0
+
+    def flag(self, name: str) -> bool:
+        value = self.take(name)
+        if type(value) is not bool:
+            raise ValueError(f"{name!r} is neither true nor false")
+        return value
+
+    def list_of(self, name: str, make: Callable[[Any], T]) -> tuple[T, ...]:
+        values = self.take(name)
+        if not isinstance(values, list) or len(values) > _MOST_ITEMS:
+            raise ValueError(f"{name!r} is no list of at most {_MOST_ITEMS:,}")
+        return tuple(make(value) for value in values)
+
+    def text(self, name: str) -> str:
+        return _text(self.take(name))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a {type(value).__name__} stands where a text should be")
+    return clipped(printable(value[:_MOST_TEXT]), _MOST_TEXT)
+
+
+def _stats(values: _Fields) -> PublishedStats:
+    return PublishedStats(
+        elements=values.integer("elements"),
+        elapsed_seconds=values.real("elapsed_seconds"),
+        wait_seconds=values.real("wait_seconds"),
+        ready_share=values.real("ready_share"),
+        longest_wait_seconds=values.real("longest_wait_seconds"),
+        longest_wait_at=values.integer("longest_wait_at"),
+        steps=values.list_of("steps", lambda step: _step(_Fields(step))),
+        threads=values.list_of("threads", _text),
+        workers=values.list_of("workers", lambda workers: _workers(_Fields(workers))),
+        sentences=values.list_of("why_slow", _text),
+    )
+
+
+def _step(values: _Fields) -> StepStats:
+    place = values.text("place")
+    if place not in _PLACES:
+        raise ValueError(f"no step runs in {place!r}")
+    return StepStats(
+        name=values.text("name"),
+        place=place,
+        parts=values.integer("parts"),
+        records=values.integer("records"),
+        records_are_estimated=values.flag("records_are_estimated"),
+        seconds=values.real("seconds"),
+        share=values.real("share"),
+        longest_call_seconds=values.real("longest_call_seconds"),
+        longest_call_at=values.integer("longest_call_at"),
+        number=values.integer("number"),
+    )
+
+
+def _workers(values: _Fields) -> WorkerFigures:
+    return WorkerFigures(
+        workers=values.integer("workers"),
+        tasks=values.integer("tasks"),
+        busy_seconds=values.real("busy_seconds"),
+        idle_seconds=values.real("idle_seconds"),
+        bytes=values.integer("bytes"),
+        deaths=values.integer("deaths"),
+        repeated_tasks=values.integer("repeated_tasks"),
+        cancelled_tasks=values.integer("cancelled_tasks"),
+    )
