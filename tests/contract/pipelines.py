@@ -284,6 +284,20 @@ PIPELINES: dict[str, Build] = {
     ),
     "IterDataset.skip: batches": lambda kit: kit.stream(30).batch(4).skip(3),
     "IterDataset.skip: all": lambda kit: kit.stream(20).skip(21),
+    "IterDataset.skip_steps": lambda kit: kit.stream(40).map(double).skip_steps([(30, 33), (4, 9)]),
+    "IterDataset.skip_steps: filtered": lambda kit: (
+        kit.stream(60).filter(is_not_third).skip_steps([(0, 2), (9, 9), (12, 20)]).batch(4)
+    ),
+    "IterDataset.skip_steps: batches": lambda kit: (
+        kit.stream(50).batch(4).skip_steps([(2, 3), (9, 99)])
+    ),
+    "IterDataset.skip_steps: in lanes": lambda kit: (
+        kit.source(60)
+        .lanes(4, read_options=kit.read)
+        .filter(is_not_third)
+        .batch(4)
+        .skip_steps([(2, 4)])
+    ),
     "IterDataset.enumerate: in lanes": lambda kit: (
         kit.source(40).lanes(4, read_options=kit.read).filter(is_not_third).enumerate().batch(4)
     ),

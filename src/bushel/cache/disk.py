@@ -46,7 +46,9 @@ class DiskCacheStream(OneInput):
         super().__init__(input)
         assert node.file is not None
         self._node, self._path = node, node.file
-        self._identity = Identity(describe_pipeline(node.input), fingerprints(node.input))
+        self._identity = Identity(
+            describe_pipeline(node.input, in_full=True), fingerprints(node.input)
+        )
         self._begin = beginning_of(input)
         self._position = 0
         self._reader: CacheReader | None = None

@@ -9,6 +9,7 @@ from bushel.checkpoint.made_with import MadeWith
 from bushel.core.node import Node
 from bushel.core.state import copy_state
 from bushel.errors import StateError
+from bushel.order.skip_steps import SkipStepsNode
 
 VERSION = 1
 _SIGNATURE = "bushel"
@@ -21,14 +22,17 @@ _LONG = 4096
 Pipeline = list[str]
 
 
-def describe_pipeline(node: Node) -> Pipeline:
-    """Lists the steps of a pipeline from the source on, parts of a mixture indented."""
+def describe_pipeline(node: Node, in_full: bool = False) -> Pipeline:
+    """Lists the steps of a pipeline from the source on, parts of a mixture indented.
+
+    With `in_full` also those that decide about elements, and that states need not know of.
+    """
     lines: Pipeline = []
-    _describe(node, "", lines)
+    _describe(node, "", lines, in_full)
     return lines
 
 
-def _describe(node: Node, indent: str, lines: Pipeline) -> None:
+def _describe(node: Node, indent: str, lines: Pipeline, in_full: bool) -> None:
     # A loop over the steps of a chain, which may be longer than calls may be nested.
     steps = [node]
     while len(node.inputs) == 1 and not _has_names(node):
@@ -37,8 +41,11 @@ def _describe(node: Node, indent: str, lines: Pipeline) -> None:
     # The parts of a mixture by name may come and go, and so they are not compared.
     if not _has_names(node):
         for parent in node.inputs:
-            _describe(parent, indent + "  ", lines)
-    texts = (step.describe() for step in reversed(steps))
+            _describe(parent, indent + "  ", lines, in_full)
+    texts = (
+        step.in_full if in_full and isinstance(step, SkipStepsNode) else step.describe()
+        for step in reversed(steps)
+    )
     lines.extend(indent + text for text in texts if text)
 
 

@@ -39,6 +39,7 @@ from bushel.dataset.steps import (
 from bushel.errors import PlanError
 from bushel.lanes.deal import gathered
 from bushel.order.concatenate import ConcatenateNode
+from bushel.order.skip_steps import skip_steps_node
 from bushel.order.slice import slice_of
 from bushel.order.take import LimitNode, SkipNode
 from bushel.order.windows import StreamWindowsNode
@@ -236,6 +237,20 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         """
         parent = self._own_node()
         return self._then(SkipNode(parent, check_count(count, "skip")))
+
+    def skip_steps(
+        self, ranges: Sequence[tuple[int, int]], *, state_step: int | None = None
+    ) -> IterDataset[T]:
+        """Leaves out ranges of steps, from the first to the last of each, counted without this.
+
+        A state of the stream without it, or with other ranges, is good: see "What was in that
+        batch?" in the guide, also for `state_step`.
+
+        >>> from bushel import MapDataset
+        >>> list(MapDataset.range(10).to_iter_dataset().skip_steps([(2, 4), (7, 7)]))
+        [0, 1, 5, 6, 8, 9]
+        """
+        return self._then(skip_steps_node(self._own_node(), ranges, state_step))
 
     def enumerate(self, start: int = 0) -> IterDataset[tuple[int, T]]:
         """Makes pairs of the running count and the element.

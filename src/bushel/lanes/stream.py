@@ -451,6 +451,9 @@ class LanesStream(Merged):
         if not self.ahead:
             self.begin_anew()
 
+    def index_in(self, state: State) -> int:
+        return int(state["step"]) * self.width + int(state.get("row", 0))
+
     def _own_states(self, state: State) -> list[State]:
         first = self._node.first
         return [state["lanes"][str(first + lane)] for lane in range(len(self._cursors))]

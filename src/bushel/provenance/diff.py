@@ -87,7 +87,8 @@ def diff(old: Any, new: Any, *, records: int = 1 << 16) -> Diff:
     if not limit:
         raise PlanError("`records` is how many records are compared, and 0 of them tell nothing.")
     first, second = subject_of(old), subject_of(new)
-    words = differing_steps(describe_pipeline(first.described), describe_pipeline(second.described))
+    before, now = (describe_pipeline(side.described, in_full=True) for side in (first, second))
+    words = differing_steps(before, now)
     left, right = _Side(first), _Side(second)
     compared = 0
     while compared < limit:

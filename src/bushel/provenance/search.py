@@ -25,6 +25,7 @@ from bushel.core.positions import Keys, Positions, before
 from bushel.order.concatenate import ConcatenateNode
 from bushel.order.repeat import RepeatNode, StreamRepeatNode
 from bushel.order.sampled import SampledNode, SamplerOrder
+from bushel.order.skip_steps import SkipStepsNode, steps_with_gaps, steps_without_gaps
 from bushel.order.take import LimitNode, SkipNode
 from bushel.order.windows import OverlapNode, StreamWindowsNode
 from bushel.order.zip import ZipNode
@@ -127,6 +128,8 @@ class Search:
             return min(stop, node.count)
         if isinstance(node, SkipNode):
             return stop + node.count
+        if isinstance(node, SkipStepsNode) and not self._passes_drops:
+            return int(steps_with_gaps(node.gaps, stop))
         if isinstance(node, StreamRepeatNode):
             return min(stop, self._length(node.input))
         if isinstance(node, StreamWindowsNode):
@@ -144,6 +147,8 @@ class Search:
     def _after(self, node: Node, hits: Hits, stop: int) -> Hits:
         if isinstance(node, SkipNode):
             return hits.moved(_between(hits.places - node.count, 0, stop))
+        if isinstance(node, SkipStepsNode):
+            hits = hits.moved(steps_without_gaps(node.gaps, hits.places))
         if isinstance(node, StreamRepeatNode):
             again = RepeatNode(_Counted(self._length(node.input)), node.epochs, False)
             moved = hits.moved(again.find(hits.places, stop))

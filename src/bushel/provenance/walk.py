@@ -34,6 +34,7 @@ from bushel.lanes.training_steps import StepOrder
 from bushel.order.concatenate import ConcatenateNode
 from bushel.order.repeat import INFINITE, RepeatNode, StreamRepeatNode
 from bushel.order.sampled import SampledNode, SamplerOrder
+from bushel.order.skip_steps import SkipStepsNode, steps_with_gaps
 from bushel.order.take import LimitNode, SkipNode
 from bushel.order.windows import StreamWindowsNode, count_windows
 from bushel.order.zip import ZipNode
@@ -102,6 +103,8 @@ class Walk:
                 return self._several(node, trail)
             if isinstance(node, SkipNode):
                 trail = trail.at(trail.positions + node.count)
+            elif isinstance(node, SkipStepsNode):
+                trail = trail.at(steps_with_gaps(node.gaps, trail.positions))
             elif isinstance(node, StreamRepeatNode):
                 epochs, offsets = np.divmod(trail.positions, known_length(node.input))
                 trail = trail.at(offsets, epochs=epochs)
