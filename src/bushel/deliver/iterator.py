@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from itertools import islice, repeat
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -22,6 +22,7 @@ from bushel.core.state_fields import check_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, OnDemand, Stream, beginning_of
 from bushel.core.tune import BlockSize
 from bushel.deliver.figures import Figures
+from bushel.deliver.ready import Ready
 from bushel.deliver.saving import load_from, save_into
 from bushel.deliver.waits import Waits
 from bushel.errors import ClosedError, FatalElementError, ForkedError, StateError
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from bushel.watch.stats import Stats
 
 T = TypeVar("T")
-
-_NOTHING: Iterator[Any] = iter(())
 
 
 class DatasetIterator(Iterator[T], Generic[T], ABC):
@@ -124,55 +123,6 @@ class DatasetIterator(Iterator[T], Generic[T], ABC):
         self.close()
 
 
-class _Ready:
-    """Elements that wait to be handed out, then perhaps one that failed.
-
-    Whoever takes one takes it from an iterator written in C, which gives it to one thread alone.
-    And an interrupt strikes where something is called: nothing is, between taking an element, or
-    a failure, and handing it out.
-    """
-
-    __slots__ = ("_elements", "_rows_left", "_size", "failures", "marks", "rows")
-
-    def __init__(
-        self,
-        rows: list[Any],
-        marks: Marks,
-        failure: Failure | None = None,
-        one_by_one: bool = False,
-    ) -> None:
-        """`one_by_one` takes each out of the list: the memory of one serves the next."""
-        self._elements = len(rows)
-        self._size = self._elements + (failure is not None)
-        self.rows: Iterator[Any]
-        if one_by_one:
-            rows.reverse()
-            self.rows, self._rows_left = map(rows.pop, repeat(-1, len(rows))), rows.__len__
-        else:
-            listed: Any = iter(rows)
-            self.rows, self._rows_left = listed, listed.__length_hint__
-        self.failures: Iterator[Failure] = _NOTHING if failure is None else iter((failure,))
-        self.marks = marks
-
-    def state(self) -> State:
-        """The state after what was handed out."""
-        return self.marks.at(self._used())
-
-    def before(self) -> State | None:
-        """The state before what was handed out last; None where nothing was."""
-        used = self._used()
-        return self.marks.at(used - 1) if used else None
-
-    def _used(self) -> int:
-        left = self._rows_left() + operator.length_hint(self.failures)
-        return self._size - left
-
-    @property
-    def used(self) -> int:
-        """How many elements were handed out."""
-        return self._elements - self._rows_left()
-
-
 # Of elements made on demand, how many are made at a time at the most: what it costs to hand out
 # one no longer matters then. And the most that they have and take together, so that they are still
 # in the cache and come soon.
@@ -207,7 +157,7 @@ class StreamIterator(DatasetIterator[T]):
         self._block_size = BlockSize()
         # Held by whoever uses the stream. A signal handler may save a state in the middle of it.
         self._lock = threading.RLock()
-        self._ready = _Ready([], FixedMarks({}))
+        self._ready = Ready([], FixedMarks({}))
         self._rows: Iterator[T] = self._ready.rows
         # Where elements are made when they are taken.
         self._on_demand: OnDemand | None = None
@@ -247,7 +197,7 @@ class StreamIterator(DatasetIterator[T]):
             if not self._refill(ready):
                 raise StopIteration
 
-    def _refill(self, used: _Ready) -> bool:
+    def _refill(self, used: Ready) -> bool:
         """Gets what comes after that which was used; False at the end of the stream."""
         if os.getpid() != self._process:
             self._check_process()
@@ -290,7 +240,7 @@ class StreamIterator(DatasetIterator[T]):
         with suppress(StateError):
             self._stream.restore(self._state_now())
 
-    def _made_a_few(self) -> _Ready | None:
+    def _made_a_few(self) -> Ready | None:
         """Has a few elements made that are to be taken soon, or learns that one fails."""
         on_demand = self._on_demand
         if on_demand is None:
@@ -311,24 +261,24 @@ class StreamIterator(DatasetIterator[T]):
         size.learn(len(made), time.perf_counter() - began)
         if made and size.wants_sample():
             size.limit_bytes(made[0])
-        return _Ready(made, on_demand.take_marks(), failure, one_by_one=True)
+        return Ready(made, on_demand.take_marks(), failure, one_by_one=True)
 
-    def _read_on(self) -> _Ready | None:
+    def _read_on(self) -> Ready | None:
         """Gets more from the stream."""
         self._raise_fatal()
         return self._begun_on_demand() or self._pulled()
 
-    def _begun_on_demand(self) -> _Ready | None:
+    def _begun_on_demand(self) -> Ready | None:
         """Begins with elements that are made when they are taken, where that is better now."""
         self._on_demand = None if self._fresh else self._stream.on_demand()
         return self._made_a_few()
 
-    def _pulled(self) -> _Ready | None:
+    def _pulled(self) -> Ready | None:
         """Gets elements that have been made; None at the end."""
         if self._fresh:
             # The place to go back to after an interrupt, and the state until there is an
             # element: what is dropped before the first one does not change it.
-            self._ready, self._fresh = _Ready([], beginning_of(self._stream)), False
+            self._ready, self._fresh = Ready([], beginning_of(self._stream)), False
         while (chunk := self._pull()) is not None:
             block = chunk.block
             if not len(block) and block.failure is None:
@@ -341,7 +291,7 @@ class StreamIterator(DatasetIterator[T]):
                     self._raise_fatal()
             if made and self._block_size.wants_sample():
                 self._block_size.limit_bytes(made[0])
-            return _Ready(made, chunk.marks, failure)
+            return Ready(made, chunk.marks, failure)
         return None
 
     def _raise_fatal(self) -> None:
@@ -417,7 +367,7 @@ class StreamIterator(DatasetIterator[T]):
 
     def _forget(self) -> None:
         self._handed_out += self._ready.used
-        ready = _Ready([], FixedMarks({}))
+        ready = Ready([], FixedMarks({}))
         self._ready, self._rows = ready, ready.rows
         self._on_demand, self._asking, self._fresh, self._fatal = None, False, True, None
 
@@ -450,7 +400,7 @@ class StreamIterator(DatasetIterator[T]):
             self._stream.close()
             self._forget()
             # The state can still be asked for.
-            self._ready, self._fresh = _Ready([], marks), False
+            self._ready, self._fresh = Ready([], marks), False
 
     def _get_next_index(self) -> int:
         return self._stream.index_in(self._state())

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from bushel.on_error.budget import BadCounts, Ledger
 from bushel.on_error.records import BadRecord
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.fixed_threads import FixedThreads, threads_counted_on
+from bushel.run.progress import Progress
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
 from bushel.run.spent import Stopwatch
@@ -131,7 +131,7 @@ class PositionalStream(Stream):
         self._pulls_of_one = 0
         # Elements that are made one by one, or were, since the last pull.
         self._on_demand: OnDemand | None = None
-        self._progress = _Progress(None, 0, 0)
+        self._progress = Progress(None, 0, 0)
         self._made_on_demand = 0
         # Seconds of an element that was made last.
         self._seconds_each = 0.0
@@ -273,7 +273,7 @@ class PositionalStream(Stream):
         if rows is None:
             return None
         quota = None if self._allow_nones else self._quota
-        self._progress = _Progress(quota, self._behind, start)
+        self._progress = Progress(quota, self._behind, start)
         self._on_demand = OnDemand(filter(self._progress, rows), self._progress.take_marks)
         return self._on_demand
 
@@ -441,64 +441,6 @@ class _Rest:
             end = stop + self.taken
             portion.bad = [(at - start, record) for at, record in block.bad if start <= at < end]
         return portion
-
-
-class _TakenMarks(Marks):
-    """The states between elements that were made one by one."""
-
-    __slots__ = ("_before", "_ends", "_position")
-
-    def __init__(self, before: int, ends: list[int], position: int) -> None:
-        self._before, self._ends, self._position = before, ends, position
-
-    def at(self, used: int) -> State:
-        if used > len(self._ends):
-            return {"next_index": self._position + 1}
-        return {"next_index": self._ends[used - 1] if used else self._before}
-
-
-class _Progress:
-    """Tells the elements that are there from those that were dropped, and counts both."""
-
-    def __init__(self, quota: DropQuota | None, behind: int, start: int) -> None:
-        # None where what was dropped is handed out, too.
-        self._quota = quota
-        # The position of the element that comes next, and the one after the last that was there
-        # when marks were taken.
-        self.position, self._before = start, behind
-        # The positions after each that was there since then.
-        self._ends: list[int] = []
-        self._uncounted = start
-
-    @property
-    def behind(self) -> int:
-        """The position after the last element that was there."""
-        return self._ends[-1] if self._ends else self._before
-
-    def __call__(self, row: Any) -> bool:
-        if row is not None or self._quota is None:
-            self.position = end = self.position + 1
-            self._ends.append(end)
-            return True
-        self.settle(dropped=1)
-        self.position += 1
-        self._uncounted += 1
-        return False
-
-    def settle(self, dropped: int = 0) -> None:
-        """Tells the watch what has come; raises what it finds."""
-        kept = self.position - self._uncounted
-        self._uncounted += kept
-        if self._quota is not None:
-            over = self._quota.count(np.repeat([True, False], [kept, dropped]))
-            if over is not None:
-                raise over[1]
-
-    def take_marks(self) -> Marks:
-        """The states between the elements since the last time."""
-        marks = _TakenMarks(self._before, self._ends, self.position)
-        self._before, self._ends = self.behind, []
-        return marks
 
 
 def position_fields(length: int, guards: Sequence[Guard] = ()) -> Fields:
