@@ -7,8 +7,9 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from bushel.deliver.figures import Figures
-from bushel.deliver.iterator import StreamIterator, T, _Ready
+from bushel.deliver.iterator import StreamIterator, T
 from bushel.deliver.live_page import LivePage, seconds_until_next
+from bushel.deliver.ready import Ready
 from bushel.run.step_times import StepTimes
 
 _log = logging.getLogger("bushel")
@@ -33,13 +34,13 @@ class TimedIterator(StreamIterator[T]):
         # It stands above this module. Loaded now, so that nobody waits for it at the first element.
         import bushel.watch.stats  # noqa: F401
 
-    def _made_a_few(self) -> _Ready | None:
+    def _made_a_few(self) -> Ready | None:
         # This comes before the stream is asked, which may take long, or for ever.
         if perf_counter() >= self._due:
             self._publish()
         return None if self._on_demand is None else super()._made_a_few()
 
-    def _read_on(self) -> _Ready | None:
+    def _read_on(self) -> Ready | None:
         ready = super()._read_on()
         if ready is None:
             self._publish(is_over=True)
