@@ -14,6 +14,7 @@ pytestmark = linux
 
 # Files and processes are counted before, and when the iterator is closed and the error gone.
 _PROGRAM = """
+    import gc
     import resource
     def limit(kind, most, of=0):
         resource.prlimit(of, kind, (most, most))
@@ -43,6 +44,7 @@ _PROGRAM = """
     if iterator is not None:
         iterator.close()
     del ds, iterator
+    gc.collect()  # What an exception refers to, and is referred to by.
     tell(said=said, files=files() - before, processes=len(children()))
 """
 
