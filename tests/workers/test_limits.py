@@ -16,6 +16,7 @@ pytestmark = linux
 _PROGRAM = """
     import gc
     import resource
+    import time
     def limit(kind, most, of=0):
         resource.prlimit(of, kind, (most, most))
 
@@ -44,7 +45,9 @@ _PROGRAM = """
     if iterator is not None:
         iterator.close()
     del ds, iterator
-    gc.collect()  # What an exception refers to, and is referred to by.
+    until = time.monotonic() + 20
+    while files() > before and time.monotonic() < until:
+        gc.collect()  # What an exception refers to; and processes may be about to end.
     tell(said=said, files=files() - before, processes=len(children()))
 """
 
