@@ -51,6 +51,25 @@ class OptionsNode(Place):
         return "with_options"
 
 
+class Nowhere(Place):
+    """In the place of a step that nobody has, or need know."""
+
+    __slots__ = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def length(self) -> int:
+        return 0
+
+    def describe(self) -> str:
+        return ""
+
+
+NOWHERE = Nowhere()
+
+
 @frozen
 class ToStreamNode(Place):
     """Reads a random-access dataset from its first position to its last."""

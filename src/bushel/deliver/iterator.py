@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from bushel.checkpoint.made_with import MadeWith, restore_into, tell_changes
 from bushel.checkpoint.signed import Pipeline, growth_since, made_of, sign, verify
 from bushel.core.block import Failure, failure_of
+from bushel.core.closing import Closing
 from bushel.core.ending import park_at_the_end
 from bushel.core.node import Node
 from bushel.core.state import State, copy_state
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class DatasetIterator(Iterator[T], Generic[T], ABC):
+class DatasetIterator(Closing, Iterator[T], Generic[T], ABC):
     """Iterator over a dataset whose position can be saved and put back.
 
     Subclasses of your own define `__next__`, `get_state` and `set_state`, and find the
@@ -110,17 +110,6 @@ class DatasetIterator(Iterator[T], Generic[T], ABC):
 
     def _repr_html_(self) -> str:
         return self.explain()._repr_html_()
-
-    def __enter__(self) -> "DatasetIterator[T]":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 # Of elements made on demand, how many are made at a time at the most: what it costs to hand out

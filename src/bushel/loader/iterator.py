@@ -5,7 +5,6 @@ import json
 import operator
 import os
 from collections.abc import Awaitable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from bushel.checkpoint.differences import differing_fields, differing_steps
 from bushel.checkpoint.made_with import made_with, tell_changes
 from bushel.checkpoint.signed import VERSION, check_depth, is_pipeline, made_of
+from bushel.core.closing import Closing
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode
 from bushel.core.state import State, copy_state, innermost_index
@@ -43,7 +43,7 @@ class Loader(Protocol[T]):
     def __iter__(self) -> "DataLoaderIterator[T]": ...
 
 
-class DataLoaderIterator(Generic[T]):
+class DataLoaderIterator(Closing, Generic[T]):
     """Iterator over a loader; its state is JSON in bytes."""
 
     def __init__(
@@ -220,17 +220,6 @@ class DataLoaderIterator(Generic[T]):
     def close(self) -> None:
         """Stops all threads and worker processes; may be called more than once."""
         self._iterator.close()
-
-    def __enter__(self) -> "DataLoaderIterator[T]":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def explain(self) -> "Explanation":
         """Tells the steps that the elements go through, and where each of them runs."""

@@ -1,11 +1,11 @@
 """What is in steps that only running the pipeline tells: run again, with elements that know."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from bushel.core.closing import Closing
 from bushel.core.cursor import Cursor
 from bushel.core.node import Node, walk
 from bushel.core.state import State
@@ -21,7 +21,7 @@ from bushel.run.build import build_stream
 _AT_ONCE = 256
 
 
-class Replay:
+class Replay(Closing):
     """A pipeline that is run again, from its beginning or a state."""
 
     def __init__(self, node: Node, believes: bool) -> None:
@@ -116,14 +116,3 @@ class Replay:
     def close(self) -> None:
         """Ends it."""
         self._stream.close()
-
-    def __enter__(self) -> "Replay":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

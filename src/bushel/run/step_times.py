@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 
 from bushel.core.block import Block
 from bushel.core.frozen import plain
-from bushel.core.node import Node, Place, walk
+from bushel.core.node import Node, walk
+from bushel.core.places import NOWHERE
 from bushel.core.stream import Chunk, OnDemand, Stream
 from bushel.run.read_records import records_read
 from bushel.run.worker_figures import WorkerFigures
@@ -140,7 +141,7 @@ class StepTimes:
     def waiting(self, waits_for: str) -> int:
         """The number of the time that goes by while somebody else works."""
         with self._lock:
-            self._totals.append(StepTotal(_Waiting(), "here", waits_for=waits_for))
+            self._totals.append(StepTotal(NOWHERE, "here", waits_for=waits_for))
             return len(self._totals) - 1
 
     def together(self, nodes: Sequence[Node]) -> None:
@@ -267,22 +268,6 @@ class StepTimes:
         for total in totals:
             total.settle(times)
         return [total for total in totals if id(total.node) not in self._together]
-
-
-class _Waiting(Place):
-    """In the place of a step, where somebody waits."""
-
-    __slots__ = ()
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return ()
-
-    def length(self) -> int:
-        return 0
-
-    def describe(self) -> str:
-        return ""
 
 
 class Turns:

@@ -19,3 +19,9 @@ class WorkerFigures:
     repeated_tasks: int
     # Tasks that nobody wanted any more, after `set_state`.
     cancelled_tasks: int
+
+    @property
+    def busy_share(self) -> float:
+        """The share of their time that workers had something to do."""
+        whole = self.busy_seconds + self.idle_seconds
+        return self.busy_seconds / whole if whole else 0.0

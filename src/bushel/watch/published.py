@@ -7,7 +7,7 @@ like figures, and no text reaches a terminal or a page as it is.
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from bushel.run.worker_figures import WorkerFigures
@@ -121,6 +121,16 @@ class _Fields:
     def text(self, name: str) -> str:
         return _text(self.take(name))
 
+    def made(self, kind: type[T]) -> T:
+        """A value of plain fields, each by its type."""
+        read: dict[Any, Callable[[str], Any]] = {
+            int: self.integer,
+            float: self.real,
+            bool: self.flag,
+            str: self.text,
+        }
+        return kind(**{one.name: read[one.type](one.name) for one in fields(kind)})  # type: ignore[arg-type]
+
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
@@ -144,31 +154,11 @@ def _stats(values: _Fields) -> PublishedStats:
 
 
 def _step(values: _Fields) -> StepStats:
-    place = values.text("place")
-    if place not in _PLACES:
-        raise ValueError(f"no step runs in {place!r}")
-    return StepStats(
-        name=values.text("name"),
-        place=place,
-        parts=values.integer("parts"),
-        records=values.integer("records"),
-        records_are_estimated=values.flag("records_are_estimated"),
-        seconds=values.real("seconds"),
-        share=values.real("share"),
-        longest_call_seconds=values.real("longest_call_seconds"),
-        longest_call_at=values.integer("longest_call_at"),
-        number=values.integer("number"),
-    )
+    made = values.made(StepStats)
+    if made.place not in _PLACES:
+        raise ValueError(f"no step runs in {made.place!r}")
+    return made
 
 
 def _workers(values: _Fields) -> WorkerFigures:
-    return WorkerFigures(
-        workers=values.integer("workers"),
-        tasks=values.integer("tasks"),
-        busy_seconds=values.real("busy_seconds"),
-        idle_seconds=values.real("idle_seconds"),
-        bytes=values.integer("bytes"),
-        deaths=values.integer("deaths"),
-        repeated_tasks=values.integer("repeated_tasks"),
-        cancelled_tasks=values.integer("cancelled_tasks"),
-    )
+    return values.made(WorkerFigures)

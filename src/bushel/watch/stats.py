@@ -252,16 +252,10 @@ def _longest(step: StepStats) -> str:
     return f"{duration(step.longest_call_seconds)}{at}"
 
 
-def busy_share(figures: WorkerFigures) -> float:
-    """The share of their time that workers had something to do."""
-    whole = figures.busy_seconds + figures.idle_seconds
-    return figures.busy_seconds / whole if whole else 0.0
-
-
 def _told(figures: WorkerFigures, elapsed_seconds: float) -> str:
     parts = [
         plural(figures.workers, "worker"),
-        f"busy {percent(busy_share(figures))}",
+        f"busy {percent(figures.busy_share)}",
         plural(figures.tasks, "task"),
         f"{size(figures.bytes)} sent",
     ]

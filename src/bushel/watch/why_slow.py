@@ -49,8 +49,7 @@ def why_slow(stats: "Stats", cores: float | None = None) -> tuple[str, ...]:
 def _about_workers(stats: "Stats", cores: float) -> list[str]:
     found: list[str] = []
     for figures in stats.workers:
-        whole = figures.busy_seconds + figures.idle_seconds
-        busy = figures.busy_seconds / whole if whole else 0.0
+        busy = figures.busy_share
         if busy >= _BUSY:
             own_seconds = max(1e-9, stats.elapsed_seconds - stats.wait_seconds)
             wanted = math.ceil(1.1 * figures.busy_seconds / own_seconds)

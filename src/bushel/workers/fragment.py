@@ -20,6 +20,7 @@ from bushel.core.block import Block, Columns, Failure, join
 from bushel.core.frozen import plain
 from bushel.core.node import Guard, Node, Place, walk
 from bushel.core.options import ReadOptions
+from bushel.core.places import NOWHERE
 from bushel.core.state import State, innermost_index
 from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
@@ -73,28 +74,9 @@ class Fragment:
         return list(met.values())
 
 
-class _Detached(Place):
-    """In place of what a step reads from, which a worker need not know."""
-
-    __slots__ = ()
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return ()
-
-    def length(self) -> int:
-        return 0
-
-    def describe(self) -> str:
-        return ""
-
-
-_NOTHING = _Detached()
-
-
 def detached(step: Node) -> Node:
     """A step of a fragment, without what it reads from."""
-    return replace(step, input=_NOTHING)  # type: ignore[type-var]
+    return replace(step, input=NOWHERE)  # type: ignore[type-var]
 
 
 class Fatal(NamedTuple):

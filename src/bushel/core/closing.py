@@ -1,0 +1,25 @@
+"""What is closed at the end of a `with` statement."""
+
+from types import TracebackType
+from typing import Self
+
+
+class Closing:
+    """A context of itself, which ends with it."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Lets go of what it holds; may be called again."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
