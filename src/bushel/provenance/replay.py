@@ -13,7 +13,8 @@ from bushel.core.state_fields import check_state
 from bushel.errors import StateRangeError, add_note
 from bushel.order.repeat import EpochsNode, StreamRepeatNode
 from bushel.provenance.records import Piece, Records, joined, sources_of
-from bushel.provenance.traced import Trace, leaves_of
+from bushel.provenance.tags import records_in
+from bushel.provenance.traced import Trace
 from bushel.provenance.walk import Trail, Walk
 from bushel.run.build import build_stream
 
@@ -90,7 +91,7 @@ class Replay(Closing):
         """The records of steps."""
         found: dict[int, list[tuple[int, int, Any]]] = {}
         for owner, tag in enumerate(tags):
-            for row, (number, place) in leaves_of(tag):
+            for row, (number, place) in records_in(tag):
                 found.setdefault(number, []).append((owner, row, place))
         walk_down = Walk()
         pieces: list[Piece] = []

@@ -1,0 +1,66 @@
+"""What a traced element knows of itself: which records it is made of."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from bushel.core.block import Failure
+from bushel.core.frozen import plain
+
+
+@plain
+class TagsOfRows:
+    """What is known of a batch: the tags of its rows."""
+
+    rows: list[Any]
+
+
+@plain
+class TagsOfParts:
+    """What is known of an element that is made of several, which are no rows of it."""
+
+    parts: list[Any]
+
+
+class Tagged:
+    """An element, or None in its place where nobody looks at it, and where it comes from.
+
+    That is a pair of an origin's number and a position there, `TagsOfRows`, or `TagsOfParts`.
+    """
+
+    __slots__ = ("tag", "value")
+
+    def __init__(self, value: Any = None, tag: Any = None) -> None:
+        # (Without a tag: what lanes are padded with.)
+        self.value, self.tag = value, tag
+
+
+class FailedElements:
+    """The tags of elements for which a function failed, until something stands in for them."""
+
+    def __init__(self) -> None:
+        self._tags: dict[int, tuple[Exception, Any]] = {}
+
+    def note(self, failure: Failure | None, tag: Any) -> None:
+        """Takes note of the element for which a function failed."""
+        if failure is not None and failure.error is not None:
+            self._tags[id(failure.error)] = failure.error, tag
+
+    def tag_of(self, error: Exception) -> Any:
+        """The element that failed, where that is known."""
+        return self._tags.pop(id(error), (None, None))[1]
+
+
+def records_in(tag: Any, row: int = 0) -> Iterable[tuple[int, Any]]:
+    """For each record of an element its row, and where it comes from."""
+    if tag is None:
+        return
+    if isinstance(tag, tuple):
+        yield row, tag
+        return
+    parts = tag.rows if isinstance(tag, TagsOfRows) else tag.parts
+    width = 0
+    if isinstance(tag, TagsOfRows):
+        first = parts[0] if parts else None
+        width = len(first.rows) if isinstance(first, TagsOfRows) else 1
+    for number, part in enumerate(parts):
+        yield from records_in(part, row + number * width)

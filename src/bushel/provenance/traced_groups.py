@@ -1,0 +1,106 @@
+"""Packing and rebatching of tagged elements: a group has the tags of its members."""
+
+from typing import Any
+
+from bushel.batch.rebatch import RebatchNode
+from bushel.batch.regroup import Machine, Regroup
+from bushel.core.frozen import frozen
+from bushel.core.node import Node
+from bushel.core.state import State
+from bushel.core.state_fields import Fields
+from bushel.core.stream import Stream
+from bushel.provenance.tags import Tagged, TagsOfParts, TagsOfRows
+
+
+@frozen
+class TracedRegroup(Regroup):
+    """Makes groups that have the tags of their members."""
+
+    input: Node
+    step: Regroup
+
+    def machine(self) -> Machine:
+        if isinstance(self.step, RebatchNode):
+            return _TracedRebatcher(self.step)
+        return _TracedMachine(self.step)
+
+    def describe(self) -> str:
+        return self.step.describe()
+
+
+class _TracedMachine(Machine):
+    """A machine that takes the values of tagged elements, one by one."""
+
+    def __init__(self, node: Regroup) -> None:
+        self._machine = node.machine()
+        self.cuts_elements = self._machine.cuts_elements
+        self._tags: list[Any] = []
+        self._resumed: Any = None
+
+    def begin(self, carried: Any) -> None:
+        self._machine.begin(carried)
+        self._tags, self._resumed = [], carried
+        self._note()
+
+    def _note(self) -> None:
+        self.carried, self.complete = self._machine.carried, self._machine.complete
+
+    def add(self, element: Any) -> bool:
+        taken = self._machine.add(element.value)
+        resumed, self._resumed = self._resumed, None
+        self._note()
+        # Of one that is cut, this group has a part; unless it found no room at all.
+        cut = self.cuts_elements and self.carried is not None and self.carried != resumed
+        if taken or cut:
+            self._tags.append(element.tag)
+        return taken
+
+    def end(self, made_before: int) -> list[Any]:
+        made = self._machine.end(made_before)
+        self._note()
+        members = self._machine.members(len(self._tags))
+        batches = self._makes_batches
+        tagged = []
+        for value, numbers in zip(made, members, strict=False):
+            tags = [self._tags[number] for number in numbers]
+            tagged.append(Tagged(value, TagsOfRows(tags) if batches else TagsOfParts(tags)))
+        return tagged
+
+    @property
+    def _makes_batches(self) -> bool:
+        return self._machine.makes_batches
+
+    def finish(self, made: list[Any]) -> list[Any]:
+        values = self._machine.finish([row.value for row in made])
+        return [Tagged(value, row.tag) for value, row in zip(values, made, strict=True)]
+
+    def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
+        return self._machine.state_of(parent, carried, used, made_before)
+
+    def fields(self, input: Stream) -> Fields:
+        return self._machine.fields(input)
+
+    def read(self, state: State) -> tuple[Any, Any, int, int]:
+        return self._machine.read(state)
+
+
+class _TracedRebatcher(_TracedMachine):
+    """Batches that are cut: of the tags of their rows, too, some go into the next one."""
+
+    def __init__(self, node: RebatchNode) -> None:
+        super().__init__(node)
+        self._size = node.batch_size
+        self._start = 0
+
+    def begin(self, carried: Any) -> None:
+        super().begin(carried)
+        self._start = carried or 0
+
+    def end(self, made_before: int) -> list[Any]:
+        made = self._machine.end(made_before)
+        self._note()
+        rows: list[Any] = []
+        for tag in self._tags:
+            rows += tag.rows if isinstance(tag, TagsOfRows) else [tag]
+        mine = rows[self._start : self._start + self._size]
+        return [Tagged(value, TagsOfRows(mine)) for value in made]
