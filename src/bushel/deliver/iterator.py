@@ -155,6 +155,9 @@ class StreamIterator(DatasetIterator[T]):
         )
         # While the stream is asked. If it still is at the next time, it was interrupted.
         self._asking = False
+        # For iterators that do something with an element between taking it and handing it out:
+        # the one at which they were interrupted, and its number.
+        self._held: tuple[int, T] | None = None
         # What stands after the elements that wait, and is tried again.
         self._fatal: Failure | None = None
         # Until something was pulled, the state is the stream's own.
@@ -323,6 +326,8 @@ class StreamIterator(DatasetIterator[T]):
             return self._state_now()
 
     def _state_now(self) -> State:
+        if self._held is not None and (before := self._ready.before()) is not None:
+            return before
         return self._stream.state() if self._fresh else self._ready.state()
 
     def state_before_last(self) -> State | None:
@@ -345,20 +350,24 @@ class StreamIterator(DatasetIterator[T]):
         if tell is not None:
             tell()  # Of a state that is right otherwise.
         with self._alone():
-            before = self._state_now()
-            try:
-                self._stream.restore(state)
-            except BaseException:
-                self._stream.restore(before)
-                self._forget()
-                raise
-            self._forget()
+            # Until it is done, the place is the one before, to be gone back to: an interrupt may
+            # strike, and strike again while it is dealt with.
+            self._forget_but(FixedMarks(self._state_now()))
+            self._stream.restore(state)
+            self._fresh, self._asking = True, False
 
-    def _forget(self) -> None:
-        self._handed_out += self._ready.used
-        ready = Ready([], FixedMarks({}))
-        self._ready, self._rows = ready, ready.rows
-        self._on_demand, self._asking, self._fresh, self._fatal = None, False, True, None
+    def _forget_but(self, marks: Marks) -> None:
+        """Forgets all that waits; the place is that of the marks, to which the stream goes back."""
+        ready = Ready([], marks)
+        self._handed_out, self._ready, self._rows, self._held, self._fresh, self._asking = (
+            self._handed_out + self._ready.used,
+            ready,
+            ready.rows,
+            None,
+            False,
+            True,
+        )
+        self._on_demand = self._fatal = None
 
     def start_prefetch(self) -> None:
         if self._closed or not self._fresh:
@@ -387,9 +396,8 @@ class StreamIterator(DatasetIterator[T]):
                 marks = NoMarks(error)
             self._over = True
             self._stream.close()
-            self._forget()
             # The state can still be asked for.
-            self._ready, self._fresh = Ready([], marks), False
+            self._forget_but(marks)
 
     def _get_next_index(self) -> int:
         return self._stream.index_in(self._state())

@@ -70,7 +70,10 @@ class DataLoaderIterator(Closing, Generic[T]):
         return self
 
     def __next__(self) -> T:
-        return next(self._iterator)
+        # (An interrupt may strike after a call, such as that of `next`, before its result is here.)
+        for element in self._iterator:
+            return element
+        raise StopIteration
 
     def stats(self) -> "Stats":
         """What the loop waited for so far, and what the steps did (see `bushel.iterate`)."""

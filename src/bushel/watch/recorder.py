@@ -314,8 +314,11 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
         # The number of the next step, and from which on one is written down.
         _step: int
         _line_at: int
+        _held: tuple[int, Any] | None
 
         def __next__(self) -> Any:
+            if self._held is not None:
+                return self._hand_out_held()
             try:
                 element = take(self)
             except BaseException as error:
@@ -331,9 +334,22 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
             try:
                 self._write_down(step, element)
             except BaseException:
-                self._take_back(step)
+                # Nothing is called here, either: the next interrupt may strike at once.
+                self._held = step, element
                 raise
             return element
+
+        def _hand_out_held(self) -> Any:
+            """Writes down an element again, and hands it out."""
+            held, self._held = self._held, None
+            if held is None:
+                return self.__next__()  # Another thread was here before.
+            try:
+                self._write_down(*held)
+            except BaseException:
+                self._held = held
+                raise
+            return held[1]
 
         def _write_down(self, step: int, element: Any) -> None:
             if not self._recorder.works:
@@ -343,14 +359,6 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
             if self._step != step + 1:
                 state = None  # Another thread has taken one since.
             self._notes.step(self, step, state, element)
-
-        def _take_back(self, step: int) -> None:
-            """After an interrupt while it was written down, an element is handed out again."""
-            before = self._before_last()
-            if before is not None and self._step == step + 1:
-                with suppress(StateError):
-                    super()._go_to(before)
-                    self._step = self._line_at = step
 
         def _before_last(self) -> State | None:
             try:
