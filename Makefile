@@ -26,7 +26,7 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all browser fuzz soak bench check format docs clean
+.PHONY: help demo test test-all browser fuzz soak bench check format dist docs clean
 .NOTPARALLEL:  # two targets must not install into .venv at the same time
 .SECONDARY:  # keep the stamps of what is installed
 
@@ -80,6 +80,11 @@ check: $(VENV)/installed-dev  ## lint, formatting, types
 format: $(VENV)/installed-dev  ## mend what ruff can mend by itself
 	@$(RUN) -m ruff check --fix
 	@$(RUN) -m ruff format
+
+dist: $(VENV)/installed-dist  ## make the wheel and the sdist in dist/, and try both in empty environments
+	@rm -rf dist
+	@$(RUN) -m build --outdir dist . >/dev/null
+	@$(RUN) -m tools.check_dist
 
 docs: $(VENV)/installed-docs  ## build the documentation into site/
 	@$(RUN) -m mkdocs build --strict --quiet

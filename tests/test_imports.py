@@ -227,5 +227,5 @@ def test_the_extra_for_everything_leaves_out_torch() -> None:
     assert isinstance(extras, dict)
     (everything,) = extras["all"]
     named = set(everything.removeprefix("bushel[").removesuffix("]").split(","))
-    for_make = {"all", "bench", "demo", "dev", "docs", "test"}
+    for_make = {"all", "bench", "demo", "dev", "dist", "docs", "test"}
     assert named == set(extras) - for_make - {"torch"}

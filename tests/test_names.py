@@ -83,6 +83,14 @@ def test_enums_have_the_same_members() -> None:
         assert {m.name: m.value for m in ours} == {m.name: m.value for m in theirs}, name
 
 
+def test_dir_shows_the_public_names_alone() -> None:
+    shown = {name for name in dir(importlib.import_module("bushel")) if not name.startswith("__")}
+    assert not {name for name in shown if name.startswith("_")}
+    assert not shown & {"TYPE_CHECKING", "lazily", "core", "run", "workers", "cli"}
+    assert {"MapDataset", "DataLoader", "open", "errors", "where", "explain"} <= shown
+    assert [name for name in shown if not _has(name)] == []
+
+
 # Signatures.
 
 

@@ -4,8 +4,6 @@ Its public names are Grain's: a program written for Grain runs with `import bush
 Each name is loaded when it is first used, so that importing bushel costs next to nothing.
 """
 
-# ruff: noqa: F401  (the names that type checkers see are loaded by `__getattr__`)
-
 from typing import TYPE_CHECKING
 
 from bushel.core.lazy import lazily
@@ -16,6 +14,7 @@ __version_info__ = (0, 1, 0)
 if TYPE_CHECKING:
     from bushel import checkpoint as checkpoint
     from bushel import constants as constants
+    from bushel import errors as errors
     from bushel import experimental as experimental
     from bushel import multiprocessing as multiprocessing
     from bushel import python as python
@@ -23,15 +22,10 @@ if TYPE_CHECKING:
     from bushel import sharding as sharding
     from bushel import sources as sources
     from bushel import transforms as transforms
+    from bushel.checkpoint import orbax as _orbax
     from bushel.checkpoint.orbax import CheckpointHandler as CheckpointHandler
-    from bushel.checkpoint.orbax import CheckpointHandler as GrainCheckpointHandler
-    from bushel.checkpoint.orbax import CheckpointHandler as PyGrainCheckpointHandler
     from bushel.checkpoint.orbax import CheckpointRestore as CheckpointRestore
-    from bushel.checkpoint.orbax import CheckpointRestore as GrainCheckpointRestore
-    from bushel.checkpoint.orbax import CheckpointRestore as PyGrainCheckpointRestore
     from bushel.checkpoint.orbax import CheckpointSave as CheckpointSave
-    from bushel.checkpoint.orbax import CheckpointSave as GrainCheckpointSave
-    from bushel.checkpoint.orbax import CheckpointSave as PyGrainCheckpointSave
     from bushel.core.options import MultiprocessingOptions as MultiprocessingOptions
     from bushel.core.options import OnError as OnError
     from bushel.core.options import ReadOptions as ReadOptions
@@ -64,24 +58,33 @@ if TYPE_CHECKING:
     from bushel.sharding import ShardOptions as ShardOptions
     from bushel.sources import RandomAccessDataSource as RandomAccessDataSource
     from bushel.sources import RangeDataSource as RangeDataSource
+    from bushel.sources import formats as _formats
     from bushel.sources.array_record import ArrayRecordDataSource as ArrayRecordDataSource
-    from bushel.sources.formats import open_source as open
+    from bushel.sources.arrays.shared import SharedMemoryDataSource as SharedMemoryDataSource
     from bushel.transforms import Batch as Batch
-    from bushel.transforms import Batch as BatchTransform
     from bushel.transforms import DatasetSelectionMap as DatasetSelectionMap
-    from bushel.transforms import Filter as FilterTransform
-    from bushel.transforms import Map as MapTransform
     from bushel.transforms import MapBatches as MapBatches
-    from bushel.transforms import MapWithIndex as MapWithIndexTransform
-    from bushel.transforms import RandomMap as RandomMapTransform
     from bushel.watch.explain import explain as explain
     from bushel.watch.iterate import iterate as iterate
+
+    # A type checker takes a name that is imported under another one for a private matter.
+    BatchTransform = transforms.Batch
+    FilterTransform = transforms.Filter
+    MapTransform = transforms.Map
+    MapWithIndexTransform = transforms.MapWithIndex
+    RandomMapTransform = transforms.RandomMap
+    GrainCheckpointHandler = PyGrainCheckpointHandler = _orbax.CheckpointHandler
+    GrainCheckpointRestore = PyGrainCheckpointRestore = _orbax.CheckpointRestore
+    GrainCheckpointSave = PyGrainCheckpointSave = _orbax.CheckpointSave
+    InMemoryDataSource = SharedMemoryDataSource
+    open = _formats.open_source
 
 # Where each name lives; "module" alone is a module of that name.
 _HOMES = {
     "checkpoint": "checkpoint",
     "config": "core.settings:config",
     "constants": "constants",
+    "errors": "errors",
     "experimental": "experimental",
     "multiprocessing": "multiprocessing",
     "python": "python",
@@ -151,4 +154,4 @@ __getattr__ = lazily(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted([*_HOMES, *(name for name in globals() if name.startswith("__"))])

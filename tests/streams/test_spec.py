@@ -1,6 +1,7 @@
 """What elements look like, told without reading any."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grain
@@ -45,3 +46,39 @@ def test_not_known_of_rows() -> None:
     packed = bushel.experimental.ConcatThenSplitIterDataset(ds, length_struct={"x": 3})
     with pytest.raises(NotImplementedError, match="concat_then_split"):
         bushel.experimental.get_element_spec(packed)
+
+
+def test_one_record_tells_what_a_file_holds(tmp_path: Path) -> None:
+    path = tmp_path / "words.jsonl"
+    path.write_text('{"text": "one", "ids": [1, 2]}\n{"text": "two", "ids": [3, 4]}\n')
+    ds = bushel.MapDataset.source(bushel.open(str(path))).seed(1).shuffle()
+    spec = bushel.experimental.get_element_spec(ds.to_iter_dataset(), read_one=True)
+    assert spec["text"] == bushel.experimental.ShapeDtypeStruct((), np.dtype(str))
+    with pytest.raises(NotImplementedError, match=r"read_one=True"):
+        bushel.experimental.get_element_spec(ds)
+
+
+def test_one_record_is_read_and_no_worker_is_started() -> None:
+    read: list[int] = []
+
+    def function(number: int) -> dict[str, Any]:
+        read.append(number)
+        return {"x": np.zeros(3, np.float32), "n": number, "name": b"abc"}
+
+    ds = bushel.MapDataset.range(1000).map(function).batch(10).to_iter_dataset()
+    ds = ds.mp_prefetch(bushel.MultiprocessingOptions(2))
+    spec = bushel.experimental.get_element_spec(ds, read_one=True)
+    struct = bushel.experimental.ShapeDtypeStruct
+    assert spec == {
+        "x": struct((None, 3), np.dtype(np.float32)),
+        "n": struct((None,), np.dtype(np.int64)),
+        "name": struct((None,), np.dtype(bytes)),
+    }
+    assert set(read) <= set(range(50)) and read
+
+
+def test_nothing_to_tell_it_by() -> None:
+    with pytest.raises(bushel.errors.EmptyDatasetError, match="no element after"):
+        bushel.experimental.get_element_spec(
+            bushel.MapDataset.range(3).filter(lambda x: x > 5).map(str), read_one=True
+        )

@@ -22,7 +22,7 @@ def longest(elements: Sequence[str]) -> str:
 
 def random_access(ds: grain.MapDataset[int]) -> None:
     reveal_type(grain.MapDataset.range(10))  # MapDataset[int]
-    reveal_type(ds[3])  # int | None
+    reveal_type(ds[3])  # int | Any
     reveal_type(ds[2:5])  # MapDataset[int]
     reveal_type(len(ds))  # int
     reveal_type(ds.shuffle(1).repeat())  # MapDataset[int]
@@ -46,7 +46,7 @@ def several(one: grain.MapDataset[int], two: grain.MapDataset[int]) -> None:
 def sources() -> None:
     # Assigned without an annotation: none is asked for.
     columns = grain.MapDataset.source({"x": np.arange(3)})
-    reveal_type(columns)  # MapDataset[Any]
+    reveal_type(columns)  # MapDataset[dict[str, Any]]
     batches = columns.batch(2)
     reveal_type(batches)  # MapDataset[Any]
     reveal_type(grain.sources.RangeDataSource(0, 3, 1)[0])  # int

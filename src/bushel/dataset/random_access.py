@@ -7,7 +7,7 @@ element is asked for.
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -41,6 +41,7 @@ from bushel.order.repeat import INFINITE, RepeatNode
 from bushel.order.shuffle import ShuffleNode
 from bushel.order.slice import SliceNode, slice_of
 from bushel.sharding import ShardOptions
+from bushel.sources.base import RandomAccessDataSource
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
 
@@ -55,7 +56,13 @@ class _MapDatasetMeta(ABCMeta):
     `ds.range(5)`, which would forget `ds`, does not exist.
     """
 
-    def source(cls, source: Sequence[T] | Any) -> MapDataset[T]:
+    @overload
+    def source(cls, source: Mapping[str, Any]) -> MapDataset[dict[str, Any]]: ...
+    @overload
+    def source(cls, source: Sequence[T] | RandomAccessDataSource[T]) -> MapDataset[T]: ...
+    @overload
+    def source(cls, source: Any) -> MapDataset[Any]: ...
+    def source(cls, source: Any) -> Any:
         """Reads from anything with `__len__` and `__getitem__`, or from columns.
 
         An array, or a dict or tuple of equally long arrays, is read by columns: record i is
@@ -150,7 +157,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
     @overload
     def __getitem__(self, index: slice) -> MapDataset[T]: ...
     @overload
-    def __getitem__(self, index: int) -> T | None: ...
+    def __getitem__(self, index: int) -> T | Any: ...
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
         """Element at a position (None if dropped); for a slice, a dataset."""
@@ -224,7 +231,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
             )
         return self._then(batch_step(parent, batch_size, drop_remainder, batch_fn))
 
-    def filter(self, transform: transforms.Filter | Callable[[T], bool]) -> MapDataset[T]:
+    def filter(self, transform: transforms.Filter | Callable[[T], object]) -> MapDataset[T]:
         """Drops elements for which a function is false: they read as None.
 
         The length stays. As a stream, or in a `for` loop, they are absent.

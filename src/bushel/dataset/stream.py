@@ -167,7 +167,7 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         parent = gathered(stream_node(self), size)
         return self._then(batch_step(parent, size, drop_remainder, batch_fn))
 
-    def filter(self, transform: transforms.Filter | Callable[[T], bool]) -> IterDataset[T]:
+    def filter(self, transform: transforms.Filter | Callable[[T], object]) -> IterDataset[T]:
         """Leaves out elements for which a function is false.
 
         Warns, or raises, when nearly all are (see `DatasetOptions`).

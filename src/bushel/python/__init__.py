@@ -29,12 +29,16 @@ from bushel.transforms import MapWithIndex as MapWithIndexTransform
 from bushel.transforms import RandomMap as RandomMapTransform
 
 if TYPE_CHECKING:
-    from bushel.checkpoint.orbax import CheckpointHandler as PyGrainCheckpointHandler  # noqa: F401
-    from bushel.checkpoint.orbax import CheckpointRestore as PyGrainCheckpointRestore  # noqa: F401
-    from bushel.checkpoint.orbax import CheckpointSave as PyGrainCheckpointSave  # noqa: F401
+    from bushel.checkpoint import orbax as _orbax
     from bushel.sources.array_record import ArrayRecordDataSource
     from bushel.sources.arrays.shared import SharedMemoryDataSource as InMemoryDataSource
     from bushel.transport.shared_array import SharedMemoryArray
+
+    # Not in `__all__`: `from bushel.python import *` works without Orbax.
+    GrainCheckpointHandler = PyGrainCheckpointHandler = _orbax.CheckpointHandler
+    GrainCheckpointRestore = PyGrainCheckpointRestore = _orbax.CheckpointRestore
+    GrainCheckpointSave = PyGrainCheckpointSave = _orbax.CheckpointSave
+    BatchTransform = Batch
 
 __all__ = [
     "DATASET_INDEX",

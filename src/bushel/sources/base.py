@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from bushel.core.positions import Keys
 from bushel.core.tree import Path, show_path
@@ -23,8 +23,13 @@ class RandomAccessDataSource(Protocol[T_co]):
     def __len__(self) -> int:
         """Number of records."""
 
-    def __getitem__(self, index: int) -> T_co:
-        """The record at an index from 0 to the length."""
+    if TYPE_CHECKING:  # A list, whose index has no name, is a source as well.
+
+        def __getitem__(self, index: int, /) -> T_co: ...
+    else:
+
+        def __getitem__(self, index: int) -> T_co:
+            """The record at an index from 0 to the length."""
 
 
 class ColumnSource(ABC):
