@@ -106,7 +106,7 @@ def test_nothing_heavy_is_imported(program: str, bare: set[str]) -> None:
 
 def test_building_imports_nothing_slow(bare: set[str]) -> None:
     imported = _imported(_BUILT)
-    assert "bushel.workers.early" in imported
+    assert "bushel.workers.early_nursery" in imported
     assert (imported - bare) & SLOW == set()
 
 
@@ -169,7 +169,7 @@ def test_a_worker_is_born_with_little(bare: set[str]) -> None:
     above += (
         "bushel.files",
         "bushel.workers.pool",
-        "bushel.workers.remote",
+        "bushel.workers.remote_streams",
         "bushel.workers.lowering",
     )
     assert [name for name in imported if name.startswith(above)] == []

@@ -7,7 +7,7 @@ from bushel.core.rng import RngPool
 from bushel.core.stack import batch_and_pad
 from bushel.deliver.iterator import get_next_index, set_next_index
 from bushel.grain.elastic import ElasticIterator
-from bushel.grain.files import TFRecordIterDataset
+from bushel.grain.file_streams import TFRecordIterDataset
 from bushel.grain.named import (
     FlatMapIterDataset,
     FlatMapMapDataset,

@@ -28,7 +28,7 @@ class Sampler(Protocol):
         """The record at this step, counted over all shards."""
 
 
-class _Sampler:
+class _BlockSampler:
     """What bushel's samplers have in common: many steps located in one call."""
 
     _num_records: int
@@ -83,7 +83,7 @@ def _check_shard_options(options: ShardOptions) -> ShardOptions:
     return options
 
 
-class SequentialSampler(_Sampler):
+class SequentialSampler(_BlockSampler):
     """Step i is record i, one epoch.
 
     >>> SequentialSampler(3)[2].record_key
@@ -120,7 +120,7 @@ class SequentialSampler(_Sampler):
         )
 
 
-class IndexSampler(_Sampler):
+class IndexSampler(_BlockSampler):
     """Each shard reads its own contiguous part of the records, shuffled if so wished.
 
     Step x belongs to shard x % shard_count. Every epoch is shuffled anew; without

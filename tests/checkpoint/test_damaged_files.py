@@ -11,7 +11,7 @@ import pytest
 import bushel
 from bushel import IterDataset, MapDataset, ReadOptions
 from bushel.checkpoint import CheckpointHandler, CheckpointRestore, CheckpointSave
-from bushel.checkpoint.files import encode, read_state, write_encoded
+from bushel.checkpoint.folders import encode, read_state, write_encoded
 from bushel.errors import StateError
 from bushel.sharding import ShardOptions
 from tests.checkpoint.garbage import garbage_of_orbax

@@ -14,7 +14,7 @@ import pytest
 
 import bushel
 from bushel.checkpoint import CheckpointHandler
-from bushel.checkpoint.files import decode
+from bushel.checkpoint.folders import decode
 from bushel.errors import StateError
 from tests.checkpoint.managers import MODEL, restore, save
 from tests.checkpoint.pipelines import (

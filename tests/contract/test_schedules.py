@@ -21,7 +21,7 @@ from bushel import IterDataset, MapDataset, ReadOptions
 from bushel.core.node import Guard
 from bushel.dataset import map_node
 from bushel.experimental import DatasetOptions, ThreadPrefetchIterDataset, WithOptionsIterDataset
-from bushel.on_error.records import taking_notes
+from bushel.on_error.bad_records import taking_notes
 from bushel.run import quota
 from bushel.run.inline import compile_node
 from tests.contract.events import Event, freeze, freeze_error, freeze_state, pull_events

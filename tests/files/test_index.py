@@ -15,7 +15,7 @@ from bushel.errors import FileError
 from bushel.files.container import PieceWriter
 from bushel.files.index import Columns, index_of
 from bushel.files.local import ByteFile, LocalFile
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources import TextLinesDataSource
 from tests.files.forks import true_in_a_fork
 from tests.patience import PATIENCE_SECONDS
@@ -29,7 +29,7 @@ class Lines:
     def __init__(self) -> None:
         self.scans = 0
 
-    def __call__(self, file: ByteFile, progress: Progress) -> Columns:
+    def __call__(self, file: ByteFile, progress: ProgressLine) -> Columns:
         self.scans += 1
         ends = np.flatnonzero(np.frombuffer(file.read(0, file.size), dtype=np.uint8) == 10) + 1
         progress.to(file.size)
@@ -238,7 +238,7 @@ def test_where_it_cannot_be_kept_it_is_made_each_time(
 
 
 def test_an_error_while_looking_leaves_nothing(path: Path) -> None:
-    def fail(file: ByteFile, progress: Progress) -> Columns:
+    def fail(file: ByteFile, progress: ProgressLine) -> Columns:
         raise FileError("no line ends here")
 
     with pytest.raises(FileError, match="no line ends here"):

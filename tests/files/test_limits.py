@@ -18,7 +18,7 @@ PROGRAM = """
 import gzip, json, logging, os, resource, sys, warnings
 
 import bushel
-from bushel.checkpoint.files import encode, read_state, write_encoded
+from bushel.checkpoint.folders import encode, read_state, write_encoded
 from bushel.sources import JsonLinesDataSource, ParquetDataSource
 
 data, folder, limit = sys.argv[1:]

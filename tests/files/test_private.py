@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bushel import MapDataset, sources
-from bushel.checkpoint.files import encode, write_encoded
+from bushel.checkpoint.folders import encode, write_encoded
 from bushel.cli.main import main
 from bushel.errors import FileError
 from bushel.files import keep

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 import bushel
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
 from bushel.files import remote, retry, stores
-from bushel.files.cache import PIECE
 from bushel.files.local import ByteFile, OpenFiles, open_file
 from bushel.files.paths import expand
 from bushel.files.remote import RemoteFile
+from bushel.files.remote_cache import PIECE
 from tests.files.forks import true_in_a_fork
 from tests.files.server import Server
 from tests.patience import PATIENCE_SECONDS

@@ -10,7 +10,7 @@ import pytest
 import bushel
 from bushel import DataLoader, IndexSampler, MapDataset, NoSharding, SequentialSampler, ShardOptions
 from bushel.errors import PlanError
-from bushel.provenance.when import Seen
+from bushel.provenance.when import Sighting
 from bushel.provenance.where import ARITHMETIC, NOT_KNOWN, REPLAY
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.provenance.test_where import NOT_TOLD
@@ -118,7 +118,7 @@ def test_a_sampler_of_ones_own() -> None:
     loader = DataLoader(data_source=Named(), sampler=OwnSampler(), shard_options=NoSharding())
     assert list(loader) == ["r4", "r3", "r2", "r1", "r0"]
     assert bushel.where(loader, step=[0, 3]).keys.tolist() == ["r4", "r1"]
-    assert bushel.when(loader, key="r1").first(9) == [Seen(0, 3, 0)]
+    assert bushel.when(loader, key="r1").first(9) == [Sighting(0, 3, 0)]
     ran = bushel.where(loader, step=3, replay=True)
     assert (ran.grade, ran.keys.tolist()) == (REPLAY, ["r1"])
 

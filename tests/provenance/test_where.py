@@ -13,7 +13,7 @@ import pytest
 import bushel
 from bushel import MapDataset, ShardOptions
 from bushel.errors import PlanError
-from bushel.provenance.records import Record
+from bushel.provenance.records import StepRecord
 from bushel.provenance.where import ARITHMETIC, NOT_KNOWN, REPLAY, Where
 from bushel.sources.memory import RangeNode
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
@@ -47,7 +47,7 @@ def ids_in(element: Any) -> list[int]:
     return [int(number) for number in np.ravel(element)]
 
 
-def expected(records: list[Record], answer: Where, element: Any) -> list[int]:
+def expected(records: list[StepRecord], answer: Where, element: Any) -> list[int]:
     sources = answer.records.sources
     plain = isinstance(element, (dict, tuple))
     return [
@@ -59,7 +59,7 @@ def expected(records: list[Record], answer: Where, element: Any) -> list[int]:
     ]
 
 
-def agree(name: str, records: list[Record], answer: Where, element: Any) -> None:
+def agree(name: str, records: list[StepRecord], answer: Where, element: Any) -> None:
     if element is None:
         return
     if "Zip" in name:  # One element of each after the other.
@@ -81,11 +81,11 @@ def agree(name: str, records: list[Record], answer: Where, element: Any) -> None
         assert number in (key, 2 * key, 4 * key, -1), (ids, keys)
 
 
-def facts(records: Iterable[Record]) -> list[Any]:
+def facts(records: Iterable[StepRecord]) -> list[Any]:
     return [(record.row, record.key, record.source_name, record.lane) for record in records]
 
 
-def by_step(answer: Where) -> dict[Any, list[Record]]:
+def by_step(answer: Where) -> dict[Any, list[StepRecord]]:
     found = defaultdict(list)
     for record in answer:
         found[record.step].append(record)

@@ -18,7 +18,7 @@ from bushel.run.build import how_to_open, step_of
 from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import SharedThreads
-from bushel.run.threads import Evaluate, ReadAhead, ThreadPool, _Task
+from bushel.run.threads import Evaluate, ReadAhead, ThreadPool, _BlockTask
 
 # To take a block, ask for another and wake the thread that waits for it.
 _TAKING_SECONDS = 50e-6
@@ -37,13 +37,13 @@ class _PlannedThreads(ThreadPool):
         self.now = 0.0
         self._seconds_each = seconds_each
         self._free_at = [0.0] * threads
-        self._ends: list[tuple[float, _Task]] = []
+        self._ends: list[tuple[float, _BlockTask]] = []
         self.most_under_way = self._under_way = 0
 
     def start(self) -> None:
         """None of them is a thread of the system."""
 
-    def submit(self, evaluate: Evaluate, task: _Task) -> None:
+    def submit(self, evaluate: Evaluate, task: _BlockTask) -> None:
         task.run(evaluate, None)
         task.seconds = task.count * self._seconds_each
         thread = self._free_at.index(min(self._free_at))

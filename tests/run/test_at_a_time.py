@@ -12,8 +12,8 @@ from bushel.core.options import DatasetOptions
 from bushel.core.stream import Chunk
 from bushel.run.positional import PositionalStream, least_block
 from bushel.run.quota import DropQuota
-from bushel.run.steps import EachStream
-from bushel.workers.watch import Watch
+from bushel.run.step_streams import EachStream
+from bushel.workers.noted_steps import Watch
 
 INLINE = ReadOptions(0, 0)
 ONE = MultiprocessingOptions(1)

@@ -11,7 +11,7 @@ from bushel.core.stream import Chunk, FixedMarks, Stream
 from bushel.lanes.stream import LanesStream, OwnLanesNode
 from bushel.run.together import Together
 from bushel.workers.engine import Engine, Home
-from bushel.workers.remote import RemoteSteps
+from bushel.workers.remote_streams import RemoteSteps
 
 
 class Clock:

@@ -17,8 +17,8 @@ from bushel.core.stack import stack
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
 from bushel.sources import ArrowDataSource
 from bushel.sources.arrow import package as arrow_package
-from bushel.sources.arrow.memory import stretch_of
-from bushel.sources.arrow.parts import Part, Reader
+from bushel.sources.arrow.buffers import stretch_of
+from bushel.sources.arrow.table_parts import Reader, TablePart
 from tests.grain.oracle import assert_same
 from tests.property.profile import tried
 from tests.sources.reading import check_source
@@ -118,7 +118,7 @@ def test_batches_of_a_mapped_file_are_read_as_one(tmp_path: Path) -> None:
     assert stretch_of(batches).size == os.path.getsize(path)
     apart = [pa.record_batch({"x": [1, 2]}), pa.record_batch({"x": [3]})]
     assert stretch_of(apart) is None
-    part = Part(apart)
+    part = TablePart(apart)
     reader = Reader(apart[0].schema, np.array([3]), lambda number: part)
     assert [row["x"] for row in reader.records(np.array([2, 0, 1]))] == [3, 1, 2]
 

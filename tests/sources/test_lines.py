@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bushel.errors import FileError, MissingFileError, PlanError, RecordError
 from bushel.files.local import LocalFile
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources import JsonLinesDataSource, TextLinesDataSource
 from bushel.sources import chunks as scan_chunks
 from bushel.sources.text import scan as lines_scan
@@ -74,7 +74,7 @@ def test_a_file_that_is_cut_short_meanwhile(tmp_path: Path) -> None:
     file = LocalFile(str(path))
     os.truncate(path, 42)
     with (
-        Progress("looking", file.size) as progress,
+        ProgressLine("looking", file.size) as progress,
         pytest.raises(FileError, match=r"ends at byte 42, and bytes .* to 500 were wanted"),
     ):
         lines_scan.scan_lines(file, progress)

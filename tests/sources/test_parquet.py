@@ -26,9 +26,9 @@ from bushel.experimental import (
 )
 from bushel.files.local import LocalFile
 from bushel.sources import ParquetDataSource
-from bushel.sources.arrow.files import SeekableFile
 from bushel.sources.arrow.part_cache import PartCache
-from bushel.sources.arrow.parts import Part
+from bushel.sources.arrow.table_files import SeekableFile
+from bushel.sources.arrow.table_parts import TablePart
 from bushel.sources.arrow.unpacked import Unpacked
 from tests.grain.oracle import assert_same
 from tests.patience import PATIENCE_SECONDS
@@ -405,11 +405,11 @@ def test_a_part_is_made_by_one_thread() -> None:
     loads: list[int] = []
     entered, go_on = threading.Event(), threading.Event()
 
-    def load(number: int, again: bool) -> Part:
+    def load(number: int, again: bool) -> TablePart:
         loads.append(number)
         entered.set()
         assert go_on.wait(PATIENCE_SECONDS)
-        return Part([], 10)
+        return TablePart([], 10)
 
     cache = PartCache(100, load)
     with ThreadPoolExecutor(4) as pool:
@@ -424,11 +424,11 @@ def test_a_part_is_made_by_one_thread() -> None:
 def test_a_part_that_fails_is_made_again() -> None:
     errors: Iterator[BaseException | None] = iter([ValueError("no"), KeyboardInterrupt(), None])
 
-    def load(number: int, again: bool) -> Part:
+    def load(number: int, again: bool) -> TablePart:
         error = next(errors)
         if error is not None:
             raise error
-        return Part([], 10)
+        return TablePart([], 10)
 
     cache = PartCache(100, load)
     with pytest.raises(ValueError, match="no"):
@@ -442,13 +442,13 @@ def test_an_interrupted_thread_does_not_interrupt_others() -> None:
     entered, go_on = threading.Event(), threading.Event()
     first = threading.Event()
 
-    def load(number: int, again: bool) -> Part:
+    def load(number: int, again: bool) -> TablePart:
         if not first.is_set():
             first.set()
             entered.set()
             assert go_on.wait(PATIENCE_SECONDS)
             raise KeyboardInterrupt
-        return Part([], 10)
+        return TablePart([], 10)
 
     cache = PartCache(100, load)
     with ThreadPoolExecutor(2) as pool:
@@ -456,7 +456,7 @@ def test_an_interrupted_thread_does_not_interrupt_others() -> None:
         assert entered.wait(PATIENCE_SECONDS)
         other = pool.submit(cache.get, 1)
         go_on.set()
-        assert isinstance(other.result(PATIENCE_SECONDS), Part)
+        assert isinstance(other.result(PATIENCE_SECONDS), TablePart)
         with pytest.raises(KeyboardInterrupt):
             interrupted.result(PATIENCE_SECONDS)
 

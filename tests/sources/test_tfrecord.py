@@ -20,7 +20,7 @@ from bushel.errors import FileError, MissingFileError, PlanError, RecordError, S
 from bushel.experimental import InterleaveIterDataset, TFRecordIterDataset
 from bushel.files.local import LocalFile
 from bushel.files.numbers import read_numbers, write_numbers
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources import TFRecordDataSource, encode_example, write_tfrecords
 from bushel.sources.tfrecord import crc as tfrecord_crc
 from bushel.sources.tfrecord import scan as tfrecord_scan
@@ -136,7 +136,7 @@ MISLEADING = st.one_of(
 
 
 def scanned(path: Path) -> list[int] | str:
-    with Progress("looking", 0) as progress:
+    with ProgressLine("looking", 0) as progress:
         try:
             bounds = tfrecord_scan.scan_records(LocalFile(str(path)), progress)["bounds"]
         except RecordError as error:
@@ -250,7 +250,9 @@ def test_what_is_damaged_is_all_that_is_lost(
     }
     with suppress(RecordError):
         # A wrong length may lead to the header of a later record, and on to the end of the file.
-        assume(len(scan_records(LocalFile(str(path)), Progress("", 1))["bounds"]) == len(bounds))
+        assume(
+            len(scan_records(LocalFile(str(path)), ProgressLine("", 1))["bounds"]) == len(bounds)
+        )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bushel.sources.tfrecord.damaged._CHUNK", chunk)
         found = good_ones(TFRecordDataSource(path))

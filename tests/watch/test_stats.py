@@ -16,7 +16,7 @@ from bushel.core.options import DatasetOptions
 from bushel.deliver.figures import Figures
 from bushel.deliver.waits import Waits
 from bushel.run import step_times
-from bushel.run.step_times import StepTimes, Turns
+from bushel.run.step_times import StepTimes, TimedTurns
 from bushel.run.worker_figures import WorkerFigures
 from bushel.watch.stats import Stats, StepStats, stats_of
 from tests.workers.guards import no_endless_wait, no_process_left_behind
@@ -234,7 +234,7 @@ def test_turns_are_timed_so_seldom_that_it_does_not_show(monkeypatch: Any) -> No
             now += nanoseconds
 
         step = times.clocked(number, work, step_times.unsized)
-        turns = Turns(times)
+        turns = TimedTurns(times)
         for _ in range(2000):
             turns.alone(step)
         (total,) = times.totals()
@@ -287,7 +287,7 @@ def test_own_times_add_up_to_the_whole(monkeypatch: Any) -> None:
         timed_inner()
         now += 7
 
-    Turns(times).alone(times.clocked(outer_number, outer, step_times.unsized))
+    TimedTurns(times).alone(times.clocked(outer_number, outer, step_times.unsized))
     assert [total.timed_nanoseconds for total in times.totals()] == [60, 12]
 
 

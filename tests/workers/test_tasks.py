@@ -14,7 +14,7 @@ from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota
 from bushel.sources.memory import RangeNode
 from bushel.workers.fragment import Outcome, TaskMessage
-from bushel.workers.remote import RemoteStream
+from bushel.workers.remote_streams import RemoteStream
 from bushel.workers.task import Task
 
 

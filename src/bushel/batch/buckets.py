@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bushel.batch.lengths import LengthOf
+from bushel.batch.length_of import LengthOf
 from bushel.batch.pad import Padding, with_lengths
 from bushel.batch.regroup import Machine, Regroup
 from bushel.core.frozen import frozen

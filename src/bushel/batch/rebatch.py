@@ -51,7 +51,7 @@ class _Rebatcher(Machine):
         # The batches that were offered last, end to end; which rows of them are in the new batch,
         # and which of them comes next.
         self._offered: Sequence[Any] = ()
-        self._table: _Table | None = None
+        self._table: _JoinedBatches | None = None
         self._first = self._last = 0
         self._next = 0
 
@@ -136,7 +136,7 @@ class _Rebatcher(Machine):
 
 
 @plain
-class _Table:
+class _JoinedBatches:
     """Small batches of one structure, end to end."""
 
     start: int
@@ -154,7 +154,7 @@ class _Table:
         return _is_flat(piece) and piece.keys() == self.batch.keys()
 
 
-def _table_of(batches: Sequence[Any], start: int) -> _Table | None:
+def _table_of(batches: Sequence[Any], start: int) -> _JoinedBatches | None:
     """Joins batches beforehand, where it is cheap: then new ones are only cut out."""
     shown = batches[start:]
     first = shown[0]
@@ -181,7 +181,7 @@ def _table_of(batches: Sequence[Any], start: int) -> _Table | None:
     assert sizes is not None
     joined = {name: np.concatenate(arrays) for name, arrays in columns.items()}
     whole = joined if type(first) is dict else joined[None]
-    return _Table(start, list(accumulate(sizes, initial=0)), whole)
+    return _JoinedBatches(start, list(accumulate(sizes, initial=0)), whole)
 
 
 def _part(batch: Any, start: int, stop: int, size: int) -> Any:

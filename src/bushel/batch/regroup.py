@@ -105,7 +105,7 @@ class Regroup(OverOne):
 
 
 @plain
-class _Group:
+class _MadeGroup:
     """Where a group begins, what of an element was used before, and what came of it."""
 
     place: tuple[Marks, int, int]
@@ -147,10 +147,10 @@ def _state_at(place: tuple[Marks, int, int]) -> Callable[[], State]:
 @plain
 class _RegroupMarks(Marks):
     machine: Machine
-    groups: Sequence[_Group]
+    groups: Sequence[_MadeGroup]
     # Which group comes next, and which one does after the failure.
-    following: _Group
-    behind: _Group
+    following: _MadeGroup
+    behind: _MadeGroup
 
     def at(self, used: int) -> State:
         for group in self.groups:
@@ -181,7 +181,7 @@ class RegroupStream(Stream):
         self._skip = 0
         self._skip_failures = 0
         # The group that is being made, from one pull to the next where an element failed.
-        self._open: _Group | None = None
+        self._open: _MadeGroup | None = None
         # `_refused`: the next element was refused by the previous group. `_seen`: the place
         # after the last element that group saw; None after a restore, the input's state has it.
         self._refused = False
@@ -189,7 +189,7 @@ class RegroupStream(Stream):
         self._ended = False
 
     def pull(self, want: int) -> Chunk | None:
-        groups: list[_Group] = []
+        groups: list[_MadeGroup] = []
         rows: list[Any] = []
         while not self._ended and len(rows) < max(1, want):
             group = self._open
@@ -230,7 +230,7 @@ class RegroupStream(Stream):
             rows += made[group.used :] if group.used else made
         return self._chunk(rows, groups, self._following(), None) if groups else None
 
-    def _following(self) -> _Group:
+    def _following(self) -> _MadeGroup:
         """The group that comes next, or is being made."""
         if self._open is not None:
             return self._open
@@ -238,7 +238,7 @@ class RegroupStream(Stream):
             self._place = self._cursor.mark()
         carried, skip = self._machine.carried, (self._skip, self._skip_failures)
         touched = self._seen if carried and self._machine.cuts_elements else None
-        return _Group(self._place, carried, self._made, *skip, self._seen, touched)
+        return _MadeGroup(self._place, carried, self._made, *skip, self._seen, touched)
 
     def _after_seen(self) -> tuple[Marks, int, int]:
         """After all elements that the machine was shown: others might not end the group."""
@@ -248,7 +248,11 @@ class RegroupStream(Stream):
         return marks, used + (self._refused or is_cut), 0
 
     def _chunk(
-        self, rows: list[Any], groups: list[_Group], following: _Group, failure: Failure | None
+        self,
+        rows: list[Any],
+        groups: list[_MadeGroup],
+        following: _MadeGroup,
+        failure: Failure | None,
     ) -> Chunk:
         first = groups[0] if groups else following
         start = first.made_before + first.used

@@ -254,7 +254,7 @@ class _Splitter(Machine):
     def end(self, made_before: int) -> list[Any]:
         rows: list[Any] = []
         if self._row[self._names[0]].arrays:
-            rows.append(_Waiting(self._row) if self._is_even() else self._built([self._row])[0])
+            rows.append(_WaitingRow(self._row) if self._is_even() else self._built([self._row])[0])
         for arrays, _ in self._aside:
             alone = {name: _Laid([array], [(len(array),)]) for name, array in arrays.items()}
             rows += self._built([alone])
@@ -282,7 +282,7 @@ class _Splitter(Machine):
         return True
 
     def finish(self, rows: list[Any]) -> list[Any]:
-        waiting = [index for index, row in enumerate(rows) if type(row) is _Waiting]
+        waiting = [index for index, row in enumerate(rows) if type(row) is _WaitingRow]
         for first in range(0, len(waiting), _TOGETHER):
             some = waiting[first : first + _TOGETHER]
             built = self._built([rows[index].pieces for index in some])
@@ -378,7 +378,7 @@ def _is_untouched(slices: dict[str, Any]) -> bool:
 
 
 @plain
-class _Waiting:
+class _WaitingRow:
     """A row that is made together with others."""
 
     pieces: _Pieces

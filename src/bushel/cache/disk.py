@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bushel.cache.cache import CacheNode, cache_fields, cache_state
 from bushel.cache.file import CacheReader, CacheWriter, Identity
-from bushel.cache.memory import CacheNode, cache_fields, cache_state
 from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.block import Block
 from bushel.core.fingerprint import fingerprints

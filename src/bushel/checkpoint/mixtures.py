@@ -53,15 +53,15 @@ def mix_counts(state: Any) -> dict[str, PartCounts]:
             f"`mix_counts` takes an iterator or a state that `get_state()` returned, and got a "
             f"{type(state).__name__}: {state!r:.200}."
         )
-    counts: dict[str, _Part] = {}
+    counts: dict[str, _SavedPart] = {}
     for path, part in _parts(state, ""):
-        known = counts.setdefault(path, _Part(0, 0, 0, 0, 0))
+        known = counts.setdefault(path, _SavedPart(0, 0, 0, 0, 0))
         counts[path] = known.add(part)
     return {path: part.counts() for path, part in counts.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SavedPart:
     """What a state says of one part; of lanes there are several, to be added up."""
 
     elements: int
@@ -71,10 +71,10 @@ class _Part:
     left: int
     lanes: int = 0
 
-    def add(self, other: "_Part") -> "_Part":
+    def add(self, other: "_SavedPart") -> "_SavedPart":
         # The epoch that all lanes are through with; those ahead have begun another.
         epoch = min(self.epoch, other.epoch) if self.lanes else other.epoch
-        return _Part(
+        return _SavedPart(
             self.elements + other.elements,
             self.of + other.of,
             epoch,
@@ -90,7 +90,7 @@ class _Part:
         )
 
 
-def _parts(state: Any, path: str) -> Iterator[tuple[str, _Part]]:
+def _parts(state: Any, path: str) -> Iterator[tuple[str, _SavedPart]]:
     """The parts of all mixtures in a state, those further out first."""
     if isinstance(state, dict) and "taken" in state:
         for name, value in state.items():
@@ -116,7 +116,7 @@ def _called(state: State, field: str, key: str) -> str:
     return str(numbers[int(key)]) if open_now else key
 
 
-def _mixture(state: Any, parents: dict[str, Any], path: str) -> Iterator[tuple[str, _Part]]:
+def _mixture(state: Any, parents: dict[str, Any], path: str) -> Iterator[tuple[str, _SavedPart]]:
     taken, left = by_name(state["taken"]), by_name(state.get("left", {}))
     total = sum(taken.values())
     for name, parent in parents.items():
@@ -124,4 +124,4 @@ def _mixture(state: Any, parents: dict[str, Any], path: str) -> Iterator[tuple[s
         epoch, in_epoch = 0, elements
         if isinstance(parent, dict) and "in_epoch" in parent:
             epoch, in_epoch = parent["epoch"], parent["in_epoch"]
-        yield f"{path}{name}", _Part(elements, total, epoch, in_epoch, left.get(name, 0))
+        yield f"{path}{name}", _SavedPart(elements, total, epoch, in_epoch, left.get(name, 0))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bushel.checkpoint.files import encode, read_state, write_encoded
+from bushel.checkpoint.folders import encode, read_state, write_encoded
 from bushel.checkpoint.made_with import restore_into
 
 try:

@@ -20,7 +20,7 @@ import numpy as np
 
 from bushel.cli.conversion_folder import ConversionFolder
 from bushel.cli.show import size
-from bushel.cli.tables import schema_from, schema_of, schema_text
+from bushel.cli.table_rows import schema_from, schema_of, schema_text
 from bushel.cli.writers import TARGETS, Target
 from bushel.core.machine import available_cores
 from bushel.core.options import MultiprocessingOptions, ReadOptions
@@ -28,7 +28,7 @@ from bushel.dataset import MapDataset
 from bushel.errors import BushelError, FileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import is_remote
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.files.whole import replacing
 from bushel.sources.formats import BY_NAME
 
@@ -183,7 +183,7 @@ def _reported(counts: Any, records: int, done: int) -> Iterator[None]:
     stopped = threading.Event()
 
     def report() -> None:
-        with Progress("converting", records, "records", before=done) as progress:
+        with ProgressLine("converting", records, "records", before=done) as progress:
             while not stopped.wait(_SECONDS):
                 progress.to(done + int(counts.sum()))
 

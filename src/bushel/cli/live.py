@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from bushel.cli.serve import serve
+from bushel.watch.plain_text import table
 from bushel.watch.processes import LiveProcess, none_found, process, processes
-from bushel.watch.text import table
 
 _EVERY_SECONDS = 1.0
 _CLEAR = "\x1b[H\x1b[J"

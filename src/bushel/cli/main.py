@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import bushel
-from bushel.cli import live, provenance, recorder
+from bushel.cli import live, recordings, where_when
 from bushel.cli.convert import LOOKED_AT, convert
 from bushel.cli.inspect import describe, table
 from bushel.cli.show import as_json, brief, leaves_of
@@ -74,8 +74,8 @@ def _parser() -> argparse.ArgumentParser:
         help=f"so many records tell the columns of a table ({LOOKED_AT:,})",
     )
     other.add_argument("--overwrite", action="store_true", help="replace files that are there")
-    provenance.add_commands(commands)
-    recorder.add_commands(commands)
+    where_when.add_commands(commands)
+    recordings.add_commands(commands)
     live.add_commands(commands)
     return parser
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.cli.tables import to_row, write_arrow, write_parquet
+from bushel.cli.table_rows import to_row, write_arrow, write_parquet
 from bushel.core.frozen import frozen
 from bushel.errors import PlanError
 from bushel.sources.array_record import array_record_writer

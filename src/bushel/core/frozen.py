@@ -41,7 +41,7 @@ def plain(cls: C) -> C:
 _Field = type(field())
 
 
-class _Fields:
+class _ClassFields:
     """The fields of a class, in the form that `dataclasses` gives them, made when asked for."""
 
     def __init__(self, kinds: dict[str, Any], defaults: dict[str, Any]) -> None:
@@ -94,14 +94,14 @@ def _with_slots(cls: C) -> C:
     taken: set[str] = set()
     for base in reversed(cls.__mro__[1:]):
         inherited = base.__dict__.get("__dataclass_fields__")
-        if isinstance(inherited, _Fields):
+        if isinstance(inherited, _ClassFields):
             kinds.update(inherited.kinds)
             defaults.update(inherited.defaults)
         taken.update(base.__dict__.get("__slots__", ()))
     for name in own:
         defaults.pop(name, None)
     defaults.update((name, cls.__dict__[name]) for name in own if name in cls.__dict__)
-    fields = _Fields({**kinds, **own}, defaults)
+    fields = _ClassFields({**kinds, **own}, defaults)
     body = {
         name: value
         for name, value in cls.__dict__.items()

@@ -13,7 +13,7 @@
     Place    where or when, never what          passed over by position
 
 A node is an immutable description. Nothing runs here: `run` evaluates nodes, by position
-(`run/inline.py`) or as a stream (`run/steps.py`), and knows these kinds rather than the
+(`run/inline.py`) or as a stream (`run/step_streams.py`), and knows these kinds rather than the
 operations.
 """
 

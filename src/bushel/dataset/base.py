@@ -11,7 +11,7 @@ from bushel.core.frozen import written_behind
 from bushel.core.node import Guard, Node, chain_of
 from bushel.core.options import DatasetOptions, OnError
 from bushel.core.places import OptionsNode
-from bushel.dataset.stats import NoStats
+from bushel.dataset.grain_stats import NoStats
 from bushel.on_error.policy import guarded
 from bushel.transforms import base as transforms
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bushel.dataset.base import Dataset, T
 
 if TYPE_CHECKING:
-    from bushel.batch.lengths import Length
+    from bushel.batch.length_of import Length
     from bushel.core.node import Node
     from bushel.dataset.stream import IterDataset
 

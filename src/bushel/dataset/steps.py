@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from bushel.batch.batch import BatchNode
-from bushel.cache.memory import CacheNode
+from bushel.cache.cache import CacheNode
 from bushel.core.arguments import whole
 from bushel.core.node import Node
 from bushel.core.options import DatasetOptions, ReadOptions

@@ -7,7 +7,7 @@ from bushel.deliver.device import process_index_and_count, wait_for_all_processe
 
 
 async def _write(directory: Any, text: bytes) -> None:
-    from bushel.checkpoint.files import write_encoded
+    from bushel.checkpoint.folders import write_encoded
 
     # Orbax's folders are made in the background; a path is taken for one that is there.
     wait = getattr(directory, "await_creation", None)
@@ -25,7 +25,7 @@ async def _write(directory: Any, text: bytes) -> None:
 
 def save_into(directory: Any, state: object) -> Awaitable[None]:
     """Encodes a state now, and returns what writes it when the folder is there."""
-    from bushel.checkpoint.files import encode
+    from bushel.checkpoint.folders import encode
 
     return _write(directory, encode(state))
 
@@ -40,7 +40,7 @@ def load_from(directory: Any, restore: Callable[[dict[str, Any]], None]) -> Awai
     All at once, because whatever fails in what Orbax waits for becomes another error there,
     which does not say why.
     """
-    from bushel.checkpoint.files import read_state
+    from bushel.checkpoint.folders import read_state
 
     restore(read_state(directory, *process_index_and_count()))
     return _nothing()

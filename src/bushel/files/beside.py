@@ -47,7 +47,7 @@ def _connections() -> Any:
     return Connections
 
 
-class _Beside:
+class _ProcessBeside:
     """The process beside this one, for as long as the settings are the same."""
 
     def __init__(self) -> None:
@@ -55,12 +55,12 @@ class _Beside:
         self.made: dict[int, Any] = {}
 
 
-_beside = _Beside()
+_beside = _ProcessBeside()
 
 
 def _begin() -> None:
     global _beside
-    _beside = _Beside()
+    _beside = _ProcessBeside()
 
 
 os.register_at_fork(after_in_child=_begin)

@@ -27,7 +27,7 @@ from bushel.files.keep import cache_bytes, kept_folder, make_private, open_ours,
 from bushel.files.local import ByteFile, stamp_of
 from bushel.files.numbers import read_numbers, write_numbers
 from bushel.files.paths import is_remote, without_query
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.files.whole import alone, written_whole
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _is_right(target: str, path: str) -> bool:
     checks = _Checks()
     with open(descriptor, "rb") as copy:
         size = os.fstat(descriptor).st_size
-        with Progress(f"checking {os.path.basename(target)}", size) as progress:
+        with ProgressLine(f"checking {os.path.basename(target)}", size) as progress:
             while data := copy.read(_PIECE):
                 checks.add(data)
                 progress.to(copy.tell())
@@ -244,7 +244,7 @@ def local_path(path: str) -> str:
 
 
 def _whole(file: "RemoteFile") -> Iterator[bytes]:
-    with Progress(f"copying {os.path.basename(file.path)}", file.size) as progress:
+    with ProgressLine(f"copying {os.path.basename(file.path)}", file.size) as progress:
         for start in range(0, file.size, _CHUNK):
             progress.to(start)
             yield file.read_once(start, min(start + _CHUNK, file.size))

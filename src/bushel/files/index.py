@@ -31,14 +31,14 @@ from bushel.files.keep import (
 from bushel.files.local import ByteFile
 from bushel.files.numbers import NumberColumn, read_numbers, write_numbers
 from bushel.files.paths import is_remote
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.files.whole import alone, written_whole
 
 Columns: TypeAlias = dict[str, npt.NDArray[np.int64]]
 # Columns that are kept: arrays, or numbers in a mapped file.
 Index: TypeAlias = Mapping[str, npt.NDArray[np.int64] | NumberColumn]
 # Goes through a file and returns the columns of its index; tells the progress where it is.
-Scan: TypeAlias = Callable[[ByteFile, Progress], Columns]
+Scan: TypeAlias = Callable[[ByteFile, ProgressLine], Columns]
 
 _VERSION = 2
 _ENDING = ".bushel-index"
@@ -49,7 +49,7 @@ def index_of(file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> Ind
 
     `kind` says what was looked for, with everything that the answer depends on.
     """
-    wanted = _Wanted(file, kind, names, scan)
+    wanted = _WantedIndex(file, kind, names, scan)
     kept = wanted.find()
     if kept is None:
         with _alone(wanted.places[-1]):
@@ -80,7 +80,7 @@ def places_of_index(path: str, kind: str) -> list[str]:
     return [os.path.join(folder, f".{base}.{short}{_ENDING}"), cached]
 
 
-class _Wanted:
+class _WantedIndex:
     """An index that is wanted: where it may be, how to read it, and how to make it."""
 
     def __init__(self, file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> None:
@@ -136,7 +136,9 @@ class _Wanted:
 
     def make(self) -> Columns:
         """Goes through the file, and keeps what was found where that can be."""
-        with Progress(f"indexing {os.path.basename(self._file.path)}", self._file.size) as progress:
+        with ProgressLine(
+            f"indexing {os.path.basename(self._file.path)}", self._file.size
+        ) as progress:
             columns = self._scan(self._file, progress)
         for place in self.places:
             refused = self._write(place, columns)

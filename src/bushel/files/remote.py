@@ -16,8 +16,8 @@ from bushel.core.limits import refusal
 from bushel.core.positions import Keys
 from bushel.errors import FileError
 from bushel.files.backend import Backend, backend_of
-from bushel.files.cache import PIECE, CachedFile, GoneError, cache_here
 from bushel.files.local import LONG, read_merged
+from bushel.files.remote_cache import PIECE, CachedFile, GoneError, cache_here
 from bushel.files.request_pool import requests
 
 # Two ranges with less than this between them are one request: it takes no longer.

@@ -5,17 +5,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bushel.batch.batch_by_tokens import COUNTED
 from bushel.batch.pack_options import names_of, pack_node, packing_of
 from bushel.batch.rebatch import RebatchNode
 from bushel.batch.split import SplitNode, check_bos, check_lengths
-from bushel.batch.tokens import COUNTED
 from bushel.core.arguments import whole
 from bushel.core.state import walk_states
 from bushel.dataset import IterDataset, StreamNodeDataset, stream_node
 from bushel.errors import PlanError, StateError
 
 
-class _Packed(StreamNodeDataset[dict[str, Any]]):
+class _PackedDataset(StreamNodeDataset[dict[str, Any]]):
     _best_fit = False
 
     def __init__(
@@ -47,7 +47,7 @@ class _Packed(StreamNodeDataset[dict[str, Any]]):
         super().__init__(node, parent)
 
 
-class FirstFitPackIterDataset(_Packed):
+class FirstFitPackIterDataset(_PackedDataset):
     """Packs sequences into rows of fixed length, each into the first open row with room for it.
 
     Rows have, beside each feature, which of their sequences a cell belongs to
@@ -77,7 +77,7 @@ class FirstFitPackIterDataset(_Packed):
     """
 
 
-class BestFitPackIterDataset(_Packed):
+class BestFitPackIterDataset(_PackedDataset):
     """The same as `FirstFitPackIterDataset`, but each into the row where it leaves least room."""
 
     _best_fit = True

@@ -102,7 +102,7 @@ class InterleaveIterDataset(StreamNodeDataset[T]):
         super().__init__(self._make_node())
 
     def _make_node(self) -> Node:
-        return interleave_step(_Nodes(self._datasets), self._cycle_length)
+        return interleave_step(_DatasetNodes(self._datasets), self._cycle_length)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Restricts it to a slice of its datasets."""
@@ -110,7 +110,7 @@ class InterleaveIterDataset(StreamNodeDataset[T]):
         self._node = self._make_node()
 
 
-class _Nodes:
+class _DatasetNodes:
     """The nodes of datasets, each made when it is asked for."""
 
     def __init__(self, datasets: Any) -> None:

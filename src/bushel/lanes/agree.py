@@ -72,7 +72,7 @@ class Agreement:
 
     def _agree(self, number: int) -> int:
         self._asked = True
-        waiting = _Waiting(self._step, number, self._timeout_s)
+        waiting = _WaitForHosts(self._step, number, self._timeout_s)
         if self._index:
             self._write(self._key(self._index), str(number))
         else:
@@ -91,7 +91,7 @@ class Agreement:
             )
         return int(answer)
 
-    def _least_with(self, number: int, waiting: "_Waiting") -> str:
+    def _least_with(self, number: int, waiting: "_WaitForHosts") -> str:
         answers = [self._read(self._key(other), waiting) for other in range(1, self._count)]
         if _LEFT in answers:
             return _LEFT
@@ -143,7 +143,7 @@ class Agreement:
         self._board.key_value_set(key, value)
         self._old.append(key)
 
-    def _read(self, key: str, waiting: "_Waiting") -> str:
+    def _read(self, key: str, waiting: "_WaitForHosts") -> str:
         seconds = _FIRST_SLICE_SECONDS
         while True:
             try:
@@ -156,7 +156,7 @@ class Agreement:
                     self._tell(waiting, error)
             seconds = max(0.001, min(2 * seconds, _LONGEST_SLICE_SECONDS, waiting.left()))
 
-    def _tell(self, waiting: "_Waiting", error: Exception) -> None:
+    def _tell(self, waiting: "_WaitForHosts", error: Exception) -> None:
         """Says for whom this process waits; gives up after the time that was set."""
         text = f"process {self._index} of {self._count} {waiting.describe(self._missing())}"
         if waiting.left() > 0:
@@ -192,7 +192,7 @@ class Agreement:
             )
 
 
-class _Waiting:
+class _WaitForHosts:
     """For how long a process has waited for others, and when to say so."""
 
     def __init__(self, step: int, ready: int, timeout_s: float) -> None:

@@ -67,7 +67,7 @@ class Chain:
         operations = list(self._recipe.operations)
         node = self._records()
         # A generator of one record goes on from one random map to the next.
-        randomness: Any = KeyedGenerators(self._seed) if self._seed is not None else _Nothing()
+        randomness: Any = KeyedGenerators(self._seed) if self._seed is not None else _NoGenerators()
         while operations and isinstance(step := self._step(node, operations[0], randomness), Each):
             node = step
             operations.pop(0)
@@ -156,7 +156,7 @@ class Chain:
         return described
 
 
-class _Nothing:
+class _NoGenerators:
     """The generators of a sampler without a seed."""
 
     def each(self, positions: Iterable[int]) -> Iterator[None]:

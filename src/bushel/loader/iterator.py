@@ -270,7 +270,7 @@ def _decode(state: Any) -> dict[str, Any]:
             f"a DataLoader's state is bytes, as `get_state()` returned it, and this is a "
             f"{type(state).__name__}."
         )
-    from bushel.checkpoint.files import decode
+    from bushel.checkpoint.folders import decode
 
     return decode(bytes(state), "this state")
 

@@ -14,8 +14,8 @@ from bushel.core.places import ToStreamNode
 from bushel.core.state import State, walk_states
 from bushel.core.state_fields import Bound, FieldKind, Path, Relation
 from bushel.errors import BadRecordsError, StateError
+from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.quarantine import quarantine
-from bushel.on_error.records import BadRecord
 from bushel.order.keys import record_of
 
 _log = logging.getLogger("bushel")

@@ -11,7 +11,7 @@ import numpy as np
 
 from bushel.core.node import Drop, Each, Fold, Guard, Node, Order, Place
 from bushel.core.positions import Positions, group_span, run_of
-from bushel.on_error.records import BadRecord
+from bushel.on_error.bad_records import BadRecord
 
 # The orders and batches between a node and a guard upstream of it, the last one first.
 Path = Sequence[Order | Fold]

@@ -4,7 +4,7 @@ import os
 import threading
 
 from bushel.errors import FileError
-from bushel.on_error.records import BadRecord
+from bushel.on_error.bad_records import BadRecord
 
 
 class Quarantine:

@@ -81,7 +81,7 @@ class Nodes(Protocol):
         ...
 
 
-class _Slot:
+class _CycleSlot:
     """One of the places in the cycle: which dataset is in it, and whether that is at its end."""
 
     __slots__ = ("cursor", "ended", "number", "place")
@@ -215,7 +215,7 @@ class InterleaveStream(Stream):
             target_seconds=max(SOON_SECONDS, _SECONDS_OF_A_STREAM * node.cycle_length),
             under_way=1,
         )
-        self._slots: list[_Slot] = []
+        self._slots: list[_CycleSlot] = []
         self._following = 0
         self._turn = 0
         # The open streams, as long as they can be read side by side.
@@ -245,7 +245,7 @@ class InterleaveStream(Stream):
     def _has_next(self) -> bool:
         return self._following < len(self._node.datasets)
 
-    def _next_slot(self) -> _Slot | Failure | None:
+    def _next_slot(self) -> _CycleSlot | Failure | None:
         """Opens the next dataset; None where there is none at its number."""
         number = self._following
         try:
@@ -256,7 +256,7 @@ class InterleaveStream(Stream):
         if stream is None:
             return None
         self.eager = self.eager and stream.eager
-        return _Slot(number, stream)
+        return _CycleSlot(number, stream)
 
     def _beginning(self) -> SideTurns | None:
         """Those that are open, as far as they are read side by side."""
@@ -306,12 +306,12 @@ class InterleaveStream(Stream):
         block = Block([], np.empty(0, dtype=np.int64), failure)
         return Chunk(block, ComputedMarks(lambda used: after if used else before))
 
-    def _until_one_enters(self, slots: list[_Slot]) -> list[int]:
+    def _until_one_enters(self, slots: list[_CycleSlot]) -> list[int]:
         """The slots whose turns come before that of one whose stream has ended."""
         from_here = [*range(self._turn, len(slots)), *range(self._turn)]
         return list(takewhile(lambda number: not slots[number].ended, from_here))
 
-    def _turns(self, slots: list[_Slot], running: list[int], rounds: int) -> Chunk | None:
+    def _turns(self, slots: list[_CycleSlot], running: list[int], rounds: int) -> Chunk | None:
         """So many rounds of these, or as many as all have; where one has none, the turns before."""
         began, before = self._clock(), [slot.place for slot in slots]
         for place, number in enumerate(running):
@@ -342,7 +342,7 @@ class InterleaveStream(Stream):
 
     def _marks(
         self,
-        slots: list[_Slot],
+        slots: list[_CycleSlot],
         before: Sequence[_Place],
         begins: Sequence[_Place],
         order: Keys,
@@ -359,7 +359,7 @@ class InterleaveStream(Stream):
             failed,
         )
 
-    def _one_turn(self, slots: list[_Slot]) -> Chunk | None:
+    def _one_turn(self, slots: list[_CycleSlot]) -> Chunk | None:
         """What the slot whose turn it is has to give, if anything."""
         turn = self._turn
         slot = slots[turn]
@@ -441,7 +441,7 @@ class InterleaveStream(Stream):
         streams = self._checked(numbers, states, ended)
         for stream, inner in zip(streams, states, strict=True):
             stream.restore(inner)
-        slots = list(map(_Slot, numbers, streams, ended))
+        slots = list(map(_CycleSlot, numbers, streams, ended))
         self.close()
         self._begun, self._side = True, None
         self._slots, self._turn, self._following = slots, turn % max(1, len(slots)), following

@@ -29,7 +29,7 @@ def interleave_state(
 
 
 @plain
-class _SideMarks(Marks):
+class _SideTurnsMarks(Marks):
     turns: "SideTurns"
     turn: int
     following: int
@@ -61,7 +61,7 @@ class SideTurns:
         if not size:
             return None
         taken, order = self.parts.taken, order[:size]
-        marks = _SideMarks(self, self.turn, self.following, taken, order)
+        marks = _SideTurnsMarks(self, self.turn, self.following, taken, order)
         self.parts.take(np.bincount(order, minlength=streams))
         self.turn = (self.turn + size) % streams
         return Chunk(block, marks)

@@ -290,7 +290,7 @@ class JumpedSteps(_SkippedSteps):
         return index - _left_out_before(self._gaps, index)
 
 
-class _Counted(Fields):
+class _CountFields(Fields):
     """The state of the input and a count; or, as it was before, the state of the input alone."""
 
     def __init__(self, stream: "DroppedSteps", input: Stream) -> None:
@@ -353,7 +353,7 @@ class DroppedSteps(_SkippedSteps):
         self._behind = Framed(FixedMarks(parent), {_COUNT: at})
 
     def fields(self) -> Fields:
-        return _Counted(self, self._input)
+        return _CountFields(self, self._input)
 
     def _count_of(self, state: State) -> int:
         """How many elements came before a state."""

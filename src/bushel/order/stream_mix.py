@@ -148,7 +148,7 @@ _FURTHEST = 1 << 61
 
 
 @plain
-class _Place:
+class _MixPlace:
     """Where a mixture is, apart from where its parts are."""
 
     index: int
@@ -170,7 +170,7 @@ class _Place:
 class _MixMarks(Marks):
     stream: "MixStream"
     course: Course
-    start: _Place
+    start: _MixPlace
     which: Keys
     parts: PartMarks
     failed_part: int | None = None
@@ -181,7 +181,7 @@ class _MixMarks(Marks):
         taken = start.taken + counts
         if used > len(self.which) and self.failed_part is not None:
             counts[self.failed_part] += 1  # It had its turn, and gave nothing.
-        place = _Place(start.index + used, taken, start.choices, start.used + used, start.stays)
+        place = _MixPlace(start.index + used, taken, start.choices, start.used + used, start.stays)
         return self.stream.state_of(self.parts.at(counts), self.course, place, False)
 
 
@@ -205,9 +205,9 @@ class MixStream(Stream):
         self._stopped = False
         self._starts = parts.states() if self._names is not None else []
 
-    def _beginning(self, ahead: Ahead, stays: Sequence[bool]) -> _Place:
+    def _beginning(self, ahead: Ahead, stays: Sequence[bool]) -> _MixPlace:
         nothing = Choices(np.empty(0, dtype=np.int64), ahead)
-        return _Place(0, np.zeros(len(stays), dtype=np.int64), nothing, 0, stays)
+        return _MixPlace(0, np.zeros(len(stays), dtype=np.int64), nothing, 0, stays)
 
     def pull(self, want: int) -> Chunk | None:
         while not self._stopped:
@@ -238,22 +238,22 @@ class MixStream(Stream):
             stays = [there and number != part for number, there in enumerate(place.stays)]
             # Whose turn it is, is to be found out anew.
             nothing = Choices(which[:0], place.ahead)
-            self._place = _Place(place.index, place.taken, nothing, 0, stays)
+            self._place = _MixPlace(place.index, place.taken, nothing, 0, stays)
         return None
 
-    def _choose(self, place: _Place, most: int) -> _Place:
+    def _choose(self, place: _MixPlace, most: int) -> _MixPlace:
         """The same place, with what comes from there on."""
         piece = self._course.at(place.index)
         count = self._course.most(place.index, piece.turns.at_once(most))
         ahead = piece.ahead(place.ahead)
         choices = piece.turns.choose(place.index, count, ahead, place.stays)
-        return _Place(place.index, place.taken, choices, 0, place.stays)
+        return _MixPlace(place.index, place.taken, choices, 0, place.stays)
 
     def _chunk(self, which: Keys, portion: Portion) -> Chunk:
         start, size = self._place, portion.size
         marks = _MixMarks(self, self._course, start, which, portion.marks)
         taken = start.taken + portion.counts
-        self._place = _Place(
+        self._place = _MixPlace(
             start.index + size, taken, start.choices, start.used + size, start.stays
         )
         positions = np.arange(start.index, start.index + size, dtype=np.int64)
@@ -267,13 +267,13 @@ class MixStream(Stream):
             failure, parts = streams.take_failure(part)
         nothing = np.empty(0, dtype=np.int64)
         marks = _MixMarks(self, self._course, start, nothing, parts, part)
-        self._place = _Place(
+        self._place = _MixPlace(
             start.index + 1, start.taken, start.choices, start.used + 1, start.stays
         )
         return Chunk(Block([], nothing, failure), marks)
 
     def state_of(
-        self, states: Sequence[State], course: Course, place: _Place, stopped: bool
+        self, states: Sequence[State], course: Course, place: _MixPlace, stopped: bool
     ) -> State:
         state: State = {
             "parents": self._by_name(states),
@@ -312,7 +312,7 @@ class MixStream(Stream):
         stays = [not (gone and self._drops) for gone in left]
         nothing = Choices(np.empty(0, dtype=np.int64), ahead)
         counts = np.array(taken, dtype=np.int64)
-        self._place, self._stopped = _Place(index, counts, nothing, 0, stays), bool(stopped)
+        self._place, self._stopped = _MixPlace(index, counts, nothing, 0, stays), bool(stopped)
         self._course = course
 
     def _parts_of(self, state: State, field: str, otherwise: Sequence[Any]) -> list[Any]:

@@ -105,7 +105,7 @@ def _mixed_one(word: int) -> int:
 
 
 @plain
-class _Group:
+class _ShuffledGroup:
     """Where the blocks of a group begin, its number, and what came of it."""
 
     place: tuple[Marks, int, int]
@@ -135,10 +135,10 @@ class _Group:
 
 @plain
 class _GroupsMarks(Marks):
-    groups: Sequence[_Group]
+    groups: Sequence[_ShuffledGroup]
     # Which group comes next, and how it is after the failure.
-    following: _Group
-    behind: _Group
+    following: _ShuffledGroup
+    behind: _ShuffledGroup
 
     def at(self, used: int) -> State:
         for group in self.groups:
@@ -174,14 +174,14 @@ class SpreadShuffleStream(Stream):
         # How far we have read for elements that came, or for a failure.
         self._touched: tuple[Marks, int, int] | None = None
         # The last group, when it has been handed out.
-        self._done: _Group | None = None
+        self._done: _ShuffledGroup | None = None
 
     def _last_block(self) -> int:
         """The last input block that the current group needs."""
         return self._first - 1 + self._group
 
     def pull(self, want: int) -> Chunk | None:
-        groups: list[_Group] = []
+        groups: list[_ShuffledGroup] = []
         rows: list[Any] = []
         while self._done is None and len(rows) < max(1, want):
             failure = self._fill(want)
@@ -212,7 +212,11 @@ class SpreadShuffleStream(Stream):
         return self._chunk(rows, groups, self._following(), None) if rows else None
 
     def _chunk(
-        self, rows: list[Any], groups: list[_Group], following: _Group, failure: Failure | None
+        self,
+        rows: list[Any],
+        groups: list[_ShuffledGroup],
+        following: _ShuffledGroup,
+        failure: Failure | None,
     ) -> Chunk:
         first = groups[0] if groups else following
         start = self._made_before(first.number) + first.used
@@ -228,11 +232,11 @@ class SpreadShuffleStream(Stream):
         waiting = min(blocks, self._side)
         return waiting * (waiting + 1) // 2 + (blocks - waiting) * self._side
 
-    def _following(self) -> _Group:
+    def _following(self) -> _ShuffledGroup:
         if self._done is not None:
             return self._done
         place = self._places[0] if self._places else self._cursor.mark()
-        return _Group(place, self._group, self._failures, self._skip, self._touched)
+        return _ShuffledGroup(place, self._group, self._failures, self._skip, self._touched)
 
     def _fill(self, want: int) -> Failure | None:
         """Reads the blocks that the group needs, or up to the end."""

@@ -167,7 +167,7 @@ def zip_fields(inputs: Sequence[Declares]) -> Fields:
 
 
 @plain
-class _SideMarks(Marks):
+class _ZippedSideMarks(Marks):
     parts: SideBySide
     taken: Positions
 
@@ -203,7 +203,7 @@ class SideZipStream(Stream):
             return None
         # Each tuple takes the next `count` rows, from one iterator that stands for all parts.
         made = list(zip(*[iter(block.rows())] * count, strict=False))
-        marks = _SideMarks(parts, parts.taken)
+        marks = _ZippedSideMarks(parts, parts.taken)
         parts.take(np.full(count, size, dtype=np.int64))
         return Chunk(Block(made, block.positions[: size * count : count]), marks)
 

@@ -13,12 +13,12 @@ from bushel.order.repeat import RepeatNode
 from bushel.order.sampled import SampledNode
 from bushel.order.shuffle import ShuffleNode
 from bushel.provenance.records import NotKnown, Records, name_of_source, sources_of
-from bushel.provenance.replay import Replay
+from bushel.provenance.rerun import Replay
 from bushel.provenance.subject import subject_of
 from bushel.provenance.walk import length_of, records_of_steps
 from bushel.provenance.where import ARITHMETIC, ENDLESS, NOT_KNOWN, REPLAY, whole_step
 from bushel.watch import html
-from bushel.watch.text import number, plural
+from bushel.watch.plain_text import number, plural
 
 # Steps whose records are counted at once, and the most that are counted.
 _AT_ONCE = 4096
@@ -141,7 +141,7 @@ def _proved(node: Node) -> str | None:
     return text + (f", but for {number(at_end)} at the end of the last one" if at_end else "")
 
 
-class _Count:
+class _KeyCounts:
     def __init__(self, node: Node) -> None:
         self._sources = sources_of(node)
         if any(isinstance(source, SampledNode) for source in self._sources):
@@ -166,7 +166,7 @@ def _counted(node: Node, length: int) -> Covers:
         raise PlanError(
             f"to count the records of {length:,} steps takes too long: say `steps=`, how many."
         )
-    count = _Count(node)
+    count = _KeyCounts(node)
     for start in range(0, length, _AT_ONCE):
         steps = run_of(start, min(start + _AT_ONCE, length))
         count.add(records_of_steps(node, steps))
@@ -174,7 +174,7 @@ def _counted(node: Node, length: int) -> Covers:
 
 
 def _run(node: Node, run: Replay, steps: int | None) -> Covers:
-    count = _Count(node)
+    count = _KeyCounts(node)
     while steps is None or run.step < steps:
         tags = run.take(256 if steps is None else min(256, steps - run.step))
         if not tags:

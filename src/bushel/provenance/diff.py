@@ -13,7 +13,7 @@ from bushel.provenance.subject import Subject, subject_of
 from bushel.provenance.walk import length_of
 from bushel.provenance.where import NOT_KNOWN, Where, answer, whole_step
 from bushel.watch import html
-from bushel.watch.text import number, plural
+from bushel.watch.plain_text import number, plural
 
 # Steps that are compared at once, to begin with; then ever more, since a replay begins anew.
 _AT_ONCE = 256

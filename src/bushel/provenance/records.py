@@ -10,14 +10,14 @@ from bushel.core.naming import source_name
 from bushel.core.node import Node, Source
 from bushel.core.positions import Keys
 from bushel.order.interleave import InterleaveNode
-from bushel.sources.tfrecord.stream import FileStreamNode
+from bushel.sources.tfrecord.file_stream import FileStreamNode
 
 
 class NotKnown(Exception):
     """Nobody knows; the message says why."""
 
 
-class Place(NamedTuple):
+class StoredAt(NamedTuple):
     """Where a record is stored, as far as its source tells."""
 
     file: str | None = None
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     stop: int | None = None
 
 
-class Record(NamedTuple):
+class StepRecord(NamedTuple):
     """One record of a step."""
 
     step: int | None
@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
 
 @plain
-class Piece:
+class SourceRecords:
     """Records of one source: to which element each belongs, its row there, its key."""
 
     source: Node
@@ -87,9 +87,9 @@ class Records:
         facts = (fact[some] for fact in (self.owners, self.rows, self.which, self.keys, self.lanes))
         return Records(self.sources, *facts, self.epochs[some], self.places[some])  # type: ignore[call-arg]
 
-    def stored_at(self) -> list[Place]:
+    def stored_at(self) -> list[StoredAt]:
         """Where they are stored, in their order."""
-        found: list[Place] = [Place()] * len(self)
+        found: list[StoredAt] = [StoredAt()] * len(self)
         for number, source in enumerate(self.sources):
             mine = np.flatnonzero(self.which == number)
             places = places_of(source, self.keys.take(mine)) if len(mine) else None
@@ -116,7 +116,7 @@ def sources_of(node: Node) -> tuple[Node, ...]:
     return tuple(found.values())
 
 
-def joined(pieces: Sequence[Piece], known: Sequence[Node] = ()) -> Records:
+def joined(pieces: Sequence[SourceRecords], known: Sequence[Node] = ()) -> Records:
     """The records of all pieces, in order; sources are numbered as the `known` ones."""
     sources = (*known, *(piece.source for piece in pieces))
     sources = tuple({id(source): source for source in sources}.values())
@@ -125,7 +125,7 @@ def joined(pieces: Sequence[Piece], known: Sequence[Node] = ()) -> Records:
         return Records(sources, *[nothing] * 7)
     numbers = {id(source): number for number, source in enumerate(sources)}
 
-    def column(values: Callable[[Piece], Any]) -> "np.ndarray[Any, Any]":
+    def column(values: Callable[[SourceRecords], Any]) -> "np.ndarray[Any, Any]":
         made = [np.broadcast_to(values(piece), len(piece.owners)) for piece in pieces]
         return made[0] if len(made) == 1 else np.concatenate(made)
 
@@ -144,18 +144,18 @@ def joined(pieces: Sequence[Piece], known: Sequence[Node] = ()) -> Records:
     return Records(sources, *columns)
 
 
-def places_of(source: Node, keys: "np.ndarray[Any, Any]") -> list[Place] | None:
+def places_of(source: Node, keys: "np.ndarray[Any, Any]") -> list[StoredAt] | None:
     """Where a source stores records; None where it does not tell."""
     if isinstance(source, FileStreamNode):
-        return [Place(source.path, None, start) for start in keys.tolist()]
+        return [StoredAt(source.path, None, start) for start in keys.tolist()]
     given = getattr(source, "source", None)
     many = getattr(given, "places_of", None)
     if callable(many):
-        return [Place(*place) for place in many(keys)]
+        return [StoredAt(*place) for place in many(keys)]
     one = getattr(given, "place_of", None)
     if not callable(one):
         return None
-    return [Place(*one(key)) for key in keys.tolist()]
+    return [StoredAt(*one(key)) for key in keys.tolist()]
 
 
 def name_of_source(source: Node) -> str:

@@ -150,12 +150,12 @@ class Search:
         if isinstance(node, SkipStepsNode):
             hits = hits.moved(steps_without_gaps(node.gaps, hits.places))
         if isinstance(node, StreamRepeatNode):
-            again = RepeatNode(_Counted(self._length(node.input)), node.epochs, False)
+            again = RepeatNode(_OnlyCounted(self._length(node.input)), node.epochs, False)
             moved = hits.moved(again.find(hits.places, stop))
             moved.epochs = moved.places // self._length(node.input)
             return moved
         if isinstance(node, StreamWindowsNode):
-            laid = _Counted(self._length(node.input))
+            laid = _OnlyCounted(self._length(node.input))
             overlap = OverlapNode(laid, node.size, node.stride, node.drop_remainder)
             return _folded(hits.moved(overlap.find(hits.places, overlap.length())), node.size)
         if isinstance(node, Fold):
@@ -244,7 +244,7 @@ class Search:
         return Hits(places, np.zeros(len(places), np.int64), np.zeros(len(places), np.int64))
 
 
-class _Counted(RangeNode):
+class _OnlyCounted(RangeNode):
     """So many elements, of which nothing is known but their number."""
 
     __slots__ = ()

@@ -113,11 +113,11 @@ def _agree_alone(least: int) -> int:
 def _position_in_loader(loader: Any, state: Any) -> State:
     # The same loader without workers: nothing is read, and no process is started.
     recipe = replace(loader._recipe, worker_options=MultiprocessingOptions(0))
-    with DataLoaderIterator(_Loader(recipe), None) as iterator:
+    with DataLoaderIterator(_LoaderOfRecipe(recipe), None) as iterator:
         return iterator.position_in(state)
 
 
-class _Loader:
+class _LoaderOfRecipe:
     def __init__(self, recipe: Any) -> None:
         self._recipe = recipe
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bushel.batch.regroup import Regroup
-from bushel.cache.memory import CacheNode
+from bushel.cache.cache import CacheNode
 from bushel.core.frozen import frozen
 from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Place, with_inputs
 from bushel.core.options import DatasetOptions, ReadOptions
@@ -48,7 +48,7 @@ from bushel.provenance.traced_steps import (
 )
 from bushel.run.build import build_stream
 from bushel.sources.memory import RangeNode
-from bushel.sources.tfrecord.stream import FileStreamNode
+from bushel.sources.tfrecord.file_stream import FileStreamNode
 
 _INLINE = ReadOptions(0, 0)
 

@@ -9,7 +9,7 @@ from bushel.core.state import State
 from bushel.core.step import How, Step
 from bushel.core.stream import Chunk, OneInput, Stream
 from bushel.provenance.tags import Tagged
-from bushel.sources.tfrecord.stream import FileStreamNode
+from bushel.sources.tfrecord.file_stream import FileStreamNode
 
 
 @frozen

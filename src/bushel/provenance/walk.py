@@ -38,7 +38,7 @@ from bushel.order.skip_steps import SkipStepsNode, steps_with_gaps
 from bushel.order.take import LimitNode, SkipNode
 from bushel.order.windows import StreamWindowsNode, count_windows
 from bushel.order.zip import ZipNode
-from bushel.provenance.records import NotKnown, Piece, Records, joined, sources_of
+from bushel.provenance.records import NotKnown, Records, SourceRecords, joined, sources_of
 from bushel.samplers import IndexSampler
 
 
@@ -94,7 +94,7 @@ class Walk:
     """Goes down to the records, and collects them."""
 
     def __init__(self) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[SourceRecords] = []
 
     def stream(self, node: Node, trail: Trail) -> None:
         """Goes down from elements of a stream, by their numbers."""
@@ -175,7 +175,9 @@ class Walk:
         else:
             keys = node.keys(trail.positions)
         self.pieces.append(
-            Piece(node, trail.owners, trail.rows, keys, trail.lanes, trail.epochs, trail.places)
+            SourceRecords(
+                node, trail.owners, trail.rows, keys, trail.lanes, trail.epochs, trail.places
+            )
         )
 
 

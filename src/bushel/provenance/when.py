@@ -14,13 +14,13 @@ from bushel.errors import PlanError
 from bushel.order.sampled import SampledNode
 from bushel.order.take import LimitNode
 from bushel.provenance.records import NotKnown, name_of_source, sources_of
-from bushel.provenance.replay import Replay
+from bushel.provenance.rerun import Replay
 from bushel.provenance.search import Search, steps_of_epoch
 from bushel.provenance.subject import subject_of
 from bushel.provenance.walk import length_of
 from bushel.provenance.where import ARITHMETIC, ENDLESS, NOT_KNOWN, REPLAY, whole_step
 from bushel.watch import html
-from bushel.watch.text import number, plural
+from bushel.watch.plain_text import number, plural
 
 # Of an endless dataset, how many are shown.
 _SHOWN = 4
@@ -28,7 +28,7 @@ _SHOWN = 4
 _AT_ONCE = 256
 
 
-class Seen(NamedTuple):
+class Sighting(NamedTuple):
     """One time that a record is seen."""
 
     epoch: int | None
@@ -50,15 +50,15 @@ class When:
     steps: int | None
     search: Search | None
     node: Node
-    found: tuple[Seen, ...] | None = None
+    found: tuple[Sighting, ...] | None = None
 
-    def __iter__(self) -> Iterator[Seen]:
+    def __iter__(self) -> Iterator[Sighting]:
         """The times that the record is seen, in order; of an endless dataset without end."""
         if self.grade == NOT_KNOWN:
             raise PlanError(f"when key {self.key!r} is seen is not known: {self.why}.")
         return self._all()
 
-    def _all(self) -> Iterator[Seen]:
+    def _all(self) -> Iterator[Sighting]:
         if self.found is not None:
             yield from self.found
             return
@@ -74,15 +74,17 @@ class When:
             new = np.flatnonzero(hits.places >= start)
             order = np.lexsort((hits.rows.take(new), hits.places.take(new)))
             for index in new.take(order).tolist():
-                yield Seen(int(hits.epochs[index]), int(hits.places[index]), int(hits.rows[index]))
+                yield Sighting(
+                    int(hits.epochs[index]), int(hits.places[index]), int(hits.rows[index])
+                )
             epochs *= 2
 
-    def first(self, count: int) -> list[Seen]:
+    def first(self, count: int) -> list[Sighting]:
         """The first so many times."""
         return list(islice(self, count))
 
     @property
-    def latest(self) -> list[Seen]:
+    def latest(self) -> list[Sighting]:
         """Where steps are not known: the first few, each of which comes at the latest."""
         return list(islice(self._all(), _SHOWN)) if self.grade == NOT_KNOWN else []
 
@@ -99,7 +101,7 @@ class When:
             "more": more,
         }
 
-    def _shown(self, most: int | None) -> tuple[list[Seen], bool]:
+    def _shown(self, most: int | None) -> tuple[list[Sighting], bool]:
         limit = _SHOWN if self.steps is None or self.grade == NOT_KNOWN else most
         seen = list(islice(self._all(), limit and limit + 1))
         return (seen, False) if limit is None or len(seen) <= limit else (seen[:limit], True)
@@ -137,7 +139,7 @@ class When:
         return html.piece(head, html.table(["epoch", "step", "row"], rows, [0, 1, 2]), notes)
 
 
-def _text(seen: Seen) -> str:
+def _text(seen: Sighting) -> str:
     epoch = "" if seen.epoch is None else f"epoch {number(seen.epoch)}: "
     return f"{epoch}step {number(seen.step)}, row {number(seen.row)}"
 
@@ -162,7 +164,7 @@ def when(
     key 3 of range(100, 110, 1)   exact, by arithmetic
       epoch 0: step 3, row 0    epoch 1: step 5, row 1    ...    (endless: 4 shown)
     >>> bushel.when(ds, key=3).first(2)
-    [Seen(epoch=0, step=3, row=0), Seen(epoch=1, step=5, row=1)]
+    [Sighting(epoch=0, step=3, row=0), Sighting(epoch=1, step=5, row=1)]
 
     After a filter only running the pipeline tells: then the answer is at which step the record
     comes at the latest, unless `replay` asks to run it.
@@ -216,7 +218,7 @@ def when(
 
 
 def _by_replay(node: Node, source: Node, key: Any, name: str, limit: int | None) -> When:
-    found: list[Seen] = []
+    found: list[Sighting] = []
     with Replay(node, believes=True) as run:
         while limit is None or run.step < limit:
             first = run.step
@@ -229,7 +231,7 @@ def _by_replay(node: Node, source: Node, key: Any, name: str, limit: int | None)
             for index in np.flatnonzero(mine).tolist():
                 epoch = int(records.epochs[index])
                 step = first + int(records.owners[index])
-                found.append(Seen(None if epoch < 0 else epoch, step, int(records.rows[index])))
+                found.append(Sighting(None if epoch < 0 else epoch, step, int(records.rows[index])))
         notes = () if run.reads else ("no data was read for it",)
         return When(key, name, REPLAY, None, notes, run.step, None, node, tuple(found))
 

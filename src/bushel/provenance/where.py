@@ -15,12 +15,12 @@ from bushel.deliver.iterator import StreamIterator
 from bushel.errors import PlanError
 from bushel.loader.iterator import DataLoaderIterator
 from bushel.order.repeat import INFINITE
-from bushel.provenance.records import NotKnown, Record, Records, joined, name_of_source
-from bushel.provenance.replay import Replay
+from bushel.provenance.records import NotKnown, Records, StepRecord, joined, name_of_source
+from bushel.provenance.rerun import Replay
 from bushel.provenance.subject import Subject, subject_of
 from bushel.provenance.walk import length_of, records_of_steps
 from bushel.watch import html
-from bushel.watch.text import number, plural, size, table
+from bushel.watch.plain_text import number, plural, size, table
 
 # How an answer was found.
 ARITHMETIC = "exact, by arithmetic"
@@ -60,7 +60,7 @@ class Where:
     def __len__(self) -> int:
         return len(self.records)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[StepRecord]:
         records = self.records
         names = list(map(name_of_source, records.sources))
         facts = zip(
@@ -74,7 +74,7 @@ class Where:
             strict=True,
         )
         for owner, epoch, row, key, source, place, lane in facts:
-            yield Record(
+            yield StepRecord(
                 step=self.steps[owner],
                 epoch=_or_none(epoch),
                 row=row,
@@ -201,7 +201,7 @@ _COLUMNS = ("row", "key", "record", "bytes", "lane", "host", "source", "file")
 _NUMBERS = {0, 1, 2, 4, 5}
 
 
-def _bytes(record: Record) -> str:
+def _bytes(record: StepRecord) -> str:
     if record.start is None:
         return ""
     if record.stop is None:

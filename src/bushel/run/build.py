@@ -19,8 +19,8 @@ from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import PartsInTurn, ThreadsOfStreams
 from bushel.run.side_by_side import side_by_side
+from bushel.run.step_streams import single_step
 from bushel.run.step_times import StepTimes
-from bushel.run.steps import single_step
 from bushel.run.together import Together
 
 # Makes the stream of a stretch that has to do with worker processes.

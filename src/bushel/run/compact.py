@@ -33,7 +33,7 @@ from bushel.core.per_process import ProcessLock
 from bushel.core.positions import Positions, before, grouped, join_epochs, run_of, split_epochs
 from bushel.errors import BadRecordsError, FileError, PlanError
 from bushel.files.paths import is_remote
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.order.concatenate import ConcatenateNode
 from bushel.order.present import PresentNode, Wary
 from bushel.order.repeat import RepeatNode
@@ -194,7 +194,9 @@ def _pass_over(node: Node, epoch: int) -> tuple[Positions, bool]:
     start, whole = 0, True
     length = node.length()
     try:
-        with Progress(f"compact: looking for elements in epoch {epoch}", length, "elements") as bar:
+        with ProgressLine(
+            f"compact: looking for elements in epoch {epoch}", length, "elements"
+        ) as bar:
             while (chunk := stream.pull(_AT_A_TIME)) is not None:
                 block, failure = chunk.block, chunk.block.failure
                 places = run_of(start, start + len(block))

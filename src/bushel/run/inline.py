@@ -32,7 +32,7 @@ from bushel.core.positions import Positions, group_span, run_of
 from bushel.core.room import room
 from bushel.core.stack import stack
 from bushel.errors import PlanError
-from bushel.on_error.records import note
+from bushel.on_error.bad_records import note
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
 from bushel.run.flatten import Flatten
@@ -102,9 +102,9 @@ def _compile_step(
     if isinstance(node, Order):
         return _Locate(node, inputs[0], times)
     if isinstance(node, Fold):
-        return _Group(node, inputs[0], times)
+        return _FoldGroups(node, inputs[0], times)
     if isinstance(node, Drop):
-        return _Filter(node, inputs[0], times)
+        return _LeaveOut(node, inputs[0], times)
     if isinstance(node, Choice):
         return Choose(node, inputs, partial(compile_node, times=times), times)
     if isinstance(node, Zip):
@@ -244,7 +244,7 @@ class _Locate(Evaluator):
         return start, end, further
 
 
-class _Group(Evaluator):
+class _FoldGroups(Evaluator):
     """A fold with one element for each group."""
 
     __slots__ = (
@@ -410,7 +410,7 @@ def _folded(
     return Block(out, positions if len(out) == len(positions) else positions[: len(out)], failure)
 
 
-class _Filter(Evaluator):
+class _LeaveOut(Evaluator):
     """Puts None in the place of each element that is left out."""
 
     __slots__ = ("_dropped", "_input", "_node")

@@ -14,16 +14,16 @@ from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, Marks, OnDemand, Stream
 from bushel.core.tune import TARGET_SECONDS, BlockSize
 from bushel.errors import StateRangeError
+from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.budget import BadCounts, Ledger
-from bushel.on_error.records import BadRecord
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.fixed_threads import FixedThreads, threads_counted_on
-from bushel.run.progress import Progress
+from bushel.run.on_demand_progress import OnDemandProgress
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
 from bushel.run.spent import Stopwatch
+from bushel.run.step_streams import STEPS_FOR_ANOTHER, KeptMarks
 from bushel.run.step_times import StepTimes, unsized
-from bushel.run.steps import STEPS_FOR_ANOTHER, KeptMarks
 from bushel.run.threads import Evaluate, ReadAhead
 from bushel.run.work import Work
 from bushel.transforms.function import any_none
@@ -131,7 +131,7 @@ class PositionalStream(Stream):
         self._pulls_of_one = 0
         # Elements that are made one by one, or were, since the last pull.
         self._on_demand: OnDemand | None = None
-        self._progress = Progress(None, 0, 0)
+        self._progress = OnDemandProgress(None, 0, 0)
         self._made_on_demand = 0
         # Seconds of an element that was made last.
         self._seconds_each = 0.0
@@ -273,7 +273,7 @@ class PositionalStream(Stream):
         if rows is None:
             return None
         quota = None if self._allow_nones else self._quota
-        self._progress = Progress(quota, self._behind, start)
+        self._progress = OnDemandProgress(quota, self._behind, start)
         self._on_demand = OnDemand(filter(self._progress, rows), self._progress.take_marks)
         return self._on_demand
 

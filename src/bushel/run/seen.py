@@ -22,7 +22,7 @@ _LONG_AWAY = 100
 _LATELY = 0.97
 
 
-class _Block(NamedTuple):
+class _BlockTimes(NamedTuple):
     """Times of one element, and how many elements there were."""
 
     elements: int
@@ -30,12 +30,12 @@ class _Block(NamedTuple):
     cpu: float
 
 
-class Seen:
+class SeenLately:
     """What was seen lately of one way to run."""
 
     def __init__(self, streams: int) -> None:
         self._most_user, self._enough_user = _MOST_USER * streams, _ENOUGH_USER * streams
-        self._blocks: deque[_Block] = deque()
+        self._blocks: deque[_BlockTimes] = deque()
         # Elements, and the seconds of the user for them; and their sums.
         self._users: deque[tuple[int, float]] = deque()
         self._of_user = [0, 0.0]
@@ -53,7 +53,7 @@ class Seen:
 
     def add_work(self, count: int, spent: Spent) -> None:
         blocks = self._blocks
-        blocks.append(_Block(count, spent.seconds / count, spent.cpu_seconds / count))
+        blocks.append(_BlockTimes(count, spent.seconds / count, spent.cpu_seconds / count))
         queued, seconds = self._of_crowd
         self._of_crowd = (
             _LATELY * (queued + spent.queued_seconds),

@@ -48,7 +48,7 @@ class Stopwatch:
         return Spent(max(cpu, wall - queued), cpu, max(0.0, queued))
 
 
-class _Notes:
+class _ScheduleFile:
     """The file in which the system notes what becomes of a thread, open as long as it lives.
 
     To open it takes longer than all else here together.
@@ -82,7 +82,7 @@ class SchedulerNotes:
             notes = self._of_thread.notes
         except AttributeError:
             try:
-                notes = self._of_thread.notes = _Notes()
+                notes = self._of_thread.notes = _ScheduleFile()
             except OSError:
                 return None
         try:

@@ -104,7 +104,7 @@ class _Sheet:
             spent[2:] = nanoseconds, at
 
 
-class _OfThread(threading.local):
+class _ThreadSheet(threading.local):
     # The sheet of the turn that a thread is at, if that one is timed.
     sheet: _Sheet | None = None
 
@@ -116,7 +116,7 @@ class StepTimes:
         self._lock = threading.Lock()
         self._numbers: dict[int, int] = {}
         self._totals: list[StepTotal] = []
-        self._thread = _OfThread()
+        self._thread = _ThreadSheet()
         # How many turns are being timed now, and functions that are exchanged for it, as
         # (evaluator, attribute, function, the same with a look at the clock).
         self._timing = 0
@@ -186,7 +186,7 @@ class StepTimes:
     def take_turns(self, stream: Stream) -> None:
         """Has each pull of a stream that is watched be a turn: nobody else pulls it."""
         vars(stream).update(
-            _measured_turns=Turns(self), _measured_left=1, _measured_sessions=Turns(self)
+            _measured_turns=TimedTurns(self), _measured_left=1, _measured_sessions=TimedTurns(self)
         )
 
     def watch_positions(self, ranges: Ranges, dataset: Node) -> None:
@@ -226,7 +226,7 @@ class StepTimes:
 
     def on_threads(self, work: Callable[..., T]) -> Callable[..., T]:
         """Work that threads do; each call of it is a turn."""
-        thread, make = threading.local(), functools.partial(Turns, self)
+        thread, make = threading.local(), functools.partial(TimedTurns, self)
 
         def call(*args: Any) -> T:
             turns = getattr(thread, "turns", None)
@@ -270,7 +270,7 @@ class StepTimes:
         return [total for total in totals if id(total.node) not in self._together]
 
 
-class Turns:
+class TimedTurns:
     """Turns of one caller, some of which are timed."""
 
     def __init__(self, times: StepTimes) -> None:
@@ -427,14 +427,14 @@ def _counting_kind(kind: type[S]) -> type[S]:
 
     class Counting(kind):  # type: ignore[valid-type,misc]
         # (Long names: those of the stream are its own.)
-        _measured_by: _OfThread
+        _measured_by: _ThreadSheet
         _measured_as: int
         _measured_count = 0
         # Where its pulls are turns, and how many are left until one is timed.
-        _measured_turns: Turns | None = None
+        _measured_turns: TimedTurns | None = None
         _measured_left = _NEVER
         # And where elements that are made on demand are, until the next pull.
-        _measured_sessions: Turns | None = None
+        _measured_sessions: TimedTurns | None = None
         # Whether there were any the last time.
         _measured_gives = False
 

@@ -27,7 +27,7 @@ the clock is asked as well, and inline and threads take turns until it is clear.
 import enum
 import math
 
-from bushel.run.seen import Pace, Seen
+from bushel.run.seen import Pace, SeenLately
 from bushel.run.spent import Spent
 
 # Threads take a core from the training loop and fight for the interpreter's lock: they must
@@ -101,7 +101,7 @@ class ThreadChoice:
         self._most_threads = most_threads
         self._cores = cores
         self._phase = _Phase.MEASURING
-        self._inline, self._ahead = Seen(streams), Seen(streams)
+        self._inline, self._ahead = SeenLately(streams), SeenLately(streams)
         # How soon elements come by the clock.
         self._inline_pace, self._ahead_pace = Pace(), Pace()
         # Looks at the interpreter's lock while work was done inline, how often it was taken, and

@@ -21,7 +21,7 @@ Evaluate = Callable[[int, int], Block]
 _MOST_BYTES_AHEAD = 1 << 26
 
 
-class _Task:
+class _BlockTask:
     """A block to be evaluated, and the promise of its result."""
 
     __slots__ = (
@@ -85,7 +85,7 @@ class ThreadPool:
     """
 
     def __init__(self, threads: int) -> None:
-        self._tasks: SimpleQueue[tuple[Evaluate, _Task] | None] = SimpleQueue()
+        self._tasks: SimpleQueue[tuple[Evaluate, _BlockTask] | None] = SimpleQueue()
         self._users: set[object] = set()
         self.stopped = False
         self.threads = [OwnThread(self._work, f"bushel-read_{number}") for number in range(threads)]
@@ -100,7 +100,7 @@ class ThreadPool:
             if thread.ident is None:
                 thread.start()
 
-    def submit(self, evaluate: Evaluate, task: _Task) -> None:
+    def submit(self, evaluate: Evaluate, task: _BlockTask) -> None:
         self._tasks.put((evaluate, task))
         if self.stopped:
             self._give_up()
@@ -205,7 +205,7 @@ class ReadAhead:
         # Enough that no thread waits for the one who takes the blocks in order.
         self._most_blocks, self._least_blocks = 2 * threads + 1, threads + 1
         self._buffer_size = max(1, buffer_size)
-        self._in_flight: deque[_Task] = deque()
+        self._in_flight: deque[_BlockTask] = deque()
         self._elements = 0
         self._finishing = False
         self._pool = pool or ThreadPool(threads)
@@ -280,7 +280,7 @@ class ReadAhead:
                 or self._is_much(self._elements + count)
             ):
                 return
-            task = _Task(self._next, count, self._interest.watching)
+            task = _BlockTask(self._next, count, self._interest.watching)
             self._pool.submit(self._evaluate, task)
             self._in_flight.append(task)
             self._elements += count

@@ -5,8 +5,8 @@ from typing import Any
 
 from bushel.core.block import Block, join
 from bushel.core.node import Guard, Node
+from bushel.on_error.bad_records import BadRecord, taking_notes
 from bushel.on_error.by_element import by_element, each_once, paths_to_guards
-from bushel.on_error.records import BadRecord, taking_notes
 from bushel.run.inline import compile_node
 from bushel.run.step_times import StepTimes
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bushel.sources.array_record import ArrayRecordDataSource
     from bushel.sources.arrays.numpy import NumpyDataSource
     from bushel.sources.arrays.shared import SharedMemoryDataSource
-    from bushel.sources.arrays.tokens import TokenDataSource
+    from bushel.sources.arrays.token_windows import TokenDataSource
     from bushel.sources.arrays.zarr import ZarrDataSource
     from bushel.sources.arrow.parquet import ParquetDataSource
     from bushel.sources.arrow.source import ArrowDataSource
@@ -70,7 +70,7 @@ _HOMES = {
     "TFRecordDataSource": "sources.tfrecord.source:TFRecordDataSource",
     "TarDataSource": "sources.tar.source:TarDataSource",
     "TextLinesDataSource": "sources.text.lines:TextLinesDataSource",
-    "TokenDataSource": "sources.arrays.tokens:TokenDataSource",
+    "TokenDataSource": "sources.arrays.token_windows:TokenDataSource",
     "TorchDataSource": "sources.torch_datasets:TorchDataSource",
     "ZarrDataSource": "sources.arrays.zarr:ZarrDataSource",
     "encode_example": "sources.tfrecord.example:encode_example",

@@ -45,7 +45,7 @@ from bushel.errors import (
 )
 from bushel.files.copies import local_path, stamp_here
 from bushel.files.paths import is_remote
-from bushel.sources.array_record_paths import OF_THE_PACKAGE, FileInstruction, Part, parts_of
+from bushel.sources.array_record_paths import OF_THE_PACKAGE, FileInstruction, FilePart, parts_of
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ class ArrayRecordDataSource:
         self._length = int(self._ends[-1])
         # From keys to positions in a file.
         self._shifts = np.array([part.skip for part in parts]) - (self._ends - lengths)
-        self._files = _OpenFiles(self._options, self._stamps)
+        self._files = _ArrayRecordFiles(self._options, self._stamps)
 
     @property
     def paths(self) -> list[str]:
@@ -193,14 +193,14 @@ class ArrayRecordDataSource:
         traceback: TracebackType | None,
     ) -> None:
         """Closes the files. Whoever reads again opens them again."""
-        self._files = _OpenFiles(self._options, self._stamps)
+        self._files = _ArrayRecordFiles(self._options, self._stamps)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_files"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._files = _OpenFiles(self._options, self._stamps)
+        self._files = _ArrayRecordFiles(self._options, self._stamps)
 
     def __repr__(self) -> str:
         # Part of every state of a loader, and the same text as in the states that Grain saved.
@@ -233,7 +233,7 @@ class ArrayRecordDataSource:
             return files.get(self._paths[part]).one_by_one(positions)
 
 
-class _OpenFiles(PerProcess[str, "_OpenFile"]):
+class _ArrayRecordFiles(PerProcess[str, "_OpenFile"]):
     """The open files of one process, shared by its threads.
 
     In a process that was forked, those of the parent are left alone, and not even closed: its
@@ -435,10 +435,10 @@ def _key_array(keys: Sequence[SupportsIndex] | Keys) -> Keys:
     return array
 
 
-def _lengths(parts: list[Part], options: str, stamps: dict[str, str]) -> list[int]:
+def _lengths(parts: list[FilePart], options: str, stamps: dict[str, str]) -> list[int]:
     """Looks up the lengths of those files of which all is wanted."""
 
-    def length(part: Part) -> int:
+    def length(part: FilePart) -> int:
         if part.take is not None:
             return part.take
         opened = _OpenFile(part.file, options)

@@ -32,7 +32,7 @@ class FileInstruction(Protocol):
     def examples_in_shard(self) -> int: ...
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Records of one file: those after the first `skip`; None for all of them."""
 
     file: str
@@ -40,7 +40,7 @@ class Part(NamedTuple):
     take: int | None
 
 
-def parts_of(paths: Any) -> Iterator[Part]:
+def parts_of(paths: Any) -> Iterator[FilePart]:
     """The files that paths stand for, and which of their records, one after the other."""
     if isinstance(paths, (str, os.PathLike, FileInstruction)):
         paths = [paths]
@@ -56,9 +56,9 @@ def parts_of(paths: Any) -> Iterator[Part]:
             text = os.fsdecode(path)
             if part := re.fullmatch(r"(.*)\[(\d+):(\d+)\]", text):
                 start, stop = int(part[2]), int(part[3])
-                yield Part(part[1], start, max(0, stop - start))
+                yield FilePart(part[1], start, max(0, stop - start))
             else:
-                yield from (Part(file, 0, None) for file in _files(text))
+                yield from (FilePart(file, 0, None) for file in _files(text))
         elif isinstance(path, FileInstruction):
             yield _instructed(path)
         else:
@@ -68,10 +68,10 @@ def parts_of(paths: Any) -> Iterator[Part]:
             )
 
 
-def _instructed(path: FileInstruction) -> Part:
+def _instructed(path: FileInstruction) -> FilePart:
     if path.skip < 0 or path.take < 0:
         raise PlanError(f"skip and take are numbers of records, and cannot be negative: {path!r}.")
-    return Part(os.fsdecode(path.filename), path.skip, path.take)
+    return FilePart(os.fsdecode(path.filename), path.skip, path.take)
 
 
 def _files(path: str) -> Iterable[str]:

@@ -41,7 +41,7 @@ class BagzDataSource(KeyedSource):
     def __init__(self, paths: Any) -> None:
         _package()
         self._paths = expand(paths, BAGZ)
-        self._files = _OpenFiles(descriptors_to_keep())
+        self._files = _BagzFiles(descriptors_to_keep())
         opened = [self._files.get(path) for path in self._paths]
         self._stamps = [file.stamp for file in opened]
         self._ends: Keys = np.cumsum([len(file.reader) for file in opened], dtype=np.int64)
@@ -125,7 +125,7 @@ class _File:
             return int(struct.unpack("<Q", file.read(8))[0])
 
 
-class _OpenFiles(PerProcess[str, _File]):
+class _BagzFiles(PerProcess[str, _File]):
     """The package's readers, shared by the threads of a process."""
 
     def _make(self, key: str) -> _File:

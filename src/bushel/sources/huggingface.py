@@ -12,10 +12,10 @@ import numpy as np
 from bushel.core.block import Columns, unstack
 from bushel.core.positions import Keys
 from bushel.errors import SourceError
+from bushel.sources.arrow.buffers import stretch_of
 from bushel.sources.arrow.items import has_items
-from bushel.sources.arrow.memory import stretch_of
 from bushel.sources.arrow.package import arrow
-from bushel.sources.arrow.parts import Part, Reader
+from bushel.sources.arrow.table_parts import Reader, TablePart
 from bushel.sources.arrow.values import values_of
 from bushel.sources.keyed import KeyedSource
 
@@ -56,9 +56,9 @@ class HuggingFaceDataset(KeyedSource):
         self._dataset = dataset
         self._length = len(dataset)
         self._begun = False
-        self._table: _Table | None = None
+        self._table: _DatasetTable | None = None
 
-    def _begin(self) -> "_Table | None":
+    def _begin(self) -> "_DatasetTable | None":
         """The table to read from; None where the library does all."""
         if not self._begun:
             self._table = _table_of(self._dataset)
@@ -134,7 +134,7 @@ def _dicts(tree: dict[str, Any], values: Callable[[Any], list[Any]]) -> list[Any
     return [dict(zip(tree, row, strict=True)) for row in rows]
 
 
-class _Table:
+class _DatasetTable:
     """The Arrow table of a dataset, with the rows of it that the dataset has."""
 
     def __init__(self, table: Any, rows: Keys | None, kinds: dict[str, Any] | None) -> None:
@@ -178,7 +178,7 @@ class _Table:
         return keys if self._rows is None else self._rows.take(keys).astype(np.int64, copy=False)
 
 
-def _parts_of(table: Any) -> list[Part]:
+def _parts_of(table: Any) -> list[TablePart]:
     """The batches of a table: neighbours that are in one file, together."""
     groups: list[tuple[Any, list[Any]]] = []
     last = None
@@ -189,7 +189,7 @@ def _parts_of(table: Any) -> list[Part]:
             groups.append((stretch, []))
         groups[-1][1].append(batch)
         last = where
-    return [Part(batches, 0, stretch) for stretch, batches in groups]
+    return [TablePart(batches, 0, stretch) for stretch, batches in groups]
 
 
 def _to_python(values: Any) -> list[Any]:
@@ -205,7 +205,7 @@ def _of_kind(column: Any, kind: Any) -> list[Any]:
     return [row.astype(kind, copy=False) for row in column]
 
 
-def _table_of(dataset: Any) -> _Table | None:
+def _table_of(dataset: Any) -> _DatasetTable | None:
     """The table of a dataset, if its records are in it as the library gives them out."""
     try:
         form = dataset._format_type
@@ -221,11 +221,11 @@ def _table_of(dataset: Any) -> _Table | None:
         return None  # Of a version that has these things elsewhere.
     rows = None if indices is None else indices.column(0).to_numpy()
     if form is None:
-        return _Table(table, rows, None)
+        return _DatasetTable(table, rows, None)
     return _numpy_table(dataset, table, rows)
 
 
-def _numpy_table(dataset: Any, table: Any, rows: Keys | None) -> _Table | None:
+def _numpy_table(dataset: Any, table: Any, rows: Keys | None) -> _DatasetTable | None:
     """The table of a dataset in the format "numpy"; which types that has, a record tells."""
     if not len(dataset) or not all(map(_is_any_array, table.schema.types)):
         return None
@@ -235,7 +235,7 @@ def _numpy_table(dataset: Any, table: Any, rows: Keys | None) -> _Table | None:
     kinds = {name: getattr(first[name], "dtype", None) for name in table.schema.names}
     if None in kinds.values():
         return None
-    made = _Table(table, rows, kinds)
+    made = _DatasetTable(table, rows, kinds)
     try:
         (record,) = made.records(np.zeros(1, np.int64))
     except (TypeError, ValueError):

@@ -21,7 +21,7 @@ from bushel.errors import FileError, RecordError, replaced_file
 from bushel.files.index import Columns, Index, index_of, places_of_index
 from bushel.files.local import ByteFile, OpenFiles
 from bushel.files.paths import expand, is_remote
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.files.request_pool import MOST_REQUESTS, RequestPool
 from bushel.sources.endings import COMPRESSED
 from bushel.sources.indexed_unpacked import unpacked
@@ -36,7 +36,7 @@ _together = RequestPool(MOST_REQUESTS)
 Decode: TypeAlias = Callable[[Sequence[bytes], int, Keys], list[Any]]
 
 
-class _Opened(NamedTuple):
+class _IndexedFile(NamedTuple):
     """A file with its index. Of a compressed file it is the unpacked copy."""
 
     path: str
@@ -63,7 +63,7 @@ class IndexedSource(ABC):
         self._files = OpenFiles()
         # Stamps of the files, to notice in another process that one was replaced.
         self._stamps: list[str] = []
-        self._opened: list[_Opened] | None = None
+        self._opened: list[_IndexedFile] | None = None
         self._lock = ProcessLock()
         counts = [len(opened.columns[self.columns[0]]) - 1 for opened in self._open()]
         self._ends: Keys = np.cumsum(counts, dtype=np.int64)
@@ -78,7 +78,7 @@ class IndexedSource(ABC):
         return False
 
     @abstractmethod
-    def scan(self, file: ByteFile, progress: Progress) -> Columns:
+    def scan(self, file: ByteFile, progress: ProgressLine) -> Columns:
         """Goes through a file to make the columns of its index; the first has one entry more
         than there are records."""
 
@@ -103,7 +103,7 @@ class IndexedSource(ABC):
         bounds = (opened.columns[self.columns[0]] for opened in self._opened)
         return sum(int(bound[-1]) - int(bound[0]) for bound in bounds)
 
-    def _open(self) -> list[_Opened]:
+    def _open(self) -> list[_IndexedFile]:
         """The files with their indexes; those of a source that came from elsewhere, anew."""
         opened = self._opened
         if opened is not None:
@@ -122,14 +122,14 @@ class IndexedSource(ABC):
                 self._opened = [opened for _, opened in found]
             return self._opened
 
-    def _open_one(self, path: str) -> tuple[str, _Opened]:
+    def _open_one(self, path: str) -> tuple[str, _IndexedFile]:
         file = self._files.get(path)
         plain = unpacked(file, self.is_plain)
         data = file if plain == path else self._files.get(plain)
         index = index_of(data, self.kind, self.columns, self.scan)
         if not len(index[self.columns[0]]):
             raise _damaged(path, self.kind)
-        return file.stamp, _Opened(plain, data.stamp, index)
+        return file.stamp, _IndexedFile(plain, data.stamp, index)
 
     def __len__(self) -> int:
         return int(self._ends[-1])

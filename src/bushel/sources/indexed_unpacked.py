@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from bushel.errors import MissingPackageError, RecordError
 from bushel.files.copies import made_once
 from bushel.files.local import ByteFile
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources.endings import COMPRESSED, compression_of
 
 HEAD_BYTES = 12
@@ -75,7 +75,7 @@ def unpacked(file: ByteFile, is_plain: Callable[[bytes], bool] = lambda head: Fa
 def _pieces(file: ByteFile, name: str, unpacker: Callable[[], _Unpacker]) -> Iterator[bytes]:
     """What a compressed file contains; it may be several, one after the other."""
     current: _Unpacker | None = None
-    with Progress(f"unpacking {os.path.basename(file.path)}", file.size) as progress:
+    with ProgressLine(f"unpacking {os.path.basename(file.path)}", file.size) as progress:
         for start in range(0, file.size, _CHUNK):
             read = file.read(start, min(start + _CHUNK, file.size))
             for first in range(0, len(read), _AT_ONCE):

@@ -47,7 +47,7 @@ class LanceDataSource(KeyedSource):
     ) -> None:
         self._uri = os.fspath(uri)
         options = None if storage_options is None else dict(storage_options)
-        self._dataset = _Opened(self._uri, options)
+        self._dataset = _OpenDataset(self._uri, options)
         dataset = self._dataset.get(version)
         self._version = int(dataset.version)
         self._dataset.keep(self._version, dataset)
@@ -107,7 +107,7 @@ class LanceDataSource(KeyedSource):
         )
 
 
-class _Opened(PerProcess[int | str | None, Any]):
+class _OpenDataset(PerProcess[int | str | None, Any]):
     """A dataset that is open in this process, by its version."""
 
     def __init__(self, uri: str, options: dict[str, str] | None) -> None:

@@ -42,7 +42,7 @@ class Decoder(NamedTuple):
     lends: bool = False
 
 
-class _Memory(threading.local):
+class _DecoderMemory(threading.local):
     """Memory that a thread decodes into, picture after picture: new pages cost a quarter more."""
 
     # What a larger picture needs is not kept: one of them would stay for ever.
@@ -80,7 +80,7 @@ def with_simplejpeg() -> Decoder:
     """It decodes no further down than needed, and leaves resizing to one of the others."""
     import simplejpeg
 
-    memory = _Memory()
+    memory = _DecoderMemory()
 
     def decode(data: bytes, header: Header, reduction: int, rows: int) -> Image:
         height, width = -(-header.height // reduction), -(-header.width // reduction)

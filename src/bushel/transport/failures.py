@@ -70,12 +70,12 @@ def _formatted(error: Exception, trace: TracebackType | None) -> str:
 def _pickled_by_parts(error: Exception) -> bytes:
     """For an exception whose `__init__` takes other arguments than it keeps."""
     parts = (type(error), error.args, vars(error))
-    pickled = dump_own(_Parts(*parts))
+    pickled = dump_own(_ExceptionParts(*parts))
     pickle.loads(pickled)
     return pickled
 
 
-class _Parts:
+class _ExceptionParts:
     """What an exception is made of; unpickled, it is the exception."""
 
     def __init__(self, kind: type, args: tuple[Any, ...], state: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ def _most_leased() -> int:
     return _MOST_LEASED if soft == resource.RLIM_INFINITY else min(_MOST_LEASED, soft // 8)
 
 
-class _Layout(NamedTuple):
+class _ValueLayout(NamedTuple):
     """Where a value is, and what else the other side should know."""
 
     inline: bytes | None
@@ -144,7 +144,7 @@ class Link:
         message, file = self._channel.receive()
         # First: it may come in a slot that was let go of just now.
         self._note_released()
-        layout = _Layout(*pickle.loads(message))
+        layout = _ValueLayout(*pickle.loads(message))
         self.last_size = layout.used
         self._reader.forget(list(layout.dropped))
         if layout.inline is not None and not layout.parts:
@@ -235,7 +235,7 @@ def _dump(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
     return file.getvalue(), buffers
 
 
-class _Placed(NamedTuple):
+class _PlacedBuffers(NamedTuple):
     """Where the buffers of a value go."""
 
     parts: list[tuple[int, int, bool]]
@@ -245,7 +245,7 @@ class _Placed(NamedTuple):
     end: int
 
 
-def _place(buffers: Sequence[memoryview], slot: Slot | None, end: int) -> _Placed:
+def _place(buffers: Sequence[memoryview], slot: Slot | None, end: int) -> _PlacedBuffers:
     """Decides where each buffer goes; those that lie in the slot stay."""
     parts, elsewhere = [], []
     for buffer in buffers:
@@ -257,10 +257,10 @@ def _place(buffers: Sequence[memoryview], slot: Slot | None, end: int) -> _Place
             start, end = end, aligned(end + size)
             elsewhere.append((start, buffer))
         parts.append((start, size, writable))
-    return _Placed(parts, elsewhere, end)
+    return _PlacedBuffers(parts, elsewhere, end)
 
 
-def _write(memory: Bytes, placed: _Placed, pickled: bytes) -> None:
+def _write(memory: Bytes, placed: _PlacedBuffers, pickled: bytes) -> None:
     for start, buffer in placed.elsewhere:
         memory[start : start + buffer.nbytes] = np.frombuffer(buffer, dtype=np.uint8)
     memory.data[placed.end : placed.end + len(pickled)] = pickled

@@ -62,7 +62,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
     removed after the program and its children have ended, with a warning of Python's.)
     """
 
-    _memory: "_Memory | None"
+    _memory: "_Mapping | None"
 
     def __new__(cls, shape: Iterable[int], dtype: npt.DTypeLike = float) -> "SharedMemoryArray":
         sizes = tuple(map(operator.index, shape))
@@ -72,7 +72,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
             raise ValueError(f"an array cannot have the shape {sizes}: sizes are not negative.")
         # There is no shared memory of no bytes.
         descriptor, name = create_named(max(1, math.prod(sizes) * kind.itemsize))
-        return cls._over(_Memory(descriptor, name), sizes, kind)
+        return cls._over(_Mapping(descriptor, name), sizes, kind)
 
     def __array_finalize__(self, obj: Any) -> None:
         # A copy is given memory of its own, which nobody else can open.
@@ -107,7 +107,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
     @classmethod
     def _over(
         cls,
-        memory: "_Memory",
+        memory: "_Mapping",
         shape: Any,
         dtype: npt.DTypeLike,
         offset: int = 0,
@@ -139,7 +139,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         if memory.removal is None:
             memory.removal = weakref.finalize(memory, _remove, memory.name, os.getpid())
 
-    def _in_memory(self) -> "_Memory":
+    def _in_memory(self) -> "_Mapping":
         if self._memory is None:
             raise ValueError(
                 "this array is a copy and not in shared memory. Make a `SharedMemoryArray` of "
@@ -172,7 +172,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         _closer.close(shm)
 
 
-class _Memory:
+class _Mapping:
     """A mapping that is closed when the last array on it is gone.
 
     Arrays find it by its address, not as a buffer: a buffer could not be closed while any
@@ -202,9 +202,9 @@ class _Memory:
             self._close(self._mapping)
 
 
-def _opened(name: str) -> _Memory:
+def _opened(name: str) -> _Mapping:
     try:
-        return _Memory(open_named(name, writable=True), name)
+        return _Mapping(open_named(name, writable=True), name)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             error.errno,

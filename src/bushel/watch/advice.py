@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from bushel.batch.batch import BatchNode
-from bushel.cache.memory import CacheNode
+from bushel.cache.cache import CacheNode
 from bushel.core.frozen import frozen
 from bushel.core.node import Drop, Each, Fold, Node, Place
 from bushel.core.places import ToStreamNode, WorkersNode
@@ -28,7 +28,7 @@ from bushel.watch.placement import Placed
 
 
 @frozen
-class Seen:
+class AdvisedStep:
     """A step of a line, and what was found out of it."""
 
     node: Node
@@ -45,7 +45,7 @@ class Seen:
 
 
 # Steps that follow each other, from the first on.
-Line: TypeAlias = Sequence[Seen]
+Line: TypeAlias = Sequence[AdvisedStep]
 Rule: TypeAlias = Callable[[Line], Iterator[str]]
 
 _SHUFFLES = (ShuffleNode, WindowShuffleNode, StreamShuffleNode, StreamWindowShuffleNode)
@@ -61,7 +61,7 @@ def advice_on(lines: Sequence[Line]) -> Iterator[str]:
     yield from said
 
 
-def _before(line: Line, place: int, *kinds: type) -> Iterator[Seen]:
+def _before(line: Line, place: int, *kinds: type) -> Iterator[AdvisedStep]:
     """The steps before one, from the nearest on, as long as they are of these kinds."""
     for seen in reversed(line[:place]):
         if not isinstance(seen.node, kinds):
@@ -166,7 +166,7 @@ def _shuffle_in_a_buffer(line: Line) -> Iterator[str]:
 
 def _map_after_the_threads(line: Line) -> Iterator[str]:
     """Maps that no thread can take over, since they stand after the step to a stream."""
-    root: Seen | None = None
+    root: AdvisedStep | None = None
     for seen in line:
         if isinstance(seen.node, ToStreamNode):
             has_threads = seen.place == HERE and seen.explained.threads > 0

@@ -6,8 +6,8 @@ from typing import Any
 from bushel.checkpoint.differences import differing_steps
 from bushel.core.frozen import frozen
 from bushel.watch.durations import duration, percent
+from bushel.watch.plain_text import number, plural, table
 from bushel.watch.recording import Entry, Recording
-from bushel.watch.text import number, plural, table
 
 # Waits are shown for so many stretches of a run at the most.
 _STRETCHES = 8

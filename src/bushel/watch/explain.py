@@ -26,12 +26,12 @@ from bushel.deliver.iterator import DatasetIterator
 from bushel.lanes.deal import DealNode, GatherNode
 from bushel.order.interleave import InterleaveNode
 from bushel.run.cut import HERE, WORKERS
-from bushel.watch.advice import Line, Seen, advice_on
+from bushel.watch.advice import AdvisedStep, Line, advice_on
 from bushel.watch.counts import Counts
 from bushel.watch.explanation import ExplainedPart, ExplainedStep, Explanation
 from bushel.watch.notes import functions_of, notes_of
 from bushel.watch.placement import Placed, PlacedLine, placed_steps
-from bushel.watch.text import plural, printable
+from bushel.watch.plain_text import plural, printable
 
 # Joins of joins are followed so far; and of different parts of one, so many are shown.
 _DEEPEST = 12
@@ -85,7 +85,7 @@ def explain_iterator(iterator: DatasetIterator[Any]) -> Explanation:
 
 
 @frozen
-class _Beside:
+class _Surroundings:
     """What a line of steps is part of."""
 
     places: PlacedLine
@@ -121,30 +121,30 @@ class Explaining:
         name = printable(type(iterator).__name__)
         return (ExplainedStep(number, name, "Step", place=HERE, parts=tuple(parts)),)
 
-    def line(self, node: Node, beside: _Beside | None) -> tuple[ExplainedStep, ...]:
+    def line(self, node: Node, beside: _Surroundings | None) -> tuple[ExplainedStep, ...]:
         """The steps of a line up to a node, from its beginning on."""
         if beside is None:
             beside = self._alone(node, None, 0)
         nodes = line_to(node)
         places = self._places(nodes, beside)
         parts = self._parts(nodes[0], places[0], beside)
-        seen: list[Seen] = []
+        seen: list[AdvisedStep] = []
         for step, placed in zip(nodes, places, strict=True):
             if not _is_shown(step):
                 continue
             explained = self._explained(step, placed, beside, parts if step is nodes[0] else ())
-            seen.append(Seen(step, explained, placed))
+            seen.append(AdvisedStep(step, explained, placed))
         self.lines.append(seen)
         return tuple(one.explained for one in seen)
 
-    def _alone(self, node: Node, here: Placed | None, depth: int) -> _Beside:
+    def _alone(self, node: Node, here: Placed | None, depth: int) -> _Surroundings:
         """What is opened as a stream of its own, and so has a plan of its own."""
         places = placed_steps(node, self.counts)
         if places.problem is not None:
             self._problems.append(places.problem)
-        return _Beside(places, None, here, depth)
+        return _Surroundings(places, None, here, depth)
 
-    def _places(self, nodes: Sequence[Node], beside: _Beside) -> list[Placed | None]:
+    def _places(self, nodes: Sequence[Node], beside: _Surroundings) -> list[Placed | None]:
         """Where each of them runs; what is read by position does with the step to a stream."""
         places: list[Placed | None] = []
         by_position = beside.by_position
@@ -159,7 +159,7 @@ class Explaining:
         self,
         step: Node,
         placed: Placed | None,
-        beside: _Beside,
+        beside: _Surroundings,
         parts: tuple[ExplainedPart, ...],
     ) -> ExplainedStep:
         count = self.counts.of(step)
@@ -188,7 +188,7 @@ class Explaining:
             parts=parts,
         )
 
-    def _notes(self, step: Node, placed: Placed | None, beside: _Beside) -> list[str]:
+    def _notes(self, step: Node, placed: Placed | None, beside: _Surroundings) -> list[str]:
         found: list[str] = []
         # A user's object answers whatever it likes; what it does not tell is left out.
         with suppress(Exception):
@@ -200,7 +200,7 @@ class Explaining:
         return found
 
     def _parts(
-        self, root: Node, placed: Placed | None, beside: _Beside
+        self, root: Node, placed: Placed | None, beside: _Surroundings
     ) -> tuple[ExplainedPart, ...]:
         """What the first step of a line reads from, where that is several lines."""
         inputs, own_plan = _inputs(root)
@@ -224,7 +224,7 @@ class Explaining:
             if own_plan:
                 below = self._alone(part, _outer(placed, beside), beside.depth + 1)
             else:
-                below = _Beside(
+                below = _Surroundings(
                     beside.places.part(number),
                     placed if self._is_by_position(root) else None,
                     beside.here,
@@ -262,7 +262,7 @@ def line_to(node: Node) -> list[Node]:
     return nodes[::-1]
 
 
-def _outer(placed: Placed | None, beside: _Beside) -> Placed | None:
+def _outer(placed: Placed | None, beside: _Surroundings) -> Placed | None:
     return placed if placed is not None and placed.place != WORKERS else beside.here
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from bushel.run.cut import HERE, THREAD, WORKERS
 from bushel.watch.html import piece, strip
 from bushel.watch.html import table as html_table
-from bushel.watch.text import number, paragraph, plural, printable
-from bushel.watch.text import table as text_table
+from bushel.watch.plain_text import number, paragraph, plural, printable
+from bushel.watch.plain_text import table as text_table
 
 # Neighbours that read alike from which on they are one line; and lines that are shown at all.
 _ALIKE = 4

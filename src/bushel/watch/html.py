@@ -7,7 +7,7 @@ its own (`page`) follows what the reader's system asks for.
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from bushel.watch.text import clipped, printable
+from bushel.watch.plain_text import clipped, printable
 
 # Middle tones, which stand out from white and from black.
 _COLOURS = {"here": "#6b7fa8", "thread": "#8a6fb0", "workers": "#3f8f6f"}

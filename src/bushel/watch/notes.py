@@ -16,7 +16,7 @@ from bushel.lanes.deal import DealNode
 from bushel.order.shuffle import ShuffleNode
 from bushel.sources.memory import ColumnsNode, SequenceNode
 from bushel.sources.pinned import Pinned
-from bushel.watch.text import plural, size
+from bushel.watch.plain_text import plural, size
 
 _LAMBDA = "<lambda> at "
 

@@ -14,8 +14,8 @@ from typing import Any
 from bushel.deliver.live_page import NAME, read_page
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import piece
+from bushel.watch.plain_text import clipped, number, plural, printable
 from bushel.watch.published import Published, published_from
-from bushel.watch.text import clipped, number, plural, printable
 
 # Figures that are older say more by their age.
 _OLD_SECONDS = 3.0

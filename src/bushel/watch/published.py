@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from bushel.run.worker_figures import WorkerFigures
+from bushel.watch.plain_text import clipped, printable
 from bushel.watch.stats import Stats, StepStats
-from bushel.watch.text import clipped, printable
 
 T = TypeVar("T")
 
@@ -63,8 +63,8 @@ def published_from(data: bytes) -> Published:
         values = json.loads(data, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("the figures are nested too deeply") from None
-    page = _Fields(values)
-    recent = _Fields(page.take("recent"))
+    page = _CheckedFigures(values)
+    recent = _CheckedFigures(page.take("recent"))
     return Published(
         pid=page.integer("pid"),
         iterator=page.integer("iterator"),
@@ -73,7 +73,7 @@ def published_from(data: bytes) -> Published:
         recent=Recent(
             recent.real("seconds"), recent.integer("elements"), recent.real("wait_seconds")
         ),
-        stats=_stats(_Fields(page.take("stats"))),
+        stats=_stats(_CheckedFigures(page.take("stats"))),
     )
 
 
@@ -81,7 +81,7 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is no figure")
 
 
-class _Fields:
+class _CheckedFigures:
     """Takes fields of a dict that must be what they are taken for."""
 
     def __init__(self, values: Any) -> None:
@@ -138,7 +138,7 @@ def _text(value: Any) -> str:
     return clipped(printable(value[:_MOST_TEXT]), _MOST_TEXT)
 
 
-def _stats(values: _Fields) -> PublishedStats:
+def _stats(values: _CheckedFigures) -> PublishedStats:
     return PublishedStats(
         elements=values.integer("elements"),
         elapsed_seconds=values.real("elapsed_seconds"),
@@ -146,19 +146,19 @@ def _stats(values: _Fields) -> PublishedStats:
         ready_share=values.real("ready_share"),
         longest_wait_seconds=values.real("longest_wait_seconds"),
         longest_wait_at=values.integer("longest_wait_at"),
-        steps=values.list_of("steps", lambda step: _step(_Fields(step))),
+        steps=values.list_of("steps", lambda step: _step(_CheckedFigures(step))),
         threads=values.list_of("threads", _text),
-        workers=values.list_of("workers", lambda workers: _workers(_Fields(workers))),
+        workers=values.list_of("workers", lambda workers: _workers(_CheckedFigures(workers))),
         sentences=values.list_of("why_slow", _text),
     )
 
 
-def _step(values: _Fields) -> StepStats:
+def _step(values: _CheckedFigures) -> StepStats:
     made = values.made(StepStats)
     if made.place not in _PLACES:
         raise ValueError(f"no step runs in {made.place!r}")
     return made
 
 
-def _workers(values: _Fields) -> WorkerFigures:
+def _workers(values: _CheckedFigures) -> WorkerFigures:
     return values.made(WorkerFigures)

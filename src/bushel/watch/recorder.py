@@ -67,7 +67,7 @@ def recorded(
         _first_step=first_step,
         _step=first_step or 0,
         _line_at=0,
-        _notes=_Notes(stream, recorder),
+        _notes=_ToldAlready(stream, recorder),
     )
     stream.__class__ = _recorded(type(stream))
     iterator.recording = recorder.path
@@ -198,7 +198,7 @@ def _sources(node: Node | None) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-class _Notes:
+class _ToldAlready:
     """What was told already, so that only what is new becomes a line."""
 
     def __init__(self, stream: StreamIterator[Any], recorder: Recorder) -> None:
@@ -308,7 +308,7 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
         """An iterator that writes down what it does."""
 
         _recorder: Recorder
-        _notes: _Notes
+        _notes: _ToldAlready
         _every: int
         _first_step: int | None
         # The number of the next step, and from which on one is written down.

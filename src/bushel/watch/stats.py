@@ -11,8 +11,8 @@ from bushel.run.worker_figures import WorkerFigures
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import bars, heading, piece
 from bushel.watch.html import table as html_table
-from bushel.watch.text import number, plural, printable, size
-from bushel.watch.text import table as text_table
+from bushel.watch.plain_text import number, plural, printable, size
+from bushel.watch.plain_text import table as text_table
 from bushel.watch.why_slow import why_slow
 
 # With more steps than that, those of the same name are one line.

@@ -7,7 +7,7 @@ from itertools import pairwise
 from bushel.deliver.wait_history import WaitColumn
 from bushel.watch.durations import duration
 from bushel.watch.html import text
-from bushel.watch.text import plural
+from bushel.watch.plain_text import plural
 
 _LEFT, _WIDTH, _HEIGHT, _BELOW, _ABOVE = 60, 800, 180, 20, 8
 _COLOUR = "#3f8f6f"

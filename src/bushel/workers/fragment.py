@@ -25,17 +25,17 @@ from bushel.core.state import State, innermost_index
 from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, FixedMarks, Marks, SeriesMarks, Stream
 from bushel.errors import FatalElementError, WorkerError
-from bushel.on_error.records import BadRecord
+from bushel.on_error.bad_records import BadRecord
 from bushel.run.positional import PositionalStream
 from bushel.run.shared_threads import ThreadsOfStreams
 from bushel.run.spent import Stopwatch
-from bushel.run.steps import single_step
+from bushel.run.step_streams import single_step
 from bushel.transport.arena import Arena
 from bushel.transport.failures import PackedFailure, pack_failure, unpack_failure
 from bushel.transport.own_classes import dump_own
 from bushel.transport.rows import pack_values
+from bushel.workers.noted_steps import Note, Watch
 from bushel.workers.step_clock import StepClock, StepsSpent
-from bushel.workers.watch import Note, Watch
 
 # A task takes a few tenths of a millisecond beside its work, here and there, and wakes whoever
 # waits for it, which takes longer than that on a machine that is busy. And as long as the tasks
@@ -206,7 +206,7 @@ class GivenStream(Stream):
         self._chunk: Chunk | None = None
 
     def give(self, block: Block) -> None:
-        self._chunk = Chunk(block, _Counted())
+        self._chunk = Chunk(block, _CountMarks())
 
     def pull(self, want: int) -> Chunk | None:
         chunk, self._chunk = self._chunk, None
@@ -222,7 +222,7 @@ class GivenStream(Stream):
         return Fields(next_index=Whole())
 
 
-class _Counted(Marks):
+class _CountMarks(Marks):
     __slots__ = ()
 
     def at(self, used: int) -> State:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bushel.core.options import MultiprocessingOptions, WorkersKey
-from bushel.workers import early
+from bushel.workers import early_nursery
 
 if TYPE_CHECKING:
     from bushel.workers.fragment import Fragment
@@ -84,7 +84,7 @@ def home_of(key: WorkersKey) -> Home:
 
 def expect_workers(key: WorkersKey) -> None:
     """Has begun what workers need before anybody can move in."""
-    early.expect(home_of(key))
+    early_nursery.expect(home_of(key))
 
 
 def _payload_of(fragments: "list[Fragment]", worker_init: Any, made: "list[Payload]") -> "Payload":

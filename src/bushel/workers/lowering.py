@@ -20,7 +20,7 @@ from bushel.run.quota import DropQuota
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Fragment, detached
 from bushel.workers.home import home_of
-from bushel.workers.remote import RemoteSteps, RemoteStream, TimesOfFragment
+from bushel.workers.remote_streams import RemoteSteps, RemoteStream, TimesOfFragment
 from bushel.workers.start import Starter
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from bushel.core.limits import limit_of
 from bushel.core.memory_file import create_unnamed
 from bushel.errors import WorkerError
-from bushel.workers import early
+from bushel.workers import early_nursery
 from bushel.workers.child import Child, NurseryProcess
 from bushel.workers.launch import start_nursery
 
@@ -98,7 +98,7 @@ class Starter:
                 self._nursery.read()
             if self._nursery is None or self._nursery.gone:
                 self._end_nursery()
-                self._nursery = early.take() or start_nursery()
+                self._nursery = early_nursery.take() or start_nursery()
             return Started(index, self._count, self._nursery)
         except (OSError, MemoryError) as error:
             raise not_started(error) from error

@@ -3,7 +3,7 @@
 import threading
 from time import perf_counter_ns
 
-from bushel.workers.watch import BETWEEN, Note
+from bushel.workers.noted_steps import BETWEEN, Note
 
 # Steps that one task tells of: number, records, those that were timed, their time, and the longest
 # call with the position that the task began at.
@@ -14,7 +14,7 @@ _MOST_SHARE = 0.003
 _MOST_TASKS = 64
 
 
-class _OfThread(threading.local):
+class _ThreadClock(threading.local):
     def __init__(self, all_spent: "list[dict[int, list[int]]]") -> None:
         self.operation = BETWEEN
         self.began = 0
@@ -33,7 +33,7 @@ class StepClock:
     def __init__(self, note: Note) -> None:
         self._note = note
         self._all: list[dict[int, list[int]]] = []
-        self._thread = _OfThread(self._all)
+        self._thread = _ThreadClock(self._all)
         self._every, self._tasks = 1, 0
         self._timing = True
 

@@ -74,21 +74,21 @@ class NumpyDataSource(KeyedSource):
                 columns = {"": [self._array(path) for path in found]}
             else:
                 columns = self._archives(found)
-        self._columns = {name: _Column(name, parts) for name, parts in columns.items()}
+        self._columns = {name: _ArrayColumn(name, parts) for name, parts in columns.items()}
         self._length = _common_length(self._columns)
         self._stacks = all(column.stacks for column in self._columns.values())
         self._loaded.say_what_is_in_memory()
 
-    def _array(self, path: str) -> "_Part":
+    def _array(self, path: str) -> "_ArrayFile":
         if without_query(path).lower().endswith(".npz"):
             raise PlanError(
                 f"{path!r} is an .npz, which has columns of its own, and cannot be one. Give it "
                 "alone, or save the array that you want as .npy."
             )
-        return _Part(path, None, layout_of(self._files.get(path).bytes, repr(path)), False)
+        return _ArrayFile(path, None, layout_of(self._files.get(path).bytes, repr(path)), False)
 
-    def _archives(self, paths: Sequence[str]) -> "dict[str, list[_Part]]":
-        columns: dict[str, list[_Part]] = {}
+    def _archives(self, paths: Sequence[str]) -> "dict[str, list[_ArrayFile]]":
+        columns: dict[str, list[_ArrayFile]] = {}
         for path in paths:
             data = self._files.get(path).bytes
             members = members_of(data, path)
@@ -103,7 +103,7 @@ class NumpyDataSource(KeyedSource):
                 if layout is None:
                     array = self._loaded.get((path, member.name))
                     layout = Layout(array.dtype, array.shape, False, member.start)
-                part = _Part(path, member.name, layout, member.layout is None)
+                part = _ArrayFile(path, member.name, layout, member.layout is None)
                 columns.setdefault(member.name, []).append(part)
         return columns
 
@@ -126,7 +126,7 @@ class NumpyDataSource(KeyedSource):
         taken = {name: column.take(keys, self._open) for name, column in self._columns.items()}
         return taken[""] if self._one else taken
 
-    def _open(self, part: "_Part") -> npt.NDArray[Any]:
+    def _open(self, part: "_ArrayFile") -> npt.NDArray[Any]:
         """The array of a part, in this process."""
         file = self._files.get(part.path)
         if not part.compressed:
@@ -149,7 +149,7 @@ class NumpyDataSource(KeyedSource):
         return f"NumpyDataSource({shown_files(self.paths)}, {self._length:,} records of {columns})"
 
 
-class _Part(NamedTuple):
+class _ArrayFile(NamedTuple):
     """The array of one file."""
 
     path: str
@@ -162,10 +162,10 @@ class _Part(NamedTuple):
         return repr(self.path) if self.member is None else member_name(self.path, self.member)
 
 
-class _Column:
+class _ArrayColumn:
     """Arrays of one type and shape, end to end."""
 
-    def __init__(self, name: str, parts: Sequence[_Part]) -> None:
+    def __init__(self, name: str, parts: Sequence[_ArrayFile]) -> None:
         self.name, self.parts = name, parts
         first = parts[0]
         for part in parts:
@@ -238,7 +238,7 @@ def _are_archives(paths: Sequence[str]) -> bool:
     return bool(archives)
 
 
-def _check_alike(part: _Part, first: _Part) -> None:
+def _check_alike(part: _ArrayFile, first: _ArrayFile) -> None:
     layout = part.layout
     if not layout.shape:
         raise FileError(
@@ -256,7 +256,7 @@ def _check_alike(part: _Part, first: _Part) -> None:
         )
 
 
-def _common_length(columns: Mapping[str, _Column]) -> int:
+def _common_length(columns: Mapping[str, _ArrayColumn]) -> int:
     lengths = {name: int(column.ends[-1]) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name}: {length:,}" for name, length in lengths.items())

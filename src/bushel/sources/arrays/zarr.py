@@ -55,10 +55,10 @@ class ZarrDataSource(KeyedSource):
     ) -> None:
         self._store = os.fspath(store) if isinstance(store, os.PathLike) else store
         self._cache = _Chunks(cache_bytes)
-        self._opened = _Columns(self._store, columns)
+        self._opened = _ZarrColumns(self._store, columns)
         self._length = _common_length(self._columns(), self._store)
 
-    def _columns(self) -> "dict[str, _Column]":
+    def _columns(self) -> "dict[str, _ZarrColumn]":
         """The arrays, opened in this process."""
         return self._opened.get(None)
 
@@ -90,7 +90,7 @@ class ZarrDataSource(KeyedSource):
         return f"ZarrDataSource({self._store!r}, {self._length:,} records of {columns})"
 
 
-class _Column:
+class _ZarrColumn:
     """One array, of which chunks are read."""
 
     def __init__(self, name: str, array: Any) -> None:
@@ -165,7 +165,7 @@ class _Chunks(LastUsed[tuple[str, int], npt.NDArray[Any]]):
         return value.nbytes
 
 
-class _Columns(PerProcess[None, dict[str, _Column]]):
+class _ZarrColumns(PerProcess[None, dict[str, _ZarrColumn]]):
     """The arrays of a store, opened; in another process, the same ones."""
 
     def __init__(self, store: Any, names: Sequence[str] | None) -> None:
@@ -173,9 +173,9 @@ class _Columns(PerProcess[None, dict[str, _Column]]):
         self._store, self._names = store, names
         self.shown: dict[str, str] | None = None
 
-    def _make(self, key: None) -> dict[str, _Column]:
+    def _make(self, key: None) -> dict[str, _ZarrColumn]:
         arrays = _arrays(_open(self._store), self._names, self._store)
-        columns = {name: _Column(name, array) for name, array in arrays.items()}
+        columns = {name: _ZarrColumn(name, array) for name, array in arrays.items()}
         shown = {name: column.shown for name, column in columns.items()}
         if self.shown is not None and self.shown != shown:
             raise FileError(
@@ -219,7 +219,7 @@ def _arrays(opened: Any, names: Sequence[str] | None, store: Any) -> dict[str, A
     return {name: found[name] for name in names}
 
 
-def _common_length(columns: dict[str, _Column], store: Any) -> int:
+def _common_length(columns: dict[str, _ZarrColumn], store: Any) -> int:
     lengths = {name: column.array.shape[0] for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name}: {length:,}" for name, length in lengths.items())

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bushel.core.positions import Keys
-from bushel.sources.arrow.memory import Memory, Rows, memory_of
+from bushel.sources.arrow.buffers import Memory, Rows, memory_of
 from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.types import inner_array, is_tensor, number_type, stored_type
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from bushel.errors import FileError
 from bushel.files.local import open_file
 from bushel.files.paths import is_remote
-from bushel.sources.arrow.files import (
+from bushel.sources.arrow.package import arrow, parquet
+from bushel.sources.arrow.table_files import (
     CACHE_BYTES,
     DISK_BYTES,
     SMALL_BYTES,
@@ -17,8 +18,7 @@ from bushel.sources.arrow.files import (
     stamp_at,
     unknown_column,
 )
-from bushel.sources.arrow.package import arrow, parquet
-from bushel.sources.arrow.parts import Part
+from bushel.sources.arrow.table_parts import TablePart
 from bushel.sources.endings import PARQUET
 
 _ROWS_AT_ONCE = 1 << 14
@@ -97,12 +97,12 @@ class ParquetDataSource(TableFiles):
         self._alike = file.schema, file.schema_arrow, schema
         return schema
 
-    def _read(self, file: int, number: int, again: bool) -> Part:
+    def _read(self, file: int, number: int, again: bool) -> TablePart:
         path, stamp = self._paths[file], self._stamps[file]
         disk = self._unpacked("parquet", [file])
         kept = disk.open(number)
         if kept is not None:
-            return Part(kept.batches, mapped=kept.mapped)
+            return TablePart(kept.batches, mapped=kept.mapped)
         with opened(path, number, metadata=_FOOTERS.get(path, stamp)) as table:
             metadata = _FOOTERS.put(path, stamp, table.metadata)
             group = metadata.row_group(number)
@@ -116,15 +116,15 @@ class ParquetDataSource(TableFiles):
                 )
                 kept = disk.keep(number, self._schema, map(self._in_order, batches), size)
                 if kept is not None:
-                    return Part(kept.batches, mapped=kept.mapped)
+                    return TablePart(kept.batches, mapped=kept.mapped)
             # Threads are bushel's: several row groups are decoded at a time, not one by several.
             group = table.read_row_group(number, self._columns, use_threads=False)
         batches = self._in_order(group).to_batches()
         size = group.nbytes
         kept = disk.keep(number, self._schema, batches, size) if again else None
         if kept is not None:
-            return Part(kept.batches, mapped=kept.mapped)
-        return Part(batches, max(1, size))
+            return TablePart(kept.batches, mapped=kept.mapped)
+        return TablePart(batches, max(1, size))
 
     def _table(self, file: int, numbers: range) -> Any:
         path = self._paths[file]

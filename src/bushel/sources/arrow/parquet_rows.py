@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from bushel.core.positions import Keys, grouped
 from bushel.errors import FileError
-from bushel.sources.arrow.files import stamp_at
 from bushel.sources.arrow.parquet import opened
+from bushel.sources.arrow.table_files import stamp_at
 
 # A block of rows may begin in one and end in the next.
 _MOST_GROUPS = 2

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from bushel.core.per_process import PerProcess
-from bushel.sources.arrow.parts import Part
+from bushel.sources.arrow.table_parts import TablePart
 
 # Parts that are views of files need no memory, but a map each, of which Linux allows 65,530: so
 # each counts for a share of what may be kept.
@@ -14,13 +14,13 @@ _MOST_VIEWS = 16384
 K = TypeVar("K")
 
 
-class PartCache(PerProcess[K, Part]):
+class PartCache(PerProcess[K, TablePart]):
     """Keeps the parts that were last asked for, up to a number of bytes in each process.
 
     >>> loads = []
     >>> def load(number, again):
     ...     loads.append((number, again))
-    ...     return Part([], nbytes=60)
+    ...     return TablePart([], nbytes=60)
     >>> cache = PartCache(100, load)
     >>> for number in (1, 1, 2, 1):
     ...     _ = cache.get(number)
@@ -32,7 +32,7 @@ class PartCache(PerProcess[K, Part]):
         load: makes a part. It is told whether that was done before, and room had to be made.
     """
 
-    def __init__(self, most_bytes: int, load: Callable[[K, bool], Part]) -> None:
+    def __init__(self, most_bytes: int, load: Callable[[K, bool], TablePart]) -> None:
         super().__init__(most_bytes)
         self._load = load
 
@@ -40,10 +40,10 @@ class PartCache(PerProcess[K, Part]):
         super()._begin()
         self._made_before: set[K] = set()
 
-    def _make(self, key: K) -> Part:
+    def _make(self, key: K) -> TablePart:
         part = self._load(key, key in self._made_before)
         self._made_before.add(key)
         return part
 
-    def _weigh(self, value: Part) -> float:
+    def _weigh(self, value: TablePart) -> float:
         return max(value.nbytes, self.most / _MOST_VIEWS)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from bushel.core.positions import Keys, distinct
-from bushel.sources.arrow.files import (
+from bushel.sources.arrow.package import arrow
+from bushel.sources.arrow.table_files import (
     CACHE_BYTES,
     DISK_BYTES,
     Contents,
@@ -12,8 +13,7 @@ from bushel.sources.arrow.files import (
     stamp_at,
     unknown_column,
 )
-from bushel.sources.arrow.package import arrow
-from bushel.sources.arrow.parts import Part
+from bushel.sources.arrow.table_parts import TablePart
 from bushel.sources.arrow.tables import OpenTable, OpenTables
 from bushel.sources.endings import ARROW
 
@@ -70,21 +70,21 @@ class ArrowDataSource(TableFiles):
             schema = arrow().schema([schema.field(name) for name in self._columns])
         return Contents(stamp, table.rows, table.sizes, schema.remove_metadata())
 
-    def _read(self, file: int, number: int, again: bool) -> Part:
+    def _read(self, file: int, number: int, again: bool) -> TablePart:
         table = self._tables.get(self._paths[file])
         disk = self._unpacked("arrow", [file])
         kept = None if table.in_place else disk.open(number)
         if kept is not None:
-            return Part(kept.batches, mapped=kept.mapped)
+            return TablePart(kept.batches, mapped=kept.mapped)
         batches = [batch.select(self._schema.names) for batch in table.read(number)]
         if table.in_place:
-            return Part(batches, 0, table.map)
+            return TablePart(batches, 0, table.map)
         size = sum(batch.nbytes for batch in batches)
         if again or size > self._cache_bytes:
             kept = disk.keep(number, self._schema, batches, size)
         if kept is not None:
-            return Part(kept.batches, mapped=kept.mapped)
-        return Part(batches, max(1, size))
+            return TablePart(kept.batches, mapped=kept.mapped)
+        return TablePart(batches, max(1, size))
 
     def _table(self, file: int, numbers: range) -> Any:
         # Small, so it is in memory; and not kept open, as what is read of it is kept instead.

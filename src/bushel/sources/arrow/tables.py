@@ -13,8 +13,8 @@ from bushel.core.per_process import PerProcess
 from bushel.errors import FileError
 from bushel.files.local import open_file
 from bushel.files.paths import is_remote
-from bushel.sources.arrow.files import SMALL_BYTES, SeekableFile
 from bushel.sources.arrow.package import arrow
+from bushel.sources.arrow.table_files import SMALL_BYTES, SeekableFile
 from bushel.sources.arrow.types import number_type
 
 _FILE_BEGINS = b"ARROW1"

@@ -16,7 +16,7 @@ import numpy as np
 from bushel.errors import RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources.tar.members import Window, members
 from bushel.sources.tar.names import split_name
 from bushel.sources.tar.plain_members import BLOCK
@@ -39,7 +39,7 @@ class _Sample:
     is_damaged: bool = False
 
 
-def scan_damaged(file: ByteFile, progress: Progress, error: RecordError) -> Columns:
+def scan_damaged(file: ByteFile, progress: ProgressLine, error: RecordError) -> Columns:
     """Finds what can be read of a file; raises the error where that is nothing."""
     samples: list[_Sample] = []
     place = last = 0

@@ -10,7 +10,7 @@ from bushel.errors import PlanError, RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile, LocalFile
 from bushel.files.paths import is_remote
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources.endings import TAR
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.tar.damaged import scan_damaged
@@ -75,14 +75,14 @@ class TarDataSource(IndexedSource):
     def kind(self) -> str:
         return "tar"
 
-    def scan(self, file: ByteFile, progress: Progress) -> Columns:
+    def scan(self, file: ByteFile, progress: ProgressLine) -> Columns:
         try:
             bounds = self._scan_whole(file, progress)
         except RecordError as error:
             return scan_damaged(file, progress, error)
         return {"bounds": bounds, "damaged": np.empty(0, dtype=np.int64)}
 
-    def _scan_whole(self, file: ByteFile, progress: Progress) -> Keys:
+    def _scan_whole(self, file: ByteFile, progress: ProgressLine) -> Keys:
         chunk, small = (_REMOTE_CHUNK, _REMOTE_SMALL) if is_remote(file.path) else (_CHUNK, _SMALL)
         samples = Samples(file.path)
         lend = _lending(file, chunk) if isinstance(file, LocalFile) else None

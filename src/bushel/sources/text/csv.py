@@ -9,7 +9,7 @@ from bushel.errors import PlanError, RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.paths import without_query
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources.endings import CSV
 from bushel.sources.text.lines import LineSource
 from bushel.sources.text.scan import scan_lines
@@ -82,7 +82,7 @@ class CsvDataSource(LineSource):
         """The names of the columns, if they have any."""
         return None if self._names is None else list(self._names)
 
-    def scan(self, file: ByteFile, progress: Progress) -> Columns:
+    def scan(self, file: ByteFile, progress: ProgressLine) -> Columns:
         quote = None if self._quote is None else ord(self._quote)
         columns = scan_lines(file, progress, _is_empty, quote)
         if self._has_header and len(columns["bounds"]) > 1:

@@ -9,7 +9,7 @@ from bushel.core.positions import Keys
 from bushel.errors import PlanError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources.endings import JSON_LINES, TEXT
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.text.scan import scan_lines
@@ -78,7 +78,7 @@ class TextLinesDataSource(LineSource):
     def kind(self) -> str:
         return "lines"
 
-    def scan(self, file: ByteFile, progress: Progress) -> Columns:
+    def scan(self, file: ByteFile, progress: ProgressLine) -> Columns:
         return scan_lines(file, progress)
 
     def line_of(self, number: int, record: int) -> int:
@@ -127,7 +127,7 @@ class JsonLinesDataSource(LineSource):
     def kind(self) -> str:
         return "jsonl"
 
-    def scan(self, file: ByteFile, progress: Progress) -> Columns:
+    def scan(self, file: ByteFile, progress: ProgressLine) -> Columns:
         return scan_lines(file, progress, _is_white)
 
     def decode(self, data: Sequence[bytes], file: int, records: Keys) -> list[Any]:

@@ -11,7 +11,7 @@ from bushel.core.positions import Keys
 from bushel.errors import RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources.chunks import CHUNK, Bytes, in_chunks, places_of
 
 _CHUNK = CHUNK
@@ -33,7 +33,7 @@ class _Found(NamedTuple):
 
 def scan_lines(
     file: ByteFile,
-    progress: Progress,
+    progress: ProgressLine,
     is_blank: Callable[[bytes], bool] | None = None,
     quote: int | None = None,
 ) -> Columns:

@@ -14,7 +14,7 @@ from bushel.core.positions import Keys
 from bushel.errors import RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources.tfrecord.crc import masked_crcs_at_every_byte
 from bushel.sources.tfrecord.scan import FOOTER, HEADER, headers_are_right, walk
 
@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 _MOST_BEFORE_THE_FIRST = 1 << 24
 
 
-def scan_damaged(file: ByteFile, progress: Progress, error: RecordError) -> Columns:
+def scan_damaged(file: ByteFile, progress: ProgressLine, error: RecordError) -> Columns:
     """Finds what can be read of a file; raises the error where that is nothing."""
     parts: list[Keys] = []
     damaged: list[int] = []

@@ -33,7 +33,7 @@ _EMPTY = b""
 _TAGS = {_FLOATS: FLOATS, _INTS: INTS}
 
 
-class _Wanted:
+class _WantedFeatures:
     """The features that are wanted, checked once and for all."""
 
     def __init__(self, features: Features) -> None:
@@ -54,13 +54,13 @@ class _Wanted:
         return found or None
 
 
-def check_features(features: Features | None) -> "_Wanted | None":
+def check_features(features: Features | None) -> "_WantedFeatures | None":
     """Checks what `parse_example` is given, so that it need not do so for each record."""
-    if features is None or isinstance(features, _Wanted):
+    if features is None or isinstance(features, _WantedFeatures):
         return features
     if isinstance(features, (str, bytes)):
         raise PlanError(f"`features` are several, and not {features!r}: give `[{features!r}]`.")
-    return _Wanted(features)
+    return _WantedFeatures(features)
 
 
 def _spec(name: str, spec: Any) -> tuple[int, tuple[int, ...] | None] | None:

@@ -19,7 +19,7 @@ from bushel.errors import RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources.chunks import CHUNK, Bytes, highest_bits, in_chunks, places_of
 from bushel.sources.tfrecord.crc import masked_crcs
 
@@ -39,7 +39,7 @@ _GUESS_CHUNK = CHUNK
 _NONE = np.empty(0, dtype=np.int64)
 
 
-def scan_records(file: ByteFile, progress: Progress) -> Columns:
+def scan_records(file: ByteFile, progress: ProgressLine) -> Columns:
     """Finds the records of a file: where each begins, and where the last one ends."""
     chunk, long = (_REMOTE_CHUNK, _REMOTE_LONG) if is_remote(file.path) else (_CHUNK, _LONG)
     parts: list[Keys] = []

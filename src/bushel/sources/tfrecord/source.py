@@ -9,7 +9,7 @@ from bushel.core.positions import Keys
 from bushel.errors import PlanError, RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
-from bushel.files.progress import Progress
+from bushel.files.progress_line import ProgressLine
 from bushel.sources.endings import TFRECORD
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.tfrecord.crc import masked_crcs
@@ -81,7 +81,7 @@ class TFRecordDataSource(IndexedSource):
     def is_plain(self, head: bytes) -> bool:
         return begins_with_record(head)
 
-    def scan(self, file: ByteFile, progress: Progress) -> Columns:
+    def scan(self, file: ByteFile, progress: ProgressLine) -> Columns:
         try:
             return scan_records(file, progress)
         except RecordError as error:

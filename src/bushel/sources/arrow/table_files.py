@@ -17,7 +17,7 @@ from bushel.files.request_pool import MOST_REQUESTS, RequestPool
 from bushel.sources.arrow.bundles import Bundles, Span
 from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.part_cache import PartCache
-from bushel.sources.arrow.parts import Part, Reader
+from bushel.sources.arrow.table_parts import Reader, TablePart
 from bushel.sources.arrow.unpacked import Unpacked
 from bushel.sources.keyed import KeyedSource, shown_files
 
@@ -89,7 +89,7 @@ class TableFiles(KeyedSource):
     def _reader_of(self, bundles: Bundles) -> Reader:
         cache, span = self._cache, bundles.span
 
-        def part_of(number: int) -> Part:
+        def part_of(number: int) -> TablePart:
             part = cache.get(span(number))
             if not part.is_whole():  # What was unpacked is unpacked again.
                 cache.discard(span(number), part)
@@ -108,7 +108,7 @@ class TableFiles(KeyedSource):
         """Looks at what is in a file."""
 
     @abstractmethod
-    def _read(self, file: int, number: int, again: bool) -> Part:
+    def _read(self, file: int, number: int, again: bool) -> TablePart:
         """Reads a group of a file; `again` where that was done before."""
 
     @abstractmethod
@@ -129,7 +129,7 @@ class TableFiles(KeyedSource):
         """The columns, as pyarrow describes them."""
         return self._schema
 
-    def _load(self, span: Span, again: bool) -> Part:
+    def _load(self, span: Span, again: bool) -> TablePart:
         if span.stop - span.first > 1:
             return self._load_bundle(span, again)
         file, number = self._file_of(span.first)
@@ -138,7 +138,7 @@ class TableFiles(KeyedSource):
         self._check_rows(file, span, part.length)
         return part
 
-    def _load_bundle(self, span: Span, again: bool) -> Part:
+    def _load_bundle(self, span: Span, again: bool) -> TablePart:
         """Reads small groups, of several files or of one, to be kept together."""
         wanted = self._by_file(span)
         disk = self._unpacked(f"{span}", wanted)
@@ -147,7 +147,7 @@ class TableFiles(KeyedSource):
                 self._check_stamp(file)
             kept = disk.open(span.first)
             if kept is not None:
-                return Part(kept.batches, mapped=kept.mapped)
+                return TablePart(kept.batches, mapped=kept.mapped)
             # Far away each file is a wait, so they are waited for together.
             read = _together.each if is_remote(self._paths[0]) else map
             found = list(read(lambda file: self._small(file, *wanted[file]), list(wanted)))
@@ -161,8 +161,8 @@ class TableFiles(KeyedSource):
         batches, size = whole.to_batches(), whole.nbytes
         kept = disk.keep(span.first, self._schema, batches, size) if again else None
         if kept is not None:
-            return Part(kept.batches, mapped=kept.mapped)
-        return Part(batches, max(1, size))
+            return TablePart(kept.batches, mapped=kept.mapped)
+        return TablePart(batches, max(1, size))
 
     def _small(self, file: int, first: int, stop: int) -> Any:
         table = self._table(file, range(first, stop))

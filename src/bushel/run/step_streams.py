@@ -15,8 +15,8 @@ from bushel.core.state import State
 from bushel.core.state_fields import Fields, Inner, Whole, given_by
 from bushel.core.stream import Chunk, Marks, OneInput, Stream, counted
 from bushel.errors import PlanError, StateError
-from bushel.on_error.records import BadRecord
-from bushel.on_error.stream import GuardStream
+from bushel.on_error.bad_records import BadRecord
+from bushel.on_error.guarded_stream import GuardStream
 from bushel.order.held import with_held
 from bushel.run.fold import FoldStream
 from bushel.run.quota import DropQuota

@@ -5,14 +5,14 @@ import json
 import sys
 from typing import Any
 
-from bushel.cli.provenance import pipeline_of
 from bushel.cli.show import brief, leaves_of
+from bushel.cli.where_when import pipeline_of
 from bushel.errors import PlanError, RecordError
 from bushel.watch.compare import compared
 from bushel.watch.durations import duration, percent
+from bushel.watch.plain_text import number, plural
 from bushel.watch.recording import Recording, read_recording
 from bushel.watch.replay import replayed, save_element
-from bushel.watch.text import number, plural
 from bushel.watch.why_slow import why_slow
 
 

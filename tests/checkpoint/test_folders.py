@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bushel.checkpoint.files import MAX_BYTES, encode, read_state, read_states, write_encoded
+from bushel.checkpoint.folders import MAX_BYTES, encode, read_state, read_states, write_encoded
 from bushel.checkpoint.signed import MAX_DEPTH
 from bushel.errors import StateError
 from tests.checkpoint.programs import run
@@ -313,7 +313,7 @@ def test_readers_never_see_half_a_state(tmp_path: Path) -> None:
 
 _DISK_FULL = """
 import resource, signal, sys
-from bushel.checkpoint.files import encode, read_state, write_encoded
+from bushel.checkpoint.folders import encode, read_state, write_encoded
 
 folder = sys.argv[1]
 write_encoded(folder, encode({"numbers": [1, 2, 3]}))
@@ -334,7 +334,7 @@ def test_a_disk_that_is_full_leaves_what_was_there(tmp_path: Path) -> None:
 
 _KILLED = """
 import os, random, signal, sys, time
-from bushel.checkpoint.files import encode, read_state, write_encoded
+from bushel.checkpoint.folders import encode, read_state, write_encoded
 
 def states():
     number = 0

@@ -12,7 +12,7 @@ from bushel.core.state import State
 from bushel.core.state_fields import check_state
 from bushel.errors import StateRangeError, add_note
 from bushel.order.repeat import EpochsNode, StreamRepeatNode
-from bushel.provenance.records import Piece, Records, joined, sources_of
+from bushel.provenance.records import Records, SourceRecords, joined, sources_of
 from bushel.provenance.tags import records_in
 from bushel.provenance.traced import Trace
 from bushel.provenance.walk import Trail, Walk
@@ -94,7 +94,7 @@ class Replay(Closing):
             for row, (number, place) in records_in(tag):
                 found.setdefault(number, []).append((owner, row, place))
         walk_down = Walk()
-        pieces: list[Piece] = []
+        pieces: list[SourceRecords] = []
         for number, some in found.items():
             origin = self._trace.origins[number]
             owners, rows, places = zip(*some, strict=True)
@@ -102,7 +102,7 @@ class Replay(Closing):
             if origin.by_key:
                 whole = all(isinstance(key, (int, np.integer)) for key in places)
                 keys = np.array(places, dtype=np.int64 if whole else object)
-                pieces.append(Piece(origin.node, *at, keys, None, None, None))
+                pieces.append(SourceRecords(origin.node, *at, keys, None, None, None))
                 continue
             walk_down.pieces = []
             walk_down.down(origin.node, Trail(np.array(places, dtype=np.int64), *at))

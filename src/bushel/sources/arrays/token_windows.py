@@ -77,7 +77,7 @@ class TokenDataSource(KeyedSource):
                 f"longest of {len(found)} has {longest:,}."
             )
 
-    def _part(self, path: str, dtype: npt.DTypeLike | None) -> "_Part":
+    def _part(self, path: str, dtype: npt.DTypeLike | None) -> "_TokenFile":
         file = self._files.get(path)
         start, size = 0, len(file.bytes)
         if without_query(path).lower().endswith(".npy"):
@@ -107,7 +107,7 @@ class TokenDataSource(KeyedSource):
             )
         tokens = size // kind.itemsize
         spare = tokens - self._offset - self._length - self._targets
-        return _Part(path, kind, start, tokens, max(0, spare // self._stride + 1))
+        return _TokenFile(path, kind, start, tokens, max(0, spare // self._stride + 1))
 
     @property
     def paths(self) -> list[str]:
@@ -142,7 +142,7 @@ class TokenDataSource(KeyedSource):
             taken[places] = chosen
         return taken
 
-    def _view(self, part: "_Part", file: MappedFile, shift: int) -> npt.NDArray[Any]:
+    def _view(self, part: "_TokenFile", file: MappedFile, shift: int) -> npt.NDArray[Any]:
         """All windows of a file, as the rows of an array that lies on it."""
         step = part.dtype.itemsize
         return np.ndarray(
@@ -170,7 +170,7 @@ class TokenDataSource(KeyedSource):
         )
 
 
-class _Part(NamedTuple):
+class _TokenFile(NamedTuple):
     """One file, and how many windows are in it."""
 
     path: str

@@ -9,7 +9,7 @@ from bushel.core.stream import Marks
 from bushel.run.quota import DropQuota
 
 
-class TakenMarks(Marks):
+class OnDemandMarks(Marks):
     """The states between elements that were made one by one."""
 
     __slots__ = ("_before", "_ends", "_position")
@@ -23,7 +23,7 @@ class TakenMarks(Marks):
         return {"next_index": self._ends[used - 1] if used else self._before}
 
 
-class Progress:
+class OnDemandProgress:
     """Tells the elements that are there from those that were dropped, and counts both."""
 
     def __init__(self, quota: DropQuota | None, behind: int, start: int) -> None:
@@ -62,6 +62,6 @@ class Progress:
 
     def take_marks(self) -> Marks:
         """The states between the elements since the last time."""
-        marks = TakenMarks(self._before, self._ends, self.position)
+        marks = OnDemandMarks(self._before, self._ends, self.position)
         self._before, self._ends = self.behind, []
         return marks

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from bushel.files import progress as module
-from bushel.files.progress import Progress
+from bushel.files import progress_line as module
+from bushel.files.progress_line import ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -21,7 +21,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_short_work_says_nothing() -> None:
     stream = Terminal()
-    with Progress("indexing", 100, stream=stream) as progress:
+    with ProgressLine("indexing", 100, stream=stream) as progress:
         for done in range(100):
             progress.to(done)
     assert stream.getvalue() == ""
@@ -30,7 +30,7 @@ def test_short_work_says_nothing() -> None:
 @pytest.mark.usefixtures("at_once")
 def test_a_terminal_has_one_line_that_is_removed_at_the_end() -> None:
     stream = Terminal()
-    with Progress("indexing a.tar", 2_000_000, stream=stream) as progress:
+    with ProgressLine("indexing a.tar", 2_000_000, stream=stream) as progress:
         progress.to(500_000)
         progress.to(1_000_000)
     parts = stream.getvalue().split("\r\x1b[K")
@@ -42,22 +42,22 @@ def test_a_terminal_has_one_line_that_is_removed_at_the_end() -> None:
 @pytest.mark.usefixtures("at_once")
 def test_a_log_has_lines() -> None:
     stream = io.StringIO()
-    with Progress("indexing", 10, unit="records", stream=stream) as progress:
+    with ProgressLine("indexing", 10, unit="records", stream=stream) as progress:
         progress.to(5)
     (line,) = stream.getvalue().splitlines()
     assert line.startswith("indexing: 50% of 10 records, ")
 
 
 def test_nothing_and_much_to_do() -> None:
-    assert Progress("x", 0).text(1.0) == "x: 100% of 0 B"
-    progress = Progress("x", 5_000_000_000_000)
+    assert ProgressLine("x", 0).text(1.0) == "x: 100% of 0 B"
+    progress = ProgressLine("x", 5_000_000_000_000)
     progress.to(1_000_000_000)
     assert progress.text(2.0) == "x: 0% of 5.0 TB, 500.0 MB/s, 2:46:38 left"
 
 
 def test_an_error_removes_the_line_too(at_once: None) -> None:
     stream = Terminal()
-    with pytest.raises(KeyError), Progress("x", 10, stream=stream) as progress:
+    with pytest.raises(KeyError), ProgressLine("x", 10, stream=stream) as progress:
         progress.to(5)
         raise KeyError
     assert stream.getvalue().endswith("\r\x1b[K")
@@ -65,7 +65,7 @@ def test_an_error_removes_the_line_too(at_once: None) -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_what_was_done_before_does_not_make_it_faster() -> None:
-    progress = Progress("converting", 100, unit="records", stream=io.StringIO(), before=50)
+    progress = ProgressLine("converting", 100, unit="records", stream=io.StringIO(), before=50)
     progress.to(50)
     assert progress.text(5.0) == "converting: 50% of 100 records"
     progress.to(60)

@@ -3,7 +3,7 @@
 import os
 
 from bushel.dataset import StreamNodeDataset
-from bushel.sources.tfrecord.stream import FileStreamNode
+from bushel.sources.tfrecord.file_stream import FileStreamNode
 
 
 class TFRecordIterDataset(StreamNodeDataset[bytes]):

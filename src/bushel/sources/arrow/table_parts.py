@@ -8,9 +8,9 @@ import numpy as np
 
 from bushel.core.block import unstack
 from bushel.core.positions import Keys, distinct, grouped
+from bushel.sources.arrow.buffers import Rows, stretch_of
 from bushel.sources.arrow.columns import View, is_regular, view_of
 from bushel.sources.arrow.items import Items, has_items, has_nested_items, items_of
-from bushel.sources.arrow.memory import Rows, stretch_of
 from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.values import values_of
 
@@ -18,7 +18,7 @@ from bushel.sources.arrow.values import values_of
 _FEW = 8
 
 
-class Part:
+class TablePart:
     """Rows that lie together, as one record batch or several.
 
     Args:
@@ -41,7 +41,7 @@ class Part:
         if stretch is None and len(batches) > 1:
             stretch = stretch_of(batches)
         groups = [batches] if stretch is not None else [[batch] for batch in batches]
-        self._pieces = [Piece(group, stretch, nbytes == 0) for group in groups]
+        self._pieces = [TablePiece(group, stretch, nbytes == 0) for group in groups]
         self._ends = np.cumsum([piece.length for piece in self._pieces], dtype=np.int64)
         self.nbytes = nbytes
 
@@ -53,12 +53,12 @@ class Part:
     def length(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def pieces(self, rows: Keys) -> "list[tuple[Piece, Rows, Keys | slice]]":
+    def pieces(self, rows: Keys) -> "list[tuple[TablePiece, Rows, Keys | slice]]":
         """The pieces with some of these rows: which rows of it, and where those are in `rows`."""
         if len(self._pieces) == 1:
             piece = self._pieces[0]
             return [(piece, piece.find(rows), slice(None))]
-        found: list[tuple[Piece, Rows, Keys | slice]] = []
+        found: list[tuple[TablePiece, Rows, Keys | slice]] = []
         for number, places in grouped(self._ends.searchsorted(rows, "right")):
             first = int(self._ends[number - 1]) if number else 0
             piece = self._pieces[number]
@@ -66,7 +66,7 @@ class Part:
         return found
 
 
-class Piece:
+class TablePiece:
     """A record batch, or several in one stretch of memory, with its columns as numpy sees them."""
 
     __slots__ = (
@@ -153,7 +153,7 @@ class Reader:
         self,
         schema: Any,
         ends: Keys,
-        part: Callable[[int], Part],
+        part: Callable[[int], TablePart],
         waits: Callable[[int], bool] = lambda number: False,
         regular: Callable[[Any], bool] = is_regular,
     ) -> None:
@@ -234,7 +234,7 @@ class _Gathered:
         self._ways = ways
         self._places: list[Keys] = []
 
-    def add(self, part: Part, rows: Keys, places: Keys) -> int | None:
+    def add(self, part: TablePart, rows: Keys, places: Keys) -> int | None:
         """Copies rows; gives the number of a column that should have no nulls and has."""
         for piece, found, chosen in part.pieces(rows):
             into = places[chosen]

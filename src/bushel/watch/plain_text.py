@@ -1,4 +1,4 @@
-"""Tables as text, for terminals and logs."""
+"""Numbers, words and tables as text, for terminals and logs."""
 
 from collections.abc import Sequence
 from textwrap import fill

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from bushel.errors import FileError, PlanError
-from bushel.files import cache as module
 from bushel.files import evict
-from bushel.files.cache import PIECE, Cache, CachedFile, GoneError, cache_here
+from bushel.files import remote_cache as module
 from bushel.files.evict import FolderLimit
 from bushel.files.index import index_of
 from bushel.files.local import open_file
 from bushel.files.remote import RemoteFile
+from bushel.files.remote_cache import PIECE, Cache, CachedFile, GoneError, cache_here
 from tests.files.forks import true_in_a_fork
 from tests.files.server import Server
 from tests.files.test_index import EXPECTED, NAMES, Lines
@@ -240,9 +240,9 @@ class TestDamage:
 WRITER = """
 import os, sys
 import numpy as np
-from bushel.files import cache as module
+from bushel.files import remote_cache as module
 from bushel.files import evict
-from bushel.files.cache import PIECE, Cache
+from bushel.files.remote_cache import PIECE, Cache
 
 data = np.random.default_rng(0).bytes(8 * PIECE - 1000)
 kept = Cache(sys.argv[1], 10**9).keep("a", "stamp", len(data))

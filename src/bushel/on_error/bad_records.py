@@ -59,13 +59,13 @@ def bad_record(guard: Guard, number: int, position: int, error: Exception) -> Ba
     return BadRecord(number, position, operation, kind, reason, place_noted(error), {})
 
 
-class _Notes(threading.local):
+class _ThreadNotes(threading.local):
     """What guards note on this thread; None where nobody asked."""
 
     taken: list[BadRecord] | None = None
 
 
-_notes = _Notes()
+_notes = _ThreadNotes()
 
 
 @contextmanager

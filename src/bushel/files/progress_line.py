@@ -11,7 +11,7 @@ _EVERY_SECONDS = 0.1
 _EVERY_SECONDS_IN_A_LOG = 30.0
 
 
-class Progress:
+class ProgressLine:
     """Shows how much of something is done, and how long the rest will take.
 
     On a terminal it is one line that changes; in a log, a line every half minute.
@@ -48,7 +48,7 @@ class Progress:
     def text(self, seconds: float) -> str:
         """The line, `seconds` after the beginning.
 
-        >>> progress = Progress("indexing a.tar", 4_000_000_000)
+        >>> progress = ProgressLine("indexing a.tar", 4_000_000_000)
         >>> progress._done = 1_000_000_000
         >>> progress.text(10.0)
         'indexing a.tar: 25% of 4.0 GB, 100.0 MB/s, 0:30 left'
@@ -78,7 +78,7 @@ class Progress:
             self._stream.flush()
             self._visible = False
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressLine":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from bushel.batch.lengths import LengthOf
+from bushel.batch.length_of import LengthOf
 from bushel.batch.pad import Padding, with_lengths
 from bushel.batch.regroup import Machine, Regroup
 from bushel.core.frozen import frozen
@@ -109,14 +109,14 @@ class _TokenBatcher(Machine):
                 return None
             return f"{made} batches of {rows} rows and {cells} cells cannot have {tokens} tokens"
 
-        return Fields(too_many, parent=Inner(input), padding=_Padding())
+        return Fields(too_many, parent=Inner(input), padding=_PaddingCounts())
 
     def read(self, state: State) -> tuple[Any, Any, int, int]:
         made, *counts = (state["padding"][name] for name in COUNTED)
         return state["parent"], tuple(counts), 0, made
 
 
-class _Padding(FieldKind):
+class _PaddingCounts(FieldKind):
     """What batches had so far."""
 
     def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:

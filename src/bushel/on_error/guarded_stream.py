@@ -11,8 +11,8 @@ from bushel.core.state import State, innermost_index
 from bushel.core.state_fields import Fields, Inner, given_by
 from bushel.core.stream import Chunk, Framed, OneInput, Stream
 from bushel.errors import where_raised
+from bushel.on_error.bad_records import BadRecord, bad_record
 from bushel.on_error.budget import BadCounts, Ledger
-from bushel.on_error.records import BadRecord, bad_record
 
 
 class GuardStream(OneInput):
