@@ -87,8 +87,8 @@ dist: $(VENV)/installed-dist  ## make the wheel and the sdist in dist/, and try 
 	@$(RUN) -m tools.check_dist
 
 docs: $(VENV)/installed-docs  ## build the documentation into site/
-	@$(RUN) -m mkdocs build --strict --quiet
-	@echo "docs: open site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	@echo "docs: open site/index.html, or with its search: $(RUN) -m http.server --directory site"
 
 clean:  ## remove everything that make has made, .venv included
 	rm -rf $(VENV) $(addprefix .venv-,$(PYTHONS)) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
