@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from bushel.transforms import MapBatches as MapBatches
     from bushel.watch.explain import explain as explain
     from bushel.watch.iterate import iterate as iterate
+    from bushel.watch.own_metrics import opentelemetry_metrics as opentelemetry_metrics
+    from bushel.watch.own_metrics import prometheus_collector as prometheus_collector
 
     # A type checker takes a name that is imported under another one for a private matter.
     BatchTransform = transforms.Batch
@@ -134,6 +136,8 @@ _HOMES = {
     "WeightSchedule": "order.schedule:WeightSchedule",
     "explain": "watch.explain:explain",
     "iterate": "watch.iterate:iterate",
+    "opentelemetry_metrics": "watch.own_metrics:opentelemetry_metrics",
+    "prometheus_collector": "watch.own_metrics:prometheus_collector",
     "load": "loader.loader:load",
     "PaddingReport": "grain.packed:PaddingReport",
     "padding_report": "grain.packed:padding_report",

@@ -2,13 +2,14 @@
 
 import argparse
 import json
+import os
 import sys
 import time
 from typing import Any
 
 from bushel.cli.serve import serve
 from bushel.watch.plain_text import table
-from bushel.watch.processes import LiveProcess, none_found, process, processes
+from bushel.watch.processes import LiveProcess, found_programs, none_found
 
 _EVERY_SECONDS = 1.0
 _CLEAR = "\x1b[H\x1b[J"
@@ -30,12 +31,19 @@ def _command(commands: Any, name: str, run: Any, words: str) -> argparse.Argumen
     command: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
     command.set_defaults(run=run)
     command.add_argument(
-        "pid", type=_pid, nargs="?", metavar="PID", help="its process (all of yours)"
+        "program",
+        type=_program,
+        nargs="?",
+        metavar="PID|FILE",
+        help="its process, or the file that it puts its figures in (all processes of yours)",
     )
     return command
 
 
-def _pid(text: str) -> int:
+def _program(text: str) -> int | str:
+    # A file whose name is a number is written as ./7.
+    if any(letter in text for letter in "/.") or os.path.isfile(text):
+        return text
     return _within(text, "a PID", 1, 1 << 31)
 
 
@@ -49,15 +57,15 @@ def _within(text: str, what: str, least: int, most: int) -> int:
     return int(text)
 
 
-def _found(pid: int | None) -> list[LiveProcess]:
-    found = processes() if pid is None else [process(pid)]
+def _found(program: int | str | None) -> list[LiveProcess]:
+    found = found_programs(program)
     if not found:
         raise none_found()
     return found
 
 
 def _top(options: argparse.Namespace) -> None:
-    found = _found(options.pid)
+    found = _found(options.program)
     if options.json:
         print(json.dumps([one.to_dict() for one in found], indent=2))
         return
@@ -68,7 +76,7 @@ def _top(options: argparse.Namespace) -> None:
         print(f"{_CLEAR}{_screen(found)}", flush=True)
         time.sleep(_EVERY_SECONDS)
         # The last screen stays when the program has ended, with why there is no other.
-        found = _found(options.pid)
+        found = _found(options.program)
 
 
 def _screen(found: list[LiveProcess]) -> str:
@@ -79,6 +87,6 @@ def _screen(found: list[LiveProcess]) -> str:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    if options.pid is not None:
-        _found(options.pid)
-    serve(options.pid, options.port)
+    if options.program is not None:
+        _found(options.program)
+    serve(options.program, options.port)

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from bushel.watch.html import page, piece
-from bushel.watch.processes import LiveProcess, none_found, process, processes
+from bushel.watch.processes import LiveProcess, found_programs, none_found
 from bushel.watch.prometheus import CONTENT_TYPE, Exposition
 
 _HERE = "127.0.0.1"
@@ -17,9 +17,9 @@ _REFRESH_SECONDS = 2
 _TIMEOUT_SECONDS = 10.0
 
 
-def serve(pid: int | None, port: int) -> None:
+def serve(program: int | str | None, port: int) -> None:
     """Serves until it is interrupted, and says where."""
-    with Server(pid, port) as server:
+    with Server(program, port) as server:
         address = f"http://{_HERE}:{server.server_port}/"
         # At once, as whoever started this may read it through a pipe.
         print(f"{address} and {address}metrics; Ctrl-C ends it", flush=True)
@@ -31,8 +31,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, pid: int | None, port: int) -> None:
-        self._pid = pid
+    def __init__(self, program: int | str | None, port: int) -> None:
+        self._program = program
         self._exposition = Exposition()
         self._lock = threading.Lock()
         self.answers: dict[str, tuple[str, Callable[[], str]]] = {
@@ -45,7 +45,7 @@ class Server(ThreadingHTTPServer):
     def _found(self) -> tuple[list[LiveProcess], str]:
         """The programs; and what there is to say where none is found."""
         try:
-            found = processes() if self._pid is None else [process(self._pid)]
+            found = found_programs(self._program)
         except OSError as error:
             return [], str(error)
         return found, "" if found else str(none_found())

@@ -21,3 +21,7 @@ class Figures:
     # What was chosen about threads, for each stream that may have some.
     threads: tuple[str, ...] = ()
     workers: tuple[WorkerFigures, ...] = ()
+    # Blocks and tasks that are made and wait to be taken.
+    ready_blocks: int = 0
+    # Records that were passed over, where a step does that.
+    bad_records: int = 0

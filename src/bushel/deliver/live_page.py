@@ -10,15 +10,23 @@ sequence number, length, checksum | figures, as JSON     and the next one to be 
 ```
 
 Whoever is stopped or killed while one is written leaves the other one whole.
+
+Where a user wants a named file instead, as containers do not see each other's processes, it is the
+same page in that file. It outlives the program; while the program runs, it holds a lock on it.
 """
 
+import fcntl
 import json
 import os
+import stat
 import struct
+import time
 import weakref
 import zlib
 from collections import deque
 from typing import Any
+
+from bushel.errors import FileError
 
 # What the links in /proc/PID/fd are called.
 NAME = "bushel-stats"
@@ -41,20 +49,28 @@ _EVERY_SECONDS, _MOST_SHARE = 0.5, 0.002
 _RECENT_SECONDS = 10.0
 
 
+# Those that this process has open, for its own eyes.
+_PAGES: "weakref.WeakSet[LivePage]" = weakref.WeakSet()
+
+
+def own_pages() -> "list[LivePage]":
+    """The pages of this process."""
+    return list(_PAGES)
+
+
 class LivePage:
     """The page of one iterator: only its process writes it, and it goes with the iterator."""
 
     # Pages that this process has made so far.
     _made = 0
 
-    def __init__(self) -> None:
-        """Raises OSError where there can be no such file."""
-        if not hasattr(os, "memfd_create"):
-            raise OSError("this system has no files in memory that other processes can find")
-        descriptor = os.memfd_create(NAME, os.MFD_CLOEXEC)
+    def __init__(self, path: str | None = None) -> None:
+        """Raises OSError where there can be no such file, and FileError about one with a name."""
+        descriptor = _nameless() if path is None else _named(path)
+        self.has_name = path is not None
         self._descriptor = descriptor
         self._close = weakref.finalize(self, _close, descriptor, os.getpid())
-        os.fchmod(descriptor, 0o600)
+        _PAGES.add(self)
         os.ftruncate(descriptor, 2 * _SLOT_BYTES)
         LivePage._made += 1
         self._number = LivePage._made
@@ -74,6 +90,7 @@ class LivePage:
                 "pid": os.getpid(),
                 "iterator": self._number,
                 "monotonic_seconds": now,
+                "unix_seconds": time.time(),
                 "is_over": is_over,
                 "recent": {
                     "seconds": now - then,
@@ -91,6 +108,13 @@ class LivePage:
         (before, elements, _), (now, more, _) = self._recent[-2], self._recent[-1]
         taken = more - elements
         return max(1, int(taken * seconds / max(1e-9, now - before))) if taken else None
+
+    def read(self) -> bytes | None:
+        """What was written last, whichever thread asks; None where the page was taken away."""
+        try:
+            return read_page(self._descriptor) if self._close.alive else None
+        except OSError:
+            return None  # Just now.
 
     def write(self, values: dict[str, Any]) -> None:
         """Writes plain values."""
@@ -131,6 +155,51 @@ def _bounded(stats: dict[str, Any]) -> dict[str, Any]:
         "workers": stats["workers"][:_MOST_TEXTS],
         "why_slow": [text[:_MOST_TEXT] for text in stats["why_slow"][:_MOST_TEXTS]],
     }
+
+
+def _nameless() -> int:
+    if not hasattr(os, "memfd_create"):
+        raise OSError("this system has no files in memory that other processes can find")
+    descriptor = os.memfd_create(NAME, os.MFD_CLOEXEC)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _named(path: str) -> int:
+    """Opens a file for a page: a new one, or one that had a page of a program that has ended."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise FileError(
+            f"the figures cannot be put in {path!r}: {error.strerror}. `stats=` is the path of a "
+            "file of its own, in a folder that is there."
+        ) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        status = os.fstat(descriptor)
+        is_file = stat.S_ISREG(status.st_mode)
+        if not is_file or (status.st_size and not _is_page(descriptor)):
+            raise FileError(
+                f"{path!r} is there and is no file of figures: `stats=` is the path of a file of "
+                "its own."
+            )
+        os.ftruncate(descriptor, 0)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise FileError(
+            f"the figures of another iterator are put in {path!r} now: each has a file of its own."
+        ) from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_page(descriptor: int) -> bool:
+    size = os.fstat(descriptor).st_size
+    heads = (os.pread(descriptor, len(_MAGIC), slot * _SLOT_BYTES) for slot in (0, 1))
+    return size == 2 * _SLOT_BYTES and all(head in (_MAGIC, bytes(len(_MAGIC))) for head in heads)
 
 
 def read_page(descriptor: int) -> bytes | None:

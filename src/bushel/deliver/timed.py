@@ -2,14 +2,18 @@
 
 import logging
 import math
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic, perf_counter
 from typing import Any
 
+from bushel.core.node import Guard, walk
 from bushel.deliver.figures import Figures
 from bushel.deliver.iterator import StreamIterator, T
 from bushel.deliver.live_page import LivePage, seconds_until_next
 from bushel.deliver.ready import Ready
+from bushel.errors import StateError
+from bushel.on_error.budget import bad_records_in
 from bushel.run.step_times import StepTimes
 
 _log = logging.getLogger("bushel")
@@ -29,6 +33,10 @@ class TimedIterator(StreamIterator[T]):
         super().__init__(*args, **kwargs)
         self._times = times
         self._page: LivePage | None = None
+        node = self._node
+        self._has_guards = node is not None and any(isinstance(one, Guard) for one in walk(node))
+        # Whether the last figures are those of the end of the data.
+        self._is_at_end = False
         # When figures are to be put on the page again.
         self._due = 0.0
         # It stands above this module. Loaded now, so that nobody waits for it at the first element.
@@ -51,6 +59,7 @@ class TimedIterator(StreamIterator[T]):
         if self._due == math.inf:
             return
         began = perf_counter()
+        self._is_at_end = is_over
         try:
             if self._page is None:
                 self._page = LivePage()
@@ -72,15 +81,33 @@ class TimedIterator(StreamIterator[T]):
         if self._page is not None:
             self._page.close()
 
+    def publish_to(self, page: LivePage) -> None:
+        """Has figures put on that page from now on, and on no other."""
+        self._end_page()
+        self._page, self._due = page, 0.0
+
     def close(self) -> None:
+        if self._page is not None and self._page.has_name and not self._closed:
+            self._publish(self._is_at_end)  # What is read there afterwards.
         super().close()
         self._end_page()
 
     def _figures(self) -> Figures:
         times = self._times
+        workers = tuple(figures() for figures in times.workers)
         return replace(
             super()._figures(),
             steps=tuple(times.totals()),
             threads=tuple(describe() for describe in times.threads),
-            workers=tuple(figures() for figures in times.workers),
+            workers=workers,
+            ready_blocks=times.ready_blocks() + sum(one.ready_tasks for one in workers),
+            bad_records=self._bad_records(),
         )
+
+    def _bad_records(self) -> int:
+        """How many records were passed over: the state counts them."""
+        if not self._has_guards:
+            return 0
+        with suppress(StateError):
+            return sum(bad_records_in(self._state_now()))
+        return 0

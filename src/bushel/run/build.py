@@ -1,5 +1,6 @@
 """From a cut pipeline to running streams: each node by its kind."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -131,6 +132,7 @@ class Lowering:
         )
         if self.times is not None and stream.threads is not None:
             self.times.threads.append(stream.threads.choice.describe)
+            self.times.ready.append(weakref.WeakMethod(stream.ready_blocks))
         return stream
 
 

@@ -387,6 +387,11 @@ class PositionalStream(Stream):
         index: int = state["next_index"]
         return index
 
+    def ready_blocks(self) -> int:
+        """How many blocks threads have made that wait to be taken."""
+        ahead = self._ahead
+        return 0 if ahead is None else ahead.ready_blocks
+
     def needed_together(self, count: int) -> None:
         self.together = count
 

@@ -129,6 +129,8 @@ class StepTimes:
         # What tells of threads that streams may have, and of worker processes.
         self.threads: list[Callable[[], str]] = []
         self.workers: list[Callable[[], WorkerFigures]] = []
+        # And of blocks that threads have made, and that wait to be taken.
+        self.ready: list[weakref.WeakMethod[Callable[[], int]]] = []
 
     def number(self, node: Node, where: str = "here") -> int:
         """The number of a step."""
@@ -246,6 +248,11 @@ class StepTimes:
     def cost_of_a_turn(self) -> int:
         """Nanoseconds that it takes to begin with a turn that is timed, and to end it."""
         return _COST_OF_A_TURN + _COST_OF_AN_EXCHANGE * len(self._functions)
+
+    def ready_blocks(self) -> int:
+        """How many blocks threads have made that wait to be taken."""
+        methods = (reference() for reference in self.ready)
+        return sum(method() for method in methods if method is not None)
 
     def totals(self) -> list[StepTotal]:
         """What every step has done so far."""

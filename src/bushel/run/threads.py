@@ -243,6 +243,11 @@ class ReadAhead:
         self._fill()
         return block
 
+    @property
+    def ready_blocks(self) -> int:
+        """How many blocks are made and wait to be taken; any thread may ask."""
+        return sum(task.block is not None for task in self._in_flight.copy())
+
     def finish(self) -> None:
         """Starts no further blocks; what is under way can still be taken."""
         self._finishing = True

@@ -19,6 +19,8 @@ class WorkerFigures:
     repeated_tasks: int
     # Tasks that nobody wanted any more, after `set_state`.
     cancelled_tasks: int
+    # Tasks that are done and wait to be taken, of those that are under way.
+    ready_tasks: int = 0
 
     @property
     def busy_share(self) -> float:

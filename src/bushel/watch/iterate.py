@@ -4,7 +4,10 @@ import os
 from typing import Any
 
 from bushel.core.options import DatasetOptions, ExecutionTrackingMode
-from bushel.watch.recorder import recorded
+from bushel.deliver.live_page import LivePage
+from bushel.deliver.timed import TimedIterator
+from bushel.errors import PlanError
+from bushel.watch.recorder import path_of_host, recorded
 
 _MEASURED = DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING)
 
@@ -12,7 +15,7 @@ _MEASURED = DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_T
 def iterate(
     dataset: Any,
     *,
-    stats: bool = True,
+    stats: bool | str | os.PathLike[str] = True,
     record: str | os.PathLike[str] | None = None,
     every: int = 100,
     first_step: int | None = None,
@@ -32,7 +35,9 @@ def iterate(
 
     Args:
       dataset: a dataset or a `DataLoader`.
-      stats: whether steps are counted and timed.
+      stats: whether steps are counted and timed. A path has the figures put in that file, and not
+        in memory: `bushel top` and `bushel serve` take it in place of a process, also from another
+        container or after the program was killed. Where there are several hosts, each has its own.
       record: the path of a new file, private to the user, that is written while the iterator is
         used: `bushel replay`, `bushel diff` and `bushel why-slow` read it. Where there is such a
         file it is kept, and the new one gets a number: `run.bushel`, `run-2.bushel`, ...; where
@@ -42,6 +47,9 @@ def iterate(
       first_step: the number of the first step for the recording, where a state that is set does
         not tell it: after filters, which leave out elements, only the training knows.
     """
+    path = None if isinstance(stats, bool) else os.fspath(stats)
+    if path is not None and not path:
+        raise PlanError("`stats` is True, False or the path of a file, and the path is empty.")
     if not stats and record is None:
         return iter(dataset)
     make = getattr(dataset, "_iterate_with", None)
@@ -51,4 +59,11 @@ def iterate(
             f"{type(dataset).__name__}."
         )
     iterator = make(_MEASURED if stats else DatasetOptions())
-    return iterator if record is None else recorded(iterator, record, every, first_step)
+    try:
+        if path is not None:
+            stream: TimedIterator[Any] = getattr(iterator, "_iterator", iterator)
+            stream.publish_to(LivePage(path_of_host(path)))
+        return iterator if record is None else recorded(iterator, record, every, first_step)
+    except BaseException:
+        iterator.close()
+        raise

@@ -3,6 +3,7 @@
 Nothing is asked of them: their open files are looked at. So it does not matter whether they answer.
 """
 
+import fcntl
 import os
 import stat
 import time
@@ -11,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from bushel.deliver.live_page import NAME, read_page
+from bushel.deliver.live_page import NAME, own_pages, read_page
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import piece
 from bushel.watch.plain_text import clipped, number, plural, printable
@@ -34,8 +35,9 @@ class LiveIterator:
     published: Published
     # Since it published that.
     age_seconds: float
-    # What is told of the process where that explains the age: that it was stopped.
+    # What is told of the process where that explains the age: that it was stopped, or has ended.
     is_stopped: bool
+    has_ended: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values that JSON takes."""
@@ -45,6 +47,7 @@ class LiveIterator:
             "age_seconds": self.age_seconds,
             "is_over": self.published.is_over,
             "is_stopped": self.is_stopped,
+            "has_ended": self.has_ended,
             "recent": {
                 "seconds": recent.seconds,
                 "elements": recent.elements,
@@ -66,6 +69,8 @@ class LiveIterator:
         age = duration(self.age_seconds)
         if self.published.is_over:
             return f"at its end since {age}"
+        if self.has_ended:
+            return f"last heard {age} ago: the iterator is gone"
         if self.is_stopped:
             return f"last heard {age} ago: the process is stopped"
         if self.age_seconds < _OLD_SECONDS:
@@ -74,7 +79,7 @@ class LiveIterator:
 
     def _recent(self) -> list[str]:
         recent = self.published.recent
-        if recent.seconds <= 0 or self.published.is_over:
+        if recent.seconds <= 0 or self.published.is_over or self.has_ended:
             return []
         return [
             f"in the last {duration(recent.seconds)} of that: {plural(recent.elements, 'element')} "
@@ -144,6 +149,51 @@ def process(pid: int) -> LiveProcess:
     return found
 
 
+def own_iterators() -> tuple[LiveIterator, ...]:
+    """The iterators of this process that publish figures."""
+    read = [page.read() for page in own_pages()]
+    pages = [published_from(data) for data in read if data is not None]
+    return tuple(
+        LiveIterator(page, max(0.0, time.monotonic() - page.monotonic_seconds), is_stopped=False)
+        for page in sorted(pages, key=lambda page: page.iterator)
+        # A forked child has the pages of its parent, too.
+        if page.pid == os.getpid()
+    )
+
+
+def process_of_file(path: str) -> LiveProcess:
+    """The program that puts its figures in a file, or did so until it ended."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path!r} is no file.")
+        data = read_page(descriptor)
+        if data is None:
+            raise OSError(
+                f"{path!r} has no figures (yet): `bushel.iterate(dataset, stats={path!r})` puts "
+                "them there."
+            )
+        page = published_from(data)
+        has_ended = not _is_locked(descriptor)
+    except ValueError as error:
+        return LiveProcess(0, path, (), (printable(str(error)),))
+    finally:
+        os.close(descriptor)
+    # Another machine has another clock for what is monotonic.
+    age = max(0.0, time.time() - page.unix_seconds)
+    live = LiveIterator(page, age, is_stopped=False, has_ended=has_ended)
+    return LiveProcess(page.pid, path, (live,), ())
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether a process holds its lock on a file: one that has ended has none."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
 def processes() -> list[LiveProcess]:
     """The programs whose figures this user may see."""
     if not os.path.isdir("/proc/self"):
@@ -155,6 +205,13 @@ def processes() -> list[LiveProcess]:
             if one.iterators or one.damaged:
                 found.append(one)
     return found
+
+
+def found_programs(program: int | str | None) -> list[LiveProcess]:
+    """The program with that number, or whose figures are in that file; all where it is None."""
+    if program is None:
+        return processes()
+    return [process_of_file(program) if isinstance(program, str) else process(program)]
 
 
 def none_found() -> ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Figures in the text format of Prometheus.
+"""Figures as metrics, and these in the text format of Prometheus.
 
 Labels are numbers and names, and never a path. A counter never falls: the times of steps, which
 are estimated from some of their calls, may be found to be a little less than it seemed, and a
@@ -8,72 +8,99 @@ step that has ended may no longer be counted. So what was told once is the least
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bushel.watch.processes import LiveIterator, LiveProcess
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# (metric, labels)
-_Series = tuple[str, tuple[tuple[str, str], ...]]
+Labels = tuple[tuple[str, str], ...]
+
+
+class _Series(NamedTuple):
+    metric: str
+    labels: Labels
 
 
 @dataclass(frozen=True, slots=True)
-class _Metric:
+class Metric:
+    """What is told of iterators, under one name."""
+
     name: str
+    # "counter" or "gauge".
     kind: str
     help: str
 
 
-_METRICS = (
-    _Metric("bushel_steps_total", "counter", "Elements handed to the loop."),
-    _Metric("bushel_elapsed_seconds_total", "counter", "Time since the first was asked for."),
-    _Metric("bushel_wait_seconds_total", "counter", "Time that the loop waited for elements."),
-    _Metric("bushel_ready_share", "gauge", "Share of the waits that took under a millisecond."),
-    _Metric("bushel_figures_age_seconds", "gauge", "Time since the iterator published figures."),
-    _Metric("bushel_node_seconds_total", "counter", "Own time of a step, over all threads."),
-    _Metric("bushel_node_records_total", "counter", "Records that a step had to do with."),
-    _Metric("bushel_workers", "gauge", "Worker processes."),
-    _Metric("bushel_worker_restarts_total", "counter", "Workers that ended and were replaced."),
-    _Metric("bushel_worker_tasks_total", "counter", "Tasks whose outcome was taken."),
-    _Metric("bushel_worker_busy_seconds_total", "counter", "Time that workers worked."),
-    _Metric("bushel_worker_idle_seconds_total", "counter", "Time that workers had no task."),
-    _Metric("bushel_worker_bytes_total", "counter", "Bytes that came from workers."),
+METRICS = (
+    Metric("bushel_steps_total", "counter", "Elements handed to the loop."),
+    Metric("bushel_elapsed_seconds_total", "counter", "Time since the first was asked for."),
+    Metric("bushel_wait_seconds_total", "counter", "Time that the loop waited for elements."),
+    Metric("bushel_ready_share", "gauge", "Share of the waits that took under a millisecond."),
+    Metric("bushel_figures_age_seconds", "gauge", "Time since the iterator published figures."),
+    Metric("bushel_node_seconds_total", "counter", "Own time of a step, over all threads."),
+    Metric("bushel_node_records_total", "counter", "Records that a step had to do with."),
+    Metric("bushel_ready_blocks", "gauge", "Blocks that were made ahead and wait to be taken."),
+    Metric("bushel_bad_records_total", "counter", "Records that were passed over."),
+    Metric("bushel_workers", "gauge", "Worker processes."),
+    Metric("bushel_worker_restarts_total", "counter", "Workers that ended and were replaced."),
+    Metric("bushel_worker_tasks_total", "counter", "Tasks whose outcome was taken."),
+    Metric("bushel_worker_busy_seconds_total", "counter", "Time that workers worked."),
+    Metric("bushel_worker_idle_seconds_total", "counter", "Time that workers had no task."),
+    Metric("bushel_worker_bytes_total", "counter", "Bytes that came from workers."),
 )
 _MAY_BE_PRIVATE, _WORD = re.compile(r"[/\\'\"@]"), re.compile(r"\w+(?=[(]|$)")
-_COUNTERS = frozenset(metric.name for metric in _METRICS if metric.kind == "counter")
+_COUNTERS = frozenset(metric.name for metric in METRICS if metric.kind == "counter")
 
 
 class Exposition:
-    """Writes figures, time after time."""
+    """Tells figures as metrics, time after time."""
 
     def __init__(self) -> None:
         self._told: dict[_Series, float] = {}
 
-    def text(self, processes: Sequence[LiveProcess]) -> str:
-        """The figures of some processes now."""
+    def families(self, iterators: Iterable[tuple[Labels, LiveIterator]]) -> "Families":
+        """The metrics that there are now of some iterators, each known by labels of its own."""
         found: dict[_Series, float] = {}
-        for process in processes:
-            for iterator in process.iterators:
-                own = (("pid", str(process.pid)), ("iterator", str(iterator.published.iterator)))
-                for name, labels, value in _values(iterator):
-                    series = name, (*own, *labels)
-                    # Steps whose names differ in what may not be told are added up.
-                    found[series] = found.get(series, 0.0) + value
+        for own, iterator in iterators:
+            for name, labels, value in _values(iterator):
+                series = _Series(name, (*own, *labels))
+                # Steps whose names differ in what may not be told are added up.
+                found[series] = found.get(series, 0.0) + value
         for series, value in found.items():
-            if series[0] in _COUNTERS:
+            if series.metric in _COUNTERS:
                 found[series] = max(value, self._told.get(series, value))
         # Those of iterators that are gone are forgotten.
         self._told = found
+        return [
+            (metric, [(one.labels, found[one]) for one in found if one.metric == metric.name])
+            for metric in METRICS
+        ]
+
+    def text(self, processes: Sequence[LiveProcess]) -> str:
+        """The figures of some processes now."""
+        iterators = (
+            ((("pid", str(process.pid)), *own_label(iterator)), iterator)
+            for process in processes
+            for iterator in process.iterators
+        )
         lines = []
-        for metric in _METRICS:
-            own_lines = [_line(*one) for one in found.items() if one[0][0] == metric.name]
-            if own_lines:
+        for metric, values in self.families(iterators):
+            if values:
                 lines.append(f"# HELP {metric.name} {metric.help}")
                 lines.append(f"# TYPE {metric.name} {metric.kind}")
-                lines += own_lines
+                lines += [_line(metric.name, labels, value) for labels, value in values]
         return "".join(f"{line}\n" for line in lines)
 
 
-_Value = tuple[str, tuple[tuple[str, str], ...], float]
+Families = list[tuple[Metric, list[tuple[Labels, float]]]]
+
+
+def own_label(iterator: LiveIterator) -> Labels:
+    """The label of an iterator within its process."""
+    return (("iterator", str(iterator.published.iterator)),)
+
+
+_Value = tuple[str, Labels, float]
 
 
 def _values(iterator: LiveIterator) -> Iterable[_Value]:
@@ -83,6 +110,8 @@ def _values(iterator: LiveIterator) -> Iterable[_Value]:
     yield "bushel_wait_seconds_total", (), stats.wait_seconds
     yield "bushel_ready_share", (), stats.ready_share
     yield "bushel_figures_age_seconds", (), iterator.age_seconds
+    yield "bushel_ready_blocks", (), stats.ready_blocks
+    yield "bushel_bad_records_total", (), stats.bad_records
     for step in stats.steps or ():
         labels = (("node", str(step.number)), ("name", label(step.name)), ("place", step.place))
         yield "bushel_node_seconds_total", labels, step.seconds
@@ -109,8 +138,7 @@ def label(name: str) -> str:
     return beginning[0] if beginning is not None else "step"
 
 
-def _line(series: _Series, value: float) -> str:
-    name, labels = series
+def _line(name: str, labels: Labels, value: float) -> str:
     inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
     return f"{name}{{{inner}}} {value!r}"
 

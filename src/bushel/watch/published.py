@@ -7,7 +7,7 @@ like figures, and no text reaches a terminal or a page as it is.
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
 from bushel.run.worker_figures import WorkerFigures
@@ -55,6 +55,8 @@ class Published:
     is_over: bool
     recent: Recent
     stats: PublishedStats
+    # By the clock on the wall; 0 where nobody says.
+    unix_seconds: float = 0.0
 
 
 def published_from(data: bytes) -> Published:
@@ -74,6 +76,7 @@ def published_from(data: bytes) -> Published:
             recent.real("seconds"), recent.integer("elements"), recent.real("wait_seconds")
         ),
         stats=_stats(_CheckedFigures(page.take("stats"))),
+        unix_seconds=page.real("unix_seconds", 0.0),
     )
 
 
@@ -89,19 +92,19 @@ class _CheckedFigures:
             raise ValueError(f"a {type(values).__name__} stands where figures should be")
         self._values = values
 
-    def take(self, name: str) -> Any:
-        if name not in self._values:
+    def take(self, name: str, default: Any = None) -> Any:
+        if name not in self._values and default is None:
             raise ValueError(f"there is no {name!r}")
-        return self._values[name]
+        return self._values.get(name, default)
 
-    def integer(self, name: str) -> int:
-        value = self.take(name)
+    def integer(self, name: str, default: int | None = None) -> int:
+        value = self.take(name, default)
         if type(value) is not int or not -1 <= value < _MOST_INTEGER:
             raise ValueError(f"{name!r} is no number of things")
         return value
 
-    def real(self, name: str) -> float:
-        value = self.take(name)
+    def real(self, name: str, default: float | None = None) -> float:
+        value = self.take(name, default)
         if type(value) not in (int, float) or not -_MOST_INTEGER < value < _MOST_INTEGER:
             raise ValueError(f"{name!r} is no number")
         return float(value) if math.isfinite(value) else 0.0
@@ -129,7 +132,9 @@ class _CheckedFigures:
             bool: self.flag,
             str: self.text,
         }
-        return kind(**{one.name: read[one.type](one.name) for one in fields(kind)})  # type: ignore[arg-type]
+        # What a program with an older bushel does not tell has its default.
+        wanted = [one for one in fields(kind) if one.name in self._values or one.default is MISSING]  # type: ignore[arg-type]
+        return kind(**{one.name: read[one.type](one.name) for one in wanted})
 
 
 def _text(value: Any) -> str:
@@ -150,6 +155,8 @@ def _stats(values: _CheckedFigures) -> PublishedStats:
         threads=values.list_of("threads", _text),
         workers=values.list_of("workers", lambda workers: _workers(_CheckedFigures(workers))),
         sentences=values.list_of("why_slow", _text),
+        ready_blocks=values.integer("ready_blocks", 0),
+        bad_records=values.integer("bad_records", 0),
     )
 
 

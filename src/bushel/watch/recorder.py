@@ -59,7 +59,7 @@ def recorded(
         raise PlanError(f"`first_step` is the number of a step, and cannot be {first_step}.")
     stream: StreamIterator[Any] = getattr(iterator, "_iterator", iterator)
     header = _header(iterator, stream, int(every))
-    recorder = Recorder(_new_file(os.fspath(path), header["host"], header["hosts"]))
+    recorder = Recorder(_new_file(os.fspath(path)))
     recorder.write(header)
     stream.__dict__.update(
         _recorder=recorder,
@@ -135,11 +135,16 @@ def _encoded(line: dict[str, Any]) -> bytes:
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
-def _new_file(path: str, host: int, hosts: int) -> tuple[int, str]:
-    """Opens a file that was not there: this one, or the same name with a number."""
+def path_of_host(path: str) -> str:
+    """The path, with the number of this host in it where there are several."""
+    host, hosts = process_if_known()
     stem, ending = os.path.splitext(path)
-    if hosts > 1:
-        stem = f"{stem}.host{host}"
+    return f"{stem}.host{host}{ending}" if hosts > 1 else path
+
+
+def _new_file(path: str) -> tuple[int, str]:
+    """Opens a file that was not there: this one, or the same name with a number."""
+    stem, ending = os.path.splitext(path_of_host(path))
     for number in itertools.count(1):
         name = f"{stem}{ending}" if number == 1 else f"{stem}-{number}{ending}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -7,6 +7,7 @@ damaged are named and passed over.
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from typing import Any
 
 from bushel.checkpoint.signed import is_pipeline, sign
@@ -197,7 +198,7 @@ def _stats(told: Any) -> Stats:
             workers=tuple(_of(WorkerFigures, figures) for figures in told["workers"]),
             **{
                 name: _number(told[name])
-                for name in Stats.__annotations__
+                for name in _told_fields(Stats, told)
                 if name not in ("steps", "threads", "workers")
             },
         )
@@ -209,9 +210,16 @@ def _of(kind: Any, told: Any) -> Any:
     return kind(
         **{
             name: str(told[name]) if wanted is str else _number(told[name])
-            for name, wanted in kind.__annotations__.items()
+            for name, wanted in _told_fields(kind, told).items()
         }
     )
+
+
+def _told_fields(kind: Any, told: Any) -> dict[str, Any]:
+    """The fields of a kind of figures, without those that older recordings do not have."""
+    defaults = {one.name for one in fields(kind) if one.default is not MISSING}
+    wanted: dict[str, Any] = kind.__annotations__
+    return {name: wanted[name] for name in wanted if name in told or name not in defaults}
 
 
 def _number(value: Any) -> Any:

@@ -75,6 +75,10 @@ class Stats:
     # What was chosen about threads.
     threads: tuple[str, ...]
     workers: tuple[WorkerFigures, ...]
+    # Blocks that threads or workers have made, and that wait to be taken.
+    ready_blocks: int = 0
+    # Records that `on_error` passed over.
+    bad_records: int = 0
 
     @property
     def wait_share(self) -> float:
@@ -103,6 +107,8 @@ class Stats:
             ],
             "threads": list(self.threads),
             "workers": [asdict(figures) for figures in self.workers],
+            "ready_blocks": self.ready_blocks,
+            "bad_records": self.bad_records,
             "why_slow": list(self.why_slow()),
         }
 
@@ -165,6 +171,8 @@ class Stats:
                 f"The longest wait after the first: {duration(self.longest_wait_seconds)} for "
                 f"element {number(self.longest_wait_at)}."
             )
+        if self.bad_records:
+            told.append(f"{plural(self.bad_records, 'bad record')} passed over.")
         return told
 
     def _rows(self) -> list[list[str]]:
@@ -199,6 +207,8 @@ def stats_of(figures: Figures, node: Node | None = None) -> Stats:
         steps=steps,
         threads=figures.threads,
         workers=figures.workers,
+        ready_blocks=figures.ready_blocks,
+        bad_records=figures.bad_records,
     )
 
 
@@ -256,7 +266,7 @@ def _told(figures: WorkerFigures, elapsed_seconds: float) -> str:
     parts = [
         plural(figures.workers, "worker"),
         f"busy {percent(figures.busy_share)}",
-        plural(figures.tasks, "task"),
+        f"{plural(figures.tasks, 'task')} ({number(figures.ready_tasks)} more ready)",
         f"{size(figures.bytes)} sent",
     ]
     if elapsed_seconds:

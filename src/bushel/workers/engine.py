@@ -30,6 +30,8 @@ class Engine:
         # Whether outcomes tell what each step did and took.
         self.timed = False
         self._tasks = self._cancelled = self._bytes = 0
+        # Those that were sent and neither taken nor cancelled, by their `id`.
+        self._under_way: dict[int, Task] = {}
         self._busy_seconds = self._idle_seconds = 0.0
         # Of workers that this iterator has given back.
         self._deaths = self._repeated = 0
@@ -64,6 +66,7 @@ class Engine:
         if not self._pool:
             self._pool.append(self._home.take(self._fragments, self._worker_init, self._options))
         self._pool[0].submit(task)
+        self._under_way[id(task)] = task
         return task
 
     def wait(self, task: Task) -> Outcome:
@@ -75,6 +78,7 @@ class Engine:
             if not self._pool:
                 raise_closed()
             outcome = self._pool[0].wait(task)
+        self._under_way.pop(id(task), None)
         self._tasks += 1
         self._bytes += task.bytes
         self._busy_seconds += outcome.seconds
@@ -85,6 +89,7 @@ class Engine:
         """Says that nobody wants to know what becomes of tasks."""
         for task in tasks:
             task.cancelled = True
+            self._under_way.pop(id(task), None)
             self._cancelled += 1
 
     def figures(self) -> WorkerFigures:
@@ -99,6 +104,8 @@ class Engine:
             self._deaths + (0 if pool is None else pool.deaths),
             self._repeated + (0 if pool is None else pool.repeated),
             self._cancelled,
+            # (Another thread may send one.)
+            sum(task.outcome is not None for task in list(self._under_way.values())),
         )
 
     def rest(self) -> None:

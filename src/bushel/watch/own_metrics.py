@@ -1,0 +1,106 @@
+"""The figures of a program's own iterators, for its own Prometheus server or OpenTelemetry.
+
+Whoever asks for them is on a thread of its own, and reads what the iterators have published: no
+training waits for it.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from bushel.errors import PlanError
+from bushel.watch.processes import own_iterators
+from bushel.watch.prometheus import METRICS, Exposition, Families, own_label
+
+# OpenTelemetry asks for one metric after the other: what was read this many seconds ago is good
+# for all of them.
+_SAME_SECONDS = 0.2
+
+
+class _Own:
+    """Reads the figures of this process, whichever thread asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._exposition = Exposition()
+        self._read: tuple[float, Families] = -1.0, []
+
+    def families(self, seconds: float = 0.0) -> Families:
+        """The metrics; those of the last time if that was less than so many seconds ago."""
+        with self._lock:
+            read_at, families = self._read
+            if read_at < 0 or monotonic() - read_at >= seconds:
+                iterators = ((own_label(one), one) for one in own_iterators())
+                families = self._exposition.families(iterators)
+                self._read = monotonic(), families
+            return families
+
+
+class Collector:
+    """A collector for a registry of `prometheus_client`."""
+
+    def __init__(self) -> None:
+        self._own = _Own()
+
+    def describe(self) -> Iterable[Any]:
+        """Nothing, so that nobody collects in order to register it."""
+        return ()
+
+    def collect(self) -> Iterator[Any]:
+        """The metrics of the iterators that this process has now."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+        for metric, values in self._own.families():
+            names = [name for name, _ in values[0][0]] if values else []
+            family = kinds[metric.kind](metric.name, metric.help, labels=names)
+            for labels, value in values:
+                family.add_metric([text for _, text in labels], value)
+            yield family
+
+
+def prometheus_collector() -> Collector:
+    """Makes a collector of the figures of this program's iterators, for its own Prometheus server.
+
+    `prometheus_client.REGISTRY.register(bushel.prometheus_collector())` is all that it takes; what
+    `bushel.iterate` makes is then among what the program serves. The metrics are those of `bushel
+    serve`, without the label `pid`.
+    """
+    return Collector()
+
+
+def opentelemetry_metrics(meter: Any = None) -> None:
+    """Has the figures of this program's iterators observed by OpenTelemetry.
+
+    Once a program. They are observed when a reader of the SDK collects; without an SDK, nothing
+    is. Names and attributes are those of `bushel serve`, without `_total` and the label `pid`.
+
+    Args:
+        meter: to whom the metrics belong; `opentelemetry.metrics.get_meter("bushel")` if None.
+    """
+    try:
+        from opentelemetry.metrics import Observation, get_meter
+    except ImportError as error:
+        raise PlanError(
+            "`opentelemetry_metrics` needs the package opentelemetry-api: pip install bushel[otel]."
+        ) from error
+    to = get_meter("bushel") if meter is None else meter
+    own = _Own()
+
+    def observe(number: int, _: object) -> Iterable[Any]:
+        values = own.families(_SAME_SECONDS)[number][1]
+        return [Observation(value, dict(labels)) for labels, value in values]
+
+    for number, metric in enumerate(METRICS):
+        make: dict[str, Callable[..., Any]] = {
+            "counter": to.create_observable_counter,
+            "gauge": to.create_observable_gauge,
+        }
+        name = metric.name.removesuffix("_total")
+        unit = next((unit for unit in ("s", "By") if name.endswith(_UNITS[unit])), "1")
+        make[metric.kind](name, [partial(observe, number)], unit=unit, description=metric.help)
+
+
+_UNITS = {"s": "_seconds", "By": "_bytes"}
