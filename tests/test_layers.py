@@ -102,6 +102,7 @@ LAZY = {
     ("deliver/iterator.py", "bushel.watch.explanation"): "the type of what that returns",
     ("deliver/iterator.py", "bushel.watch.stats"): "only for those who look, and it stands above",
     ("deliver/iterator.py", "bushel.watch.report"): "the same",
+    ("deliver/iterator.py", "bushel.watch.trace"): "the same",
     ("deliver/open.py", "bushel.watch.debug"): "only where a setting asks for it",
     ("deliver/timed.py", "bushel.watch.stats"): "it stands above; before the first element",
     ("deliver/open.py", "bushel.deliver.timed"): "for those who have the steps counted",

@@ -16,6 +16,7 @@ from bushel.core.options import DatasetOptions
 from bushel.deliver.figures import Figures
 from bushel.deliver.waits import Waits
 from bushel.run import step_times
+from bushel.run.call_sizes import unsized
 from bushel.run.step_times import StepTimes, TimedTurns
 from bushel.run.worker_figures import WorkerFigures
 from bushel.watch.stats import Stats, StepStats, stats_of
@@ -233,7 +234,7 @@ def test_turns_are_timed_so_seldom_that_it_does_not_show(monkeypatch: Any) -> No
             nonlocal now
             now += nanoseconds
 
-        step = times.clocked(number, work, step_times.unsized)
+        step = times.clocked(number, work, unsized)
         turns = TimedTurns(times)
         for _ in range(2000):
             turns.alone(step)
@@ -278,7 +279,7 @@ def test_own_times_add_up_to_the_whole(monkeypatch: Any) -> None:
         nonlocal now
         now += 30
 
-    timed_inner = times.clocked(inner_number, inner, step_times.unsized)
+    timed_inner = times.clocked(inner_number, inner, unsized)
 
     def outer() -> None:
         nonlocal now
@@ -287,7 +288,7 @@ def test_own_times_add_up_to_the_whole(monkeypatch: Any) -> None:
         timed_inner()
         now += 7
 
-    TimedTurns(times).alone(times.clocked(outer_number, outer, step_times.unsized))
+    TimedTurns(times).alone(times.clocked(outer_number, outer, unsized))
     assert [total.timed_nanoseconds for total in times.totals()] == [60, 12]
 
 

@@ -434,6 +434,25 @@ class StreamIterator(DatasetIterator[T]):
             waits = self._waits.history()
         write_report(os.fspath(path), self.stats(), self.explain(), waits, private)
 
+    def trace(self, seconds: float, path: "str | os.PathLike[str]") -> None:
+        """Notes for so many seconds when each step works, and on which thread or in which worker.
+
+        The file, in Chrome's format for `ui.perfetto.dev`, is written when the time is over and
+        the loop needs data, or when the iterator ends or is closed before. All blocks are timed
+        meanwhile, so it runs a little slower. It takes an iterator by `bushel.iterate`.
+
+        Args:
+            seconds: how long; the last 65,536 spans of it are kept.
+            path: of the file to write; one that is there is replaced.
+        """
+        from bushel.watch.trace import start_trace
+
+        with self._alone():
+            self._check_open()
+            start_trace(self, seconds, os.fspath(path))
+            # Elements that are made on demand are so by what was begun without a trace.
+            self._asking |= self._on_demand is not None
+
     def _figures(self) -> Figures:
         waits = self._waits
         return Figures(

@@ -104,6 +104,11 @@ class TimedIterator(StreamIterator[T]):
             bad_records=self._bad_records(),
         )
 
+    def _ready_blocks(self) -> int:
+        """How many blocks and tasks are made and wait to be taken."""
+        workers = (figures() for figures in self._times.workers)
+        return self._times.ready_blocks() + sum(one.ready_tasks for one in workers)
+
     def _bad_records(self) -> int:
         """How many records were passed over: the state counts them."""
         if not self._has_guards:

@@ -83,6 +83,10 @@ class DataLoaderIterator(Closing, Generic[T]):
         """Writes a page about the run so far (see `StreamIterator.report`)."""
         self._iterator.report(path, private=private)
 
+    def trace(self, seconds: float, path: "str | os.PathLike[str]") -> None:
+        """Notes when each step works, for a while (see `StreamIterator.trace`)."""
+        self._iterator.trace(seconds, path)
+
     def get_state(self) -> bytes:
         """The position, with what identifies sampler, source and operations, as JSON."""
         return json.dumps(self.state_dict(), indent=4).encode()

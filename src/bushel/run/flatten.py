@@ -10,8 +10,9 @@ from bushel.core.node import Expand, failed
 from bushel.core.positions import Positions, run_of
 from bushel.errors import PlanError
 from bushel.on_error.bad_records import pass_on, taking_notes
+from bushel.run.call_sizes import by_positions
 from bushel.run.evaluator import Evaluator
-from bushel.run.step_times import StepTimes, by_positions
+from bushel.run.step_times import StepTimes
 
 
 class Flatten(Evaluator):

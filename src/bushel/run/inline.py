@@ -33,11 +33,12 @@ from bushel.core.room import room
 from bushel.core.stack import stack
 from bushel.errors import PlanError
 from bushel.on_error.bad_records import note
+from bushel.run.call_sizes import by_block, by_count, by_number, by_positions
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
 from bushel.run.flatten import Flatten
 from bushel.run.series import Series, is_of_series
-from bushel.run.step_times import StepTimes, by_block, by_count, by_number, by_positions
+from bushel.run.step_times import StepTimes
 from bushel.run.zipped import Zipped
 from bushel.transforms.function import collect_one
 

@@ -17,13 +17,14 @@ from bushel.errors import StateRangeError
 from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.budget import BadCounts, Ledger
 from bushel.run.allocator import keep_freed_memory
+from bushel.run.call_sizes import unsized
 from bushel.run.fixed_threads import FixedThreads, threads_counted_on
 from bushel.run.on_demand_progress import OnDemandProgress
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
 from bushel.run.spent import Stopwatch
 from bushel.run.step_streams import STEPS_FOR_ANOTHER, KeptMarks
-from bushel.run.step_times import StepTimes, unsized
+from bushel.run.step_times import StepTimes
 from bushel.run.threads import Evaluate, ReadAhead
 from bushel.run.work import Work
 from bushel.transforms.function import any_none

@@ -19,12 +19,13 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
-from bushel.core.block import Block
 from bushel.core.frozen import plain
 from bushel.core.node import Node, walk
 from bushel.core.places import NOWHERE
 from bushel.core.stream import Chunk, OnDemand, Stream
+from bushel.run.call_sizes import Sized
 from bushel.run.read_records import records_read
+from bushel.run.spans import Spans
 from bushel.run.worker_figures import WorkerFigures
 
 T = TypeVar("T")
@@ -84,9 +85,11 @@ class StepTotal:
 class _Sheet:
     """One turn: by the number of the step, records, time, the longest call and its place."""
 
-    __slots__ = ("inner", "looks", "spent")
+    __slots__ = ("inner", "looks", "spans", "spent")
 
-    def __init__(self) -> None:
+    def __init__(self, spans: Spans | None = None) -> None:
+        # Where a trace is wanted.
+        self.spans = spans
         self.spent: dict[int, list[int]] = {}
         self.looks = 0
         # Time of the calls within the one that is under way.
@@ -117,6 +120,9 @@ class StepTimes:
         self._numbers: dict[int, int] = {}
         self._totals: list[StepTotal] = []
         self._thread = _ThreadSheet()
+        # Those of all callers, and where a trace is wanted.
+        self._turns: weakref.WeakSet[TimedTurns] = weakref.WeakSet()
+        self.spans: Spans | None = None
         # How many turns are being timed now, and functions that are exchanged for it, as
         # (evaluator, attribute, function, the same with a look at the clock).
         self._timing = 0
@@ -140,6 +146,27 @@ class StepTimes:
                 self._totals.append(StepTotal(node, where))
             return self._numbers[id(node)]
 
+    def label(self, number: int) -> str:
+        """The name of a step, or of what is waited for."""
+        total = self._totals[number]
+        return f"(waiting for {total.waits_for})" if total.waits_for else total.node.label
+
+    def is_traced(self) -> bool:
+        """Whether a trace is wanted now."""
+        return self.spans is not None
+
+    def trace(self, spans: Spans | None) -> None:
+        """Has every turn timed from now on, with its spans; or as few as before."""
+        self.spans = spans
+        if spans is None:
+            return
+        for turns in list(self._turns):
+            turns.is_next()
+        for reference in self._streams:
+            stream = reference()
+            if stream is not None and vars(stream).get("_measured_turns") is not None:
+                vars(stream)["_measured_left"] = 1
+
     def waiting(self, waits_for: str) -> int:
         """The number of the time that goes by while somebody else works."""
         with self._lock:
@@ -152,13 +179,13 @@ class StepTimes:
             for node in nodes:
                 self._together.update(id(step) for step in walk(node))
 
-    def look_at(self, node: Node, holder: Any, attribute: str, sized: "Sized") -> None:
+    def look_at(self, node: Node, holder: Any, attribute: str, sized: Sized) -> None:
         """Has a function timed, in the turns that are; see `clocked`."""
         function = getattr(holder, attribute)
         timed = self.clocked(self.number(node), function, sized)
         self._functions.append((holder, attribute, function, timed))
 
-    def clocked(self, number: int, function: Callable[..., T], sized: "Sized") -> Callable[..., T]:
+    def clocked(self, number: int, function: Callable[..., T], sized: Sized) -> Callable[..., T]:
         """A function of a step that is timed; `sized` tells of its arguments what it is about."""
         thread = self._thread
 
@@ -173,6 +200,8 @@ class StepTimes:
             records, at = sized(args)
             sheet.add(number, records, elapsed - sheet.inner, at)
             sheet.inner = outer + elapsed
+            if sheet.spans is not None:
+                sheet.spans.add(self.label(number), began, elapsed, records, at)
             return made
 
         return call
@@ -181,7 +210,8 @@ class StepTimes:
         """Has the pulls of a stream counted: as those of a step, or as waiting for workers."""
         number = self.waiting("workers") if node is None else self.number(node)
         stream.__class__ = _counting_kind(type(stream))
-        vars(stream).update(_measured_as=number, _measured_by=self._thread)
+        label = self.label(number)
+        vars(stream).update(_measured_as=number, _measured_by=self._thread, _measured_label=label)
         self._streams.append(weakref.ref(stream))
         return stream
 
@@ -284,6 +314,11 @@ class TimedTurns:
         self._times = times
         # One turn of so many is timed, and so many are left until then.
         self._every = self._left = 1
+        times._turns.add(self)
+
+    def is_next(self) -> None:
+        """Has the next turn timed."""
+        self._left = 1
 
     def alone(self, work: Callable[..., T], *args: Any) -> T:
         """Works, as a turn of its own."""
@@ -297,11 +332,16 @@ class TimedTurns:
 
     def timed(self, work: Callable[..., T], *args: Any) -> tuple[T, int]:
         """Works, in a turn that is timed; and tells how many turns later the next one is."""
-        sheet = _Sheet()
+        sheet = _Sheet(self._times.spans)
         began = perf_counter_ns()
         with self._times.timing(sheet):
             made = work(*args)
         return made, self._enter(sheet, perf_counter_ns() - began)
+
+    @property
+    def spans(self) -> Spans | None:
+        """Where a trace is wanted."""
+        return self._times.spans
 
     @property
     def is_timed_next(self) -> bool:
@@ -325,7 +365,7 @@ class TimedTurns:
         elapsed = 0
         missing = object()
         try:
-            for _ in range(_ROWS_OF_A_TURN):
+            while sheet.looks < _ROWS_OF_A_TURN or sheet.spans is self.spans is not None:
                 sheet.inner = 0
                 with self._times.timing(sheet):
                     began = perf_counter_ns()
@@ -335,6 +375,8 @@ class TimedTurns:
                 if row is missing:
                     return
                 sheet.add(number, 1, taken - sheet.inner, -1)
+                if sheet.spans is not None:
+                    sheet.spans.add(self._times.label(number), began, taken, 1)
                 yield row
                 del row  # While the user works, nothing is kept but what the user has.
         finally:
@@ -349,7 +391,7 @@ class TimedTurns:
             # Step by step: the first turns are of few elements, and tell little of later ones.
             most = min(2 * self._every, _MOST_TURNS)
             self._every = min(max(1, math.ceil(cost / (_MOST_SHARE * elapsed))), most)
-        return self._every
+        return self._every if self.spans is None else 1
 
 
 def _handed_on(stream: Stream) -> int:
@@ -358,45 +400,6 @@ def _handed_on(stream: Stream) -> int:
     if positions_read is None:
         return int(getattr(stream, "_measured_count", 0))
     return sum(stop - start for start, stop in positions_read())
-
-
-# Tells of arguments how many records they are about, and where the first of them is.
-Sized = Callable[[Sequence[Any]], tuple[int, int]]
-
-
-def by_positions(argument: int) -> Sized:
-    """Arguments of which one has the positions."""
-
-    def sized(args: Sequence[Any]) -> tuple[int, int]:
-        positions = args[argument]
-        return len(positions), int(positions[0]) if len(positions) else -1
-
-    return sized
-
-
-def by_block(argument: int) -> Sized:
-    """Arguments of which one is the block."""
-
-    def sized(args: Sequence[Any]) -> tuple[int, int]:
-        block: Block = args[argument]
-        return len(block), int(block.positions[0]) if len(block.positions) else -1
-
-    return sized
-
-
-def by_number(argument: int) -> Sized:
-    """Arguments of one element, of which one is its position."""
-    return lambda args: (1, args[argument])
-
-
-def by_count(argument: int) -> Sized:
-    """Arguments of which one says how many there are."""
-    return lambda args: (args[argument], -1)
-
-
-def unsized(_: Sequence[Any]) -> tuple[int, int]:
-    """Arguments that are about no record."""
-    return 0, -1
 
 
 # More turns than anybody takes.
@@ -419,6 +422,8 @@ def _measured(stream: Any, work: Callable[..., Chunk | None], argument: Any) -> 
     stream._measured_count += records
     sheet.add(stream._measured_as, records, elapsed - sheet.inner, at)
     sheet.inner = outer + elapsed
+    if sheet.spans is not None:
+        sheet.spans.add(stream._measured_label, began, elapsed, records, at)
     return chunk
 
 
@@ -436,6 +441,7 @@ def _counting_kind(kind: type[S]) -> type[S]:
         # (Long names: those of the stream are its own.)
         _measured_by: _ThreadSheet
         _measured_as: int
+        _measured_label: str
         _measured_count = 0
         # Where its pulls are turns, and how many are left until one is timed.
         _measured_turns: TimedTurns | None = None
@@ -461,13 +467,14 @@ def _counting_kind(kind: type[S]) -> type[S]:
 
         def on_demand(self) -> OnDemand | None:
             sessions = self._measured_sessions
-            if sessions is None or not sessions.is_timed_next or not self._measured_gives:
+            gives = self._measured_gives or (sessions is not None and sessions.spans is not None)
+            if sessions is None or not sessions.is_timed_next or not gives:
                 found: OnDemand | None = super().on_demand()
                 self._measured_gives = found is not None
                 if found is not None and sessions is not None and not sessions.is_timed_next:
                     sessions.pass_one()
                 return found
-            sheet = _Sheet()
+            sheet = _Sheet(sessions.spans)
             found = sessions.begun(sheet, super().on_demand)
             if found is not None:
                 found.rows = sessions.timed_rows(self._measured_as, found.rows, sheet)

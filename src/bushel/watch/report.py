@@ -31,16 +31,21 @@ def write_report(
     private: bool,
 ) -> None:
     """Writes the page, as a whole or not at all."""
-    folder = os.path.dirname(path)
-    if folder and not os.path.isdir(folder):
-        raise FileError(f"there is no folder {folder!r} to write {os.path.basename(path)!r} in.")
-    if os.path.isdir(path) or not os.path.basename(path):
-        raise FileError(f"{path!r} is a folder: a report is a file, such as 'run.html' in it.")
+    check_file(path, "a report", "run.html")
     made = report_page(stats, explanation, waits)
     if private:
         made = without_secrets(made)
     with written_whole(path) as out:
         out.write(made.encode())
+
+
+def check_file(path: str, what: str, example: str) -> None:
+    """Refuses a path that no file can be written to."""
+    folder = os.path.dirname(path)
+    if folder and not os.path.isdir(folder):
+        raise FileError(f"there is no folder {folder!r} to write {os.path.basename(path)!r} in.")
+    if os.path.isdir(path) or not os.path.basename(path):
+        raise FileError(f"{path!r} is a folder: {what} is a file, such as {example!r} in it.")
 
 
 def report_page(stats: Stats, explanation: Explanation, waits: Sequence[WaitColumn]) -> str:

@@ -1,7 +1,7 @@
 """The engine of one iterator: tasks out, outcomes in."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bushel.core.options import MultiprocessingOptions
@@ -29,6 +29,8 @@ class Engine:
         self._closed = False
         # Whether outcomes tell what each step did and took.
         self.timed = False
+        # And whether, at the time, they are to tell when.
+        self.is_traced: Callable[[], bool] = bool
         self._tasks = self._cancelled = self._bytes = 0
         # Those that were sent and neither taken nor cancelled, by their `id`.
         self._under_way: dict[int, Task] = {}
@@ -58,7 +60,11 @@ class Engine:
 
     def submit(self, fragment: int, state: State, stop: int, first: int, given: Any = None) -> Task:
         """Sends a task on its way."""
-        task = Task(TaskMessage(0, fragment, state, stop, False, given, timed=self.timed), first)
+        traced = self.is_traced()
+        message = TaskMessage(
+            0, fragment, state, stop, False, given, timed=self.timed, traced=traced
+        )
+        task = Task(message, first)
         if self._closed:
             raise_closed()
         if self._pool and self._pool[0].closed:

@@ -7,6 +7,8 @@ streams that would run in the trainer, over that range, and sends back what they
 with the states between the elements.
 """
 
+import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,6 +30,7 @@ from bushel.errors import FatalElementError, WorkerError
 from bushel.on_error.bad_records import BadRecord
 from bushel.run.positional import PositionalStream
 from bushel.run.shared_threads import ThreadsOfStreams
+from bushel.run.spans import TaskSpans
 from bushel.run.spent import Stopwatch
 from bushel.run.step_streams import single_step
 from bushel.transport.arena import Arena
@@ -102,6 +105,8 @@ class TaskMessage:
     fatal: "Fatal | None" = None
     # Whether its outcome is to tell what each step did and took.
     timed: bool = False
+    # And when, for a trace.
+    traced: bool = False
 
 
 @plain
@@ -125,6 +130,8 @@ class Outcome:
     idle_seconds: float
     # What each step did and took, where that is counted.
     steps: StepsSpent | None = None
+    # And when, where a trace is wanted.
+    spans: TaskSpans | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         positions: Any = self.positions
@@ -146,6 +153,7 @@ class Outcome:
             self.side_by_side,
             self.idle_seconds,
             self.steps,
+            self.spans,
         )
 
     def chunk(self) -> Chunk:
@@ -303,7 +311,7 @@ class Runner:
         for notes in bad:
             notes.clear()
         if message.timed and self._steps is not None:
-            self._steps.begin()
+            self._steps.begin(message.traced)
         began = self._clock.start()
         idle_seconds = 0.0 if Runner._done_at is None else began - Runner._done_at
         if isinstance(root, PositionalStream):
@@ -321,6 +329,10 @@ class Runner:
         steps = None
         if message.timed and self._steps is not None:
             steps = self._steps.read(seconds, innermost_index(message.state))
+        spans: TaskSpans | None = None
+        if steps is not None and self._steps is not None and self._steps.spans is not None:
+            ident, start = threading.get_native_id(), int(began * 1e9)
+            spans = os.getpid(), ident, start, time.perf_counter_ns() - start, self._steps.spans
         Runner._done_at = time.perf_counter()
         return Outcome(
             message.task,
@@ -335,6 +347,7 @@ class Runner:
             self._threads if waited else 1,
             idle_seconds,
             steps,
+            spans,
         )
 
     def _note_or_stop(self, operation: int, position: int = -1, key: str = "") -> None:

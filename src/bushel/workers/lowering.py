@@ -38,7 +38,7 @@ def lowered_to_workers(
     engine = Engine(home_of(node.key), node.options, node.worker_init, starter)
     engines.append(engine)
     if lowering.times is not None:
-        engine.timed = True
+        engine.timed, engine.is_traced = True, lowering.times.is_traced
         lowering.times.workers.append(engine.figures)
     workers = _WithWorkers(engine, lowering)
     stream = workers.stream(last, last=True)

@@ -62,6 +62,11 @@ class TimesOfFragment:
     def enter(self, outcome: Outcome) -> None:
         for number, *spent in outcome.steps or ():
             self._times.add(self._nodes[number], spent)
+        spans = self._times.spans
+        if outcome.spans is not None and spans is not None:
+            positions = outcome.positions
+            first = int(positions[0]) if len(positions) else -1
+            spans.add_task(outcome.spans, [node.label for node in self._nodes], first)
 
 
 class _Remote(Stream):

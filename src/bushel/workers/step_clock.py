@@ -3,6 +3,7 @@
 import threading
 from time import perf_counter_ns
 
+from bushel.run.spans import StepSpan
 from bushel.workers.noted_steps import BETWEEN, Note
 
 # Steps that one task tells of: number, records, those that were timed, their time, and the longest
@@ -12,6 +13,8 @@ StepsSpent = list[tuple[int, int, int, int, int, int]]
 _COST_OF_A_NOTE = 150
 _MOST_SHARE = 0.003
 _MOST_TASKS = 64
+# Of one task: they travel with what it made.
+_MOST_SPANS = 4_096
 
 
 class _ThreadClock(threading.local):
@@ -36,6 +39,8 @@ class StepClock:
         self._thread = _ThreadClock(self._all)
         self._every, self._tasks = 1, 0
         self._timing = True
+        # Where a trace is wanted: when each step of the task worked.
+        self.spans: list[StepSpan] | None = None
 
     def note(self, operation: int, position: int = -1, key: str = "") -> None:
         """Passes on that a step begins, or that it is done with so many records."""
@@ -59,11 +64,16 @@ class StepClock:
             spent[2] += nanoseconds
             if nanoseconds > spent[3]:
                 spent[3] = nanoseconds
+            spans = self.spans
+            if spans is not None and len(spans) < _MOST_SPANS:
+                ident = threading.get_native_id()
+                spans.append((operation, ident, thread.began, nanoseconds, max(0, position)))
 
-    def begin(self) -> None:
+    def begin(self, traced: bool) -> None:
         """Begins with a task."""
         self._tasks += 1
-        self._timing = not self._tasks % self._every
+        self._timing = traced or not self._tasks % self._every
+        self.spans = [] if traced else None
         for spent in list(self._all):
             spent.clear()
 
