@@ -38,6 +38,7 @@ PROMISES = {
     "13_older_names.py": ["PyGrain", "checkpoint saved and restored", "878 records were"],
     "14_many_hosts.py": ["are those of one process that never stopped"],
     "15_text_corpora.py": ["is padding", "record 40 of web.jsonl", "other 51 are identical"],
+    "16_torch_ranks.py": ["are those of one process that never stopped"],
     "train_digits.py": ["came to the identical end"],
 }
 # Per cent, for every accuracy that it prints.
@@ -59,6 +60,7 @@ NEEDS = {
     "12_keras.py": ["keras"],
     "13_older_names.py": ["orbax"],
     "14_many_hosts.py": ["orbax"],
+    "16_torch_ranks.py": ["torch"],
     "digits_tfds.py": ["tensorflow_datasets"],
 }
 # Grain programs, and arguments for Grain: its batches depend on the number of its workers.

@@ -15,6 +15,7 @@ ROWS = (
     ("__init__",),
     ("python", "multiprocessing"),
     ("experimental",),
+    ("torch",),
     ("provenance",),
     ("grain", "loader"),
     ("dataset",),
@@ -56,6 +57,7 @@ OPTIONAL = {
     "prometheus_client": "watch/own_metrics.py",
     "pyarrow": "sources/arrow/package.py",
     "simplejpeg": "transforms/jpeg_decoders.py",
+    "torch": "torch/tensors.py",
     "zarr": "sources/arrays/zarr.py",
     "zstandard": "sources/indexed_unpacked.py",
 }
@@ -65,6 +67,7 @@ LAZY = {
     ("errors.py", "inspect"): "the same",
     ("dataset/stream.py", "bushel.dataset.random_access"): "the same; it imports this module",
     ("deliver/device.py", "jax"): "an optional dependency",
+    ("torch/tensors.py", "torch"): "an optional dependency",
     ("checkpoint/orbax.py", "orbax.checkpoint"): "an optional dependency, base of its classes",
     ("checkpoint/orbax.py", "bushel.deliver.device"): "the way to jax, as for sharding.py",
     ("watch/own_metrics.py", "prometheus_client.core"): "an optional dependency",

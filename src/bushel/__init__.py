@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bushel import samplers as samplers
     from bushel import sharding as sharding
     from bushel import sources as sources
+    from bushel import torch as torch
     from bushel import transforms as transforms
     from bushel.checkpoint import orbax as _orbax
     from bushel.checkpoint.orbax import CheckpointHandler as CheckpointHandler
@@ -93,6 +94,7 @@ _HOMES = {
     "samplers": "samplers",
     "sharding": "sharding",
     "sources": "sources",
+    "torch": "torch",
     "transforms": "transforms",
     "ArrayRecordDataSource": "sources.array_record:ArrayRecordDataSource",
     "Batch": "transforms:Batch",
@@ -149,8 +151,9 @@ _HOMES = {
 }
 
 # Not those that need Orbax: `from bushel import *` works without it. And nobody who writes that
-# wants another `open`.
-_PLAIN = [name for name, home in _HOMES.items() if "orbax" not in home and name != "open"]
+# wants another `open`, or another `torch`.
+_NOT_BY_STAR = {"open", "torch"}
+_PLAIN = [name for name, home in _HOMES.items() if "orbax" not in home and name not in _NOT_BY_STAR]
 __all__ = [*_PLAIN, "__version__", "__version_info__"]
 
 

@@ -10,8 +10,8 @@ from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, WorkersNode
 from bushel.core.settings import config
 from bushel.core.stream import Stream
-from bushel.deliver.device import agreement, process_index_and_count
 from bushel.deliver.iterator import StreamIterator
+from bushel.deliver.job import agreement, process_of_job
 from bushel.deliver.torch_workers import refuse_copies
 from bushel.lanes.agree import Agreement
 from bushel.run.plan import Lowered, Plan, plan_of
@@ -73,14 +73,14 @@ def open_node(node: Node) -> Lowered:
         agreements.append(agreement(timeout_s))
         return agreements[-1]
 
-    lowered = open_plan(plan_of(node, process_index_and_count, agree))
+    lowered = open_plan(plan_of(node, process_of_job, agree))
     lowered.stream.wakers = [*lowered.stream.wakers, *(made.close for made in agreements)]
     return lowered
 
 
 def plan(node: Node) -> Plan:
     """Decides all about a stream that is decided before it runs."""
-    return plan_of(node, process_index_and_count, agreement)
+    return plan_of(node, process_of_job, agreement)
 
 
 def open_plan(plan: Plan) -> Lowered:

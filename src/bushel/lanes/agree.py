@@ -22,7 +22,10 @@ _LEFT = "left"
 
 
 class Board(Protocol):
-    """Where processes of a job leave notes for each other, as JAX's coordinator has it."""
+    """Where processes of a job leave notes for each other, as JAX's coordinator has it.
+
+    A note that is not there in time is an error whose text has "DEADLINE_EXCEEDED".
+    """
 
     def key_value_set(self, key: str, value: str) -> Any: ...
 

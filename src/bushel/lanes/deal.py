@@ -33,13 +33,13 @@ class DealNode(Place):
 
     input: Node
     lanes: int
-    # Whose lanes are meant; None: those of this process of a JAX job.
+    # Whose lanes are meant; None: those of this process of its job.
     shard: ShardOptions | None
     read_options: ReadOptions
     # What becomes of the last elements, where lanes do not end together: "drop" or "pad".
     remainder: str
     agree: Agree | None
-    # Seconds that another process of a JAX job may be late.
+    # Seconds that another process of the job may be late.
     agree_timeout_s: float
 
     def describe(self) -> str:

@@ -30,25 +30,25 @@ _ENDLESS = 1 << 53
 def own_lanes(
     node: Node,
     process: Callable[[], tuple[int, int]],
-    agree_by_jax: Callable[[float], Agree],
+    agree_in_job: Callable[[float], Agree],
 ) -> Node:
     """Puts the lanes of this host in the place of all of them.
 
-    `process` tells the number of this process and how many there are; `agree_by_jax` makes
+    `process` tells the number of this process and how many there are; `agree_in_job` makes
     the way in which those agree.
     """
     if lanes_of(node) is not None:
         node = GatherNode(node, 1)
-    return _Owner(process, agree_by_jax).owned(node)
+    return _Owner(process, agree_in_job).owned(node)
 
 
 class _Owner:
     def __init__(
         self,
         process: Callable[[], tuple[int, int]],
-        agree_by_jax: Callable[[float], Agree],
+        agree_in_job: Callable[[float], Agree],
     ) -> None:
-        self._process, self._agree_by_jax = process, agree_by_jax
+        self._process, self._agree_in_job = process, agree_in_job
 
     def owned(self, node: Node) -> Node:
         if isinstance(node, (ToStreamNode, CustomStreamNode)):
@@ -114,13 +114,14 @@ class _Owner:
         if agree is not None:
             return lambda: agree
         if deal.shard is None:
-            return partial(self._agree_by_jax, deal.agree_timeout_s)
+            return partial(self._agree_in_job, deal.agree_timeout_s)
         raise PlanError(
             f"`{deal.describe()}` is followed by steps that leave elements out or make several of "
             f"one, and the data is finite: how many steps host {deal.shard.shard_index} of "
             f"{deal.shard.shard_count} may take depends on the others. Pass `agree=`, a function "
             "that gets an integer and returns the least of all hosts' integers (an all-reduce "
-            "with min); or leave `shard_options` out in a JAX job; or repeat the data for ever."
+            "with min); or leave `shard_options` out in a JAX or torch job; or repeat the data for "
+            "ever."
         )
 
 

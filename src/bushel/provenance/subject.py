@@ -11,8 +11,8 @@ from bushel.core.node import Node, walk, with_inputs
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.state import State, copy_state
 from bushel.dataset.base import Dataset
-from bushel.deliver.device import process_index_and_count
 from bushel.deliver.iterator import StreamIterator
+from bushel.deliver.job import process_of_job
 from bushel.errors import PlanError
 from bushel.lanes.deal import DealNode
 from bushel.lanes.own import own_lanes
@@ -81,14 +81,14 @@ def _subject(node: Node, loader: Any, hosts: int | None) -> Subject:
     count = hosts
     if count is None:
         shard = deals[0].shard
-        count = process_index_and_count()[1] if shard is None else shard.shard_count
+        count = process_of_job()[1] if shard is None else shard.shard_count
     if count < 1 or deals[0].lanes % count:
         raise PlanError(
             f"{deals[0].lanes} lanes cannot be owned by {count} hosts evenly: `hosts` must be a "
             "divisor of the number of lanes."
         )
     asked = _asked_about(node, ShardOptions(0, 1) if hosts is not None else None)
-    dealt = own_lanes(asked, process_index_and_count, lambda timeout_s: _agree_alone)
+    dealt = own_lanes(asked, process_of_job, lambda timeout_s: _agree_alone)
     return Subject(node, dealt, position_in, deals[0].lanes, deals[0].lanes // count)
 
 

@@ -65,12 +65,12 @@ class Lowered:
 def plan_of(
     node: Node,
     process: Callable[[], tuple[int, int]],
-    agree_by_jax: Callable[[float], Agree],
+    agree_in_job: Callable[[float], Agree],
 ) -> Plan:
     """Decides all about a stream that is decided before it runs (see `own_lanes`)."""
     dealt = node
     if any(isinstance(step, DealNode) for step in steps_of(node)):
-        dealt = own_lanes(node, process, agree_by_jax)
+        dealt = own_lanes(node, process, agree_in_job)
     return Plan(node, dealt, cut(dealt))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bushel.core.node import Node
 from bushel.core.tree import leaves_with_paths
-from bushel.deliver.device import process_if_known
+from bushel.deliver.job import process_if_known
 from bushel.files.paths import is_remote, without_query
 from bushel.lanes.deal import DealNode
 from bushel.order.shuffle import ShuffleNode

@@ -9,7 +9,7 @@ from bushel.core.node import Node, Order, with_inputs
 from bushel.core.options import ReadOptions
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.core.positions import Positions
-from bushel.deliver.device import process_if_known
+from bushel.deliver.job import process_if_known
 from bushel.lanes.agree import Agreement
 from bushel.lanes.deal import DealNode, GatherNode
 from bushel.lanes.stream import OwnLanesNode

@@ -29,8 +29,8 @@ from bushel.core.machine import available_cores
 from bushel.core.naming import source_name
 from bushel.core.node import Drop, Guard, Node, walk
 from bushel.core.state import State
-from bushel.deliver.device import process_if_known
 from bushel.deliver.iterator import StreamIterator
+from bushel.deliver.job import process_if_known
 from bushel.errors import FileError, PlanError, StateError
 from bushel.on_error.budget import bad_records_in
 from bushel.run.worker_figures import WorkerFigures

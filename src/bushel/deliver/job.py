@@ -1,0 +1,44 @@
+"""Which process of its job this is: the one place that asks, whatever started the job."""
+
+from collections.abc import Callable
+
+from bushel.deliver import device
+from bushel.deliver.torch_job import torch_agreement, torch_process
+from bushel.lanes.agree import Agreement
+
+# Whoever may know of a job that is not JAX's, and how its processes agree; asked in turn, when
+# there is no JAX job of several processes. Each returns None at once where it knows of none.
+_OTHER_JOBS: tuple[
+    tuple[Callable[[], tuple[int, int] | None], Callable[[float], Agreement]], ...
+] = ((torch_process, torch_agreement),)
+
+
+def process_of_job() -> tuple[int, int]:
+    """Returns this process's number and the number of processes of its job.
+
+    That is a JAX job of several processes, a `torch.distributed` job, or what `torchrun`
+    started; this process alone where there is none.
+    """
+    return _other_job()[0] or device.process_index_and_count()
+
+
+def process_if_known() -> tuple[int, int]:
+    """The same as far as it is known without a start of JAX; else the only process."""
+    return _other_job()[0] or device.process_if_known()
+
+
+def agreement(timeout_s: float) -> Agreement:
+    """Makes the way in which the processes of this job agree on a number.
+
+    `timeout_s` is how long one of them may be late.
+    """
+    return _other_job()[1](timeout_s)
+
+
+def _other_job() -> tuple[tuple[int, int] | None, Callable[[float], Agreement]]:
+    if device.process_if_known()[1] == 1:
+        for ask, agree in _OTHER_JOBS:
+            process = ask()
+            if process is not None:
+                return process, agree
+    return None, device.agreement

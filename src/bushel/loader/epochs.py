@@ -1,0 +1,189 @@
+"""Passes over a dataset or DataLoader, one after the other, as trainings make them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from bushel.core.arguments import whole
+from bushel.core.node import Node
+from bushel.dataset import IterDataset, MapDataset
+from bushel.errors import PlanError, SourceError, StateError
+from bushel.lanes.merge import merge_states
+from bushel.loader.chain import Chain
+from bushel.loader.loader import DataLoader
+from bushel.watch.counts import ENDLESS, Counts
+
+# In the place of an element, where there is none left.
+_OVER = object()
+
+
+class Epochs:
+    """Passes over data, one after the other, with a state at every element.
+
+    A finite random-access dataset goes on with its next epoch in each pass, so that shuffles and
+    random steps differ. A stream, or a DataLoader, is the same in each pass. With
+    `steps_per_epoch` a pass has so many elements, and the next goes on where it ended; data that
+    comes to its end begins again.
+
+    >>> epochs = Epochs(MapDataset.range(4).shuffle(seed=1))
+    >>> list(epochs), list(epochs)
+    ([1, 2, 3, 0], [0, 3, 1, 2])
+    >>> epochs = Epochs(MapDataset.range(5).to_iter_dataset(), steps_per_epoch=3)
+    >>> list(epochs), list(epochs)
+    ([0, 1, 2], [3, 4, 0])
+    """
+
+    def __init__(self, data: Any, steps_per_epoch: int | None = None) -> None:
+        if not isinstance(data, (MapDataset, IterDataset, DataLoader)):
+            hint = ""
+            if hasattr(data, "__next__"):
+                hint = " An iterator has one pass; give what it was made of."
+            elif hasattr(data, "__getitem__"):
+                hint = " Write `MapDataset.source(...)` around it."
+            raise TypeError(
+                "passes are made over a MapDataset, an IterDataset or a DataLoader of bushel's, "
+                f"and this is {type(data).__module__}.{type(data).__name__}.{hint}"
+            )
+        if steps_per_epoch is not None and whole(steps_per_epoch, "steps_per_epoch") <= 0:
+            raise PlanError(f"steps_per_epoch must be positive, and is {steps_per_epoch}.")
+        self._steps = None if steps_per_epoch is None else whole(steps_per_epoch, "steps_per_epoch")
+        self.data: Any = data
+        self._by_epoch = False
+        if isinstance(data, MapDataset) and 0 < len(data) < ENDLESS:
+            self._by_epoch = self._steps is None
+            self.data = data if self._by_epoch else data.repeat()
+        count = Counts().of(self.node)
+        self._count = None if count.endless else count.number
+        # Where the next element is, and whether the next pass is to go on there.
+        self._epoch = self._step = 0
+        self._goes_on = True
+        self._iterator: Any = None
+
+    @property
+    def node(self) -> Node:
+        """The steps of a pass."""
+        if isinstance(self.data, DataLoader):
+            return Chain(self.data._recipe).node()
+        node: Node = self.data._stream_node()
+        return node
+
+    @property
+    def epoch(self) -> int:
+        """The number of the pass that is under way, or comes next."""
+        return self._epoch
+
+    @property
+    def step(self) -> int:
+        """How many elements of it there were."""
+        return self._step
+
+    @property
+    def length(self) -> int | None:
+        """How many elements a pass has, where that is known without reading."""
+        return self._count if self._steps is None else self._steps
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begins the next pass; or goes on with one, after `set_state`.
+
+        A pass that was left before its end is over.
+        """
+        if self._step and not self._goes_on:
+            self.finish()
+        self._goes_on = False
+        return _Pass(self, self._epoch)
+
+    def take(self) -> Any:
+        """Returns the next element of the pass that is under way; `_OVER` at its end."""
+        if self._step == self._steps:
+            self.finish()
+            return _OVER
+        element = next(self._running(), _OVER)
+        if element is _OVER and self._steps is not None:
+            # The pass is longer than what is left of the data.
+            self.close()
+            element = next(self._running(), _OVER)
+            if element is _OVER:
+                raise SourceError(
+                    f"there are no elements, and a pass is to have {self._steps} (steps_per_epoch)."
+                )
+        if element is _OVER:
+            self.finish()
+        else:
+            self._step += 1
+        return element
+
+    def _running(self) -> Any:
+        if self._iterator is None:
+            self._iterator = self._opened()
+        return self._iterator
+
+    def finish(self) -> None:
+        """Ends the pass that is under way: what comes next is the beginning of another."""
+        self._epoch, self._step = self._epoch + 1, 0
+        if self._steps is None:
+            self.close()
+
+    def _opened(self) -> Any:
+        if not self._by_epoch or not self._epoch:
+            return iter(self.data)
+        length = len(self.data)
+        return iter(self.data.repeat()[self._epoch * length : (self._epoch + 1) * length])
+
+    def get_state(self) -> dict[str, Any]:
+        """The position, as a dict of plain values: what comes next is the element after the last.
+
+        States of all hosts that own lanes are put together by `bushel.checkpoint.merge_states`.
+        """
+        stream = self._running().state_dict()
+        return {"epoch": self._epoch, "step": self._step, "stream": stream}
+
+    def set_state(self, state: Any, strict: bool = False) -> None:
+        """Goes to a position; the next pass goes on from there.
+
+        A list is taken for the states of all hosts.
+        """
+        if isinstance(state, (list, tuple)):
+            state = merge_states(state)
+        fields = {"epoch": int, "step": int, "stream": dict}
+        if (
+            not isinstance(state, dict)
+            or any(type(state.get(name)) is not kind for name, kind in fields.items())
+            or min(state["epoch"], state["step"]) < 0
+        ):
+            raise StateError(
+                "this is no state of passes over a dataset, which has 'epoch', 'step' and "
+                f"'stream': {state!r:.200}."
+            )
+        before = self._epoch, self._step
+        self._epoch, self._step = state["epoch"], state["step"]
+        try:
+            opened = self._opened()
+            opened.load_state_dict(state["stream"], strict)
+        except BaseException:
+            self._epoch, self._step = before
+            raise
+        self.close()
+        self._iterator, self._goes_on = opened, True
+
+    def close(self) -> None:
+        """Stops threads and worker processes; the next pass starts its own."""
+        if self._iterator is not None:
+            self._iterator.close()
+            self._iterator = None
+
+
+class _Pass:
+    """The elements of one pass, as long as no other has begun."""
+
+    def __init__(self, epochs: Epochs, number: int) -> None:
+        self._epochs, self._number = epochs, number
+
+    def __iter__(self) -> "_Pass":
+        return self
+
+    def __next__(self) -> Any:
+        if self._epochs.epoch != self._number:
+            raise StopIteration
+        element = self._epochs.take()
+        if element is _OVER:
+            raise StopIteration
+        return element

@@ -1,0 +1,141 @@
+"""Loaders for trainings with torch: passes over a dataset as tensors, resumable at any batch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from bushel.core.node import walk
+from bushel.deliver.torch_job import torch_process
+from bushel.errors import PlanError
+from bushel.lanes.deal import DealNode
+from bushel.lanes.merge import merge_states
+from bushel.loader.epochs import Epochs
+from bushel.loader.loader import DataLoader
+from bushel.order.slice import SliceNode
+from bushel.torch.tensors import Tensors, torch_package
+
+
+def loader(
+    dataset: Any,
+    *,
+    steps_per_epoch: int | None = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    whole: bool = False,
+) -> "TorchLoader":
+    """Makes a loader for a training with torch: passes over a dataset, as tensors.
+
+    A `MapDataset` goes on with its next epoch in each pass. A stream, or a `DataLoader`, is the
+    same in each pass; with `steps_per_epoch` a pass has so many elements, and the next goes on
+    where it ended, over data that is repeated for ever, say.
+
+    In a `torch.distributed` job, a dataset with `lanes` gives each rank its share, and a job that
+    was saved goes on with another number of ranks.
+
+    >>> from bushel import MapDataset
+    >>> batches = loader(MapDataset.range(4).batch(2))
+    >>> len(batches), list(batches)
+    (2, [tensor([0, 1]), tensor([2, 3])])
+
+    Args:
+      dataset: a `MapDataset`, an `IterDataset` or a `DataLoader`, of batches: they are handed
+        out as they are.
+      device: where tensors are put; by default they stay on the memory of the batch, which is
+        not copied.
+      pin_memory: copies tensors to page-locked memory, from which an accelerator takes them
+        while something else is computed.
+      whole: says that this is not to be shared by ranks: all of them need all of it, or what
+        this rank was given is its own part already. Without, it is an error if each rank of a
+        job would iterate over the same data.
+    """
+    return TorchLoader(Epochs(dataset, steps_per_epoch), Tensors(device, pin_memory), whole)
+
+
+class TorchLoader:
+    """Iterates over a dataset as tensors, pass by pass; see `loader`.
+
+    `state_dict` and `load_state_dict` are those of torchdata's `StatefulDataLoader`: a state
+    knows the batch that comes next, and the first pass after it was loaded goes on there.
+    """
+
+    def __init__(self, epochs: Epochs, tensors: Tensors, whole: bool = False) -> None:
+        self._epochs, self._tensors, self._whole = epochs, tensors, whole
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begins the next pass, or goes on with the one that was loaded."""
+        if not self._whole:
+            _refuse_copies(self._epochs)
+        return map(self._tensors, iter(self._epochs))
+
+    def __len__(self) -> int:
+        """The number of batches of a pass, where it is known without reading."""
+        length = self._epochs.length
+        if length is None:
+            raise TypeError(
+                "this loader has no length: its data is endless, or steps leave elements out. "
+                "Pass `steps_per_epoch=` to `bushel.torch.loader`, or count steps (`max_steps`)."
+            )
+        return length
+
+    @property
+    def epoch(self) -> int:
+        """The number of the pass that is under way, or comes next."""
+        return self._epochs.epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, as a dict of plain values.
+
+        Where lanes are owned by several ranks, each has the state of its own; `gather_state`
+        puts them together, for any number of ranks.
+        """
+        return self._epochs.get_state()
+
+    def load_state_dict(self, state: Any, strict: bool = False) -> None:
+        """Goes to a position that `state_dict` returned, or the list of those of all ranks.
+
+        `strict` refuses a state whose functions or files have changed since.
+        """
+        self._epochs.set_state(state, strict)
+
+    def close(self) -> None:
+        """Stops threads and worker processes; the next pass starts its own."""
+        self._epochs.close()
+
+    def __repr__(self) -> str:
+        return f"bushel.torch.loader({self._epochs.data!r})"
+
+
+def gather_state(loader: TorchLoader) -> dict[str, Any]:
+    """Returns one state of the loaders of all ranks, from which any number of ranks can go on.
+
+    Every rank of the `torch.distributed` job has to call it, after the same step.
+    """
+    state = loader.state_dict()
+    process = torch_process()
+    if process is None:
+        return state
+    states: list[Any] = [None] * process[1]
+    torch_package().distributed.all_gather_object(states, state)
+    return merge_states(states)
+
+
+def _refuse_copies(epochs: Epochs) -> None:
+    """Raises where each of several ranks would iterate over the same data."""
+    rank, count = torch_process() or (0, 1)
+    if count == 1:
+        return
+    if isinstance(epochs.data, DataLoader):
+        has_share = epochs.data._recipe.shard_options.shard_count % count == 0
+    else:
+        has_share = any(
+            isinstance(step, DealNode) or (isinstance(step, SliceNode) and step.step % count == 0)
+            for step in walk(epochs.node)
+        )
+    if not has_share:
+        raise PlanError(
+            f"this is rank {rank} of {count}, and every rank would iterate over the same data. "
+            "Write `ds.lanes(n).batch(size)` over a random-access dataset, with a number of lanes "
+            "that the numbers of ranks divide: each rank then has its share of every batch, and "
+            "another number of ranks can go on from a checkpoint. Or take a share, `ds[rank::"
+            "count]`, before anything else. If every rank is to have all of it, say so: "
+            "`bushel.torch.loader(ds, whole=True)`."
+        )
