@@ -122,3 +122,51 @@ def test_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ask, f"{folder}/other"]) == 1
     assert "another pipeline" in capsys.readouterr().err
     assert main([*ask, f"{folder}/make", "--state", f"{folder}/train.py"]) == 1
+
+
+def test_when(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = bushel.MapDataset.range(400).shuffle(seed=1).batch(4)
+    with bushel.iterate(dataset, record=folder / "half", every=10) as iterator:
+        for _ in range(50):
+            next(iterator)
+    keys = {
+        half: int(bushel.where(dataset, step=step).keys[2]) for half, step in enumerate((7, 80))
+    }
+    ask = ["when", f"{folder}/half", "--pipeline", f"{folder}/train.py:make", "--key"]
+    assert main([*ask, str(keys[0])]) == 0
+    assert "epoch 0: step 7, row 2" in capsys.readouterr().out
+    assert main([*ask, str(keys[1])]) == 0
+    assert "at no step of 50" in capsys.readouterr().out
+    assert main([*ask, str(keys[0]), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["seen"] == [{"epoch": 0, "step": 7, "row": 2}]
+    assert main([*ask, "1", "--steps", "3"]) == 1
+    assert "a recording, which says the steps" in capsys.readouterr().err
+    ask[3] = f"{folder}/train.py:other"
+    assert main([*ask, "1"]) == 1
+    assert "another pipeline" in capsys.readouterr().err
+
+
+def test_when_of_a_run_that_left_out_steps(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = bushel.MapDataset.range(400).shuffle(seed=1).batch(4)
+    later = iter(dataset.to_iter_dataset())
+    for _ in range(60):
+        next(later)
+    with bushel.iterate(dataset, record=folder / "jump", every=10) as iterator:
+        for _ in range(10):
+            next(iterator)
+        iterator.set_state(later.get_state())
+        for _ in range(10):
+            next(iterator)
+    ask = ["when", f"{folder}/jump", "--pipeline", f"{folder}/train.py:make", "--key"]
+    for step, was_made in (
+        (9, True),
+        (10, False),
+        (59, False),
+        (60, True),
+        (69, True),
+        (70, False),
+    ):
+        assert main([*ask, str(int(bushel.where(dataset, step=step).keys[0]))]) == 0
+        assert (f"step {step}, row 0" in capsys.readouterr().out) is was_made

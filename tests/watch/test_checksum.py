@@ -111,3 +111,23 @@ def test_other_processes_have_the_same() -> None:
         for seed in ("1", "2")
     }
     assert found == {checksum({name: np.arange(3) for name in "dcba"})}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "<f4", ">i8", "bool", "<U3"])
+@pytest.mark.parametrize("size", [1 << 15, 40_000, 1 << 17])
+def test_large_arrays_differ_where_a_byte_or_its_place_does(dtype: str, size: int) -> None:
+    random = np.random.default_rng(1)
+    array = random.integers(0, 2, size).astype(dtype)
+    known = checksum(array)
+    assert checksum(array.copy()) == known
+    assert checksum(np.stack([array, array], 1)[:, 0]) == known  # Not contiguous.
+    rows = random.integers(0, size, 200)
+    for one, other in rows.reshape(-1, 2).tolist():
+        changed = array.copy()
+        changed[one] = 1 - int(array[one])
+        assert checksum(changed) != known
+        if array[one] != array[other]:
+            changed[other] = 1 - int(array[other])  # Two of them in each other's place.
+            assert checksum(changed) != known
+    assert checksum(np.roll(array, 4096)) != known
+    assert checksum(array[::-1]) != known

@@ -15,6 +15,7 @@ import pytest
 import bushel
 from bushel import MapDataset, ReadOptions
 from bushel.errors import FileError, ForkedError, PlanError, RecordError, StateError
+from bushel.watch import recorder
 from bushel.watch.recorder import Recorder
 from bushel.watch.recording import Recording, read_recording
 from bushel.watch.replay import replayed, save_element
@@ -522,3 +523,22 @@ def test_elements_are_saved_without_pickles(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot be saved as an array"):
         save_element(tmp_path / "b.npz", {"x": object()})
     assert not (tmp_path / "b.npz").exists()
+
+
+def test_fewer_lines_where_they_would_take_much_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A clock by which each look takes a millisecond, whatever is done meanwhile.
+    now = iter(range(1_000_000_000))
+    monkeypatch.setattr(recorder.time, "perf_counter", lambda: next(now) / 1000)
+    with bushel.iterate(MapDataset.range(5_000), stats=False, record=tmp_path / "a") as iterator:
+        assert sum(1 for _ in iterator) == 5_000
+    steps = [one["step"] for one in read_recording(tmp_path / "a").steps]
+    assert steps[0] == 0
+    assert all(step % 100 == 0 for step in steps)
+    assert 3 < len(steps) < 20
+    with bushel.iterate(
+        MapDataset.range(5_000), stats=False, record=tmp_path / "b", every=100
+    ) as iterator:
+        assert sum(1 for _ in iterator) == 5_000
+    assert len(read_recording(tmp_path / "b").steps) == 50  # As it was asked for.

@@ -11,6 +11,7 @@ from bushel.errors import PlanError
 from bushel.provenance.when import when
 from bushel.provenance.where import where
 from bushel.watch.recording import read_recording
+from bushel.watch.replay import check_pipeline
 
 
 def add_commands(commands: Any) -> None:
@@ -23,6 +24,9 @@ def add_commands(commands: Any) -> None:
     asked.add_argument("--state", help="a file with a state, in JSON, to count and run from")
     asked.add_argument("--replay", action="store_true", help="run the pipeline, whatever is known")
     asked = _command(commands, "when", _when, "the steps at which a record is seen")
+    asked.add_argument(
+        "recording", metavar="RECORDING", nargs="?", help="a recorded run: the steps that it made"
+    )
     asked.add_argument("--key", required=True, type=int, help="its key, as `where` tells it")
     asked.add_argument("--source", type=int, help="which source, where there are several")
     asked.add_argument("--steps", type=int, help="how many steps are looked at")
@@ -99,14 +103,24 @@ def _where(options: argparse.Namespace) -> None:
 
 
 def _when(options: argparse.Namespace) -> None:
+    thing = pipeline_of(options.pipeline)
+    recording = None
+    if options.recording is not None:
+        if options.steps is not None:
+            raise PlanError("`when` takes a recording, which says the steps, or --steps.")
+        recording = read_recording(options.recording)
+        check_pipeline(recording, thing)
+        options.steps = max((stop for _, stop in recording.step_ranges()), default=0)
     answer = when(
-        pipeline_of(options.pipeline),
+        thing,
         options.key,
         source=options.source,
         steps=options.steps,
         hosts=options.hosts,
         replay=options.replay,
     )
+    if recording is not None:
+        answer = answer.within(recording.step_ranges())
     _print(answer, options.json)
 
 

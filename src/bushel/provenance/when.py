@@ -1,7 +1,8 @@
 """`when`: the steps at which a record is seen."""
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -78,6 +79,13 @@ class When:
                     int(hits.epochs[index]), int(hits.places[index]), int(hits.rows[index])
                 )
             epochs *= 2
+
+    def within(self, ranges: Sequence[tuple[int, int]]) -> "When":
+        """The same for some ranges of steps, each without its end."""
+        if self.grade == NOT_KNOWN:
+            return self
+        found = (one for one in self if any(start <= one.step < stop for start, stop in ranges))
+        return replace(self, found=tuple(found))
 
     def first(self, count: int) -> list[Sighting]:
         """The first so many times."""

@@ -5,8 +5,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bushel.core.tree import open_node
+
+# Bytes of a row of the tables that large arrays are taken as, and from how many rows on.
+_ROW_BYTES, _MANY_ROWS = 4096, 8
 
 
 class _NotKnownError(Exception):
@@ -14,7 +18,9 @@ class _NotKnownError(Exception):
 
 
 def checksum(element: Any) -> str | None:
-    """The CRC-32 of an element's arrays, texts and numbers, with how they are nested.
+    """The CRC-32 of an element's arrays (of large ones, of sums of them), texts and numbers.
+
+    How they are nested counts, too.
 
     How arrays lie in memory does not matter, and neither does the order of the keys of a dict.
     None where there is something else in the element.
@@ -97,7 +103,22 @@ def _array(array: Any, crc: int) -> int:
     name = dtype.name if dtype.kind == "V" else order.str
     crc = _text(f"{name} {array.shape}", crc)
     flat = np.ascontiguousarray(array.astype(order, copy=False)).reshape(-1)
-    return zlib.crc32(flat.view(np.uint8).data, crc) if flat.nbytes else crc
+    return _of_memory(flat.view(np.uint8), crc) if flat.nbytes else crc
+
+
+def _of_memory(data: npt.NDArray[np.uint8], crc: int) -> int:
+    """Adds bytes; of many, sums of which at least one changes where a byte does, or its place.
+
+    Those are as fast as memory is read, many times as fast as a CRC.
+    """
+    table = len(data) // _ROW_BYTES * _ROW_BYTES
+    if table >= _MANY_ROWS * _ROW_BYTES:
+        words = data[:table].view("<u8").reshape(-1, _ROW_BYTES // 8)
+        for axis in (0, 1):
+            sums = np.add.reduce(words, axis=axis).astype("<u8", copy=False)
+            crc = zlib.crc32(sums.data, crc)
+        data = data[table:]
+    return zlib.crc32(data.data, crc)
 
 
 def _several(name: str, values: Iterable[Any], crc: int, count: int | None = None) -> int:

@@ -17,7 +17,7 @@ def iterate(
     *,
     stats: bool | str | os.PathLike[str] = True,
     record: str | os.PathLike[str] | None = None,
-    every: int = 100,
+    every: int | None = None,
     first_step: int | None = None,
 ) -> Any:
     """Makes an iterator that counts and times the steps of a dataset or `DataLoader`.
@@ -43,7 +43,9 @@ def iterate(
         file it is kept, and the new one gets a number: `run.bushel`, `run-2.bushel`, ...; where
         there are several hosts, each has its own, `run.host3.bushel`. `iterator.recording` is its
         path. What happens to workers and threads is recorded where there are `stats`.
-      every: after so many steps there is a line with the state, the wait and a checksum.
+      every: after so many steps there is a line with the state, the wait and a checksum. If None,
+        that is 100, or 200, 400, ... where steps are so short that lines would take more than half
+        a percent of the time.
       first_step: the number of the first step for the recording, where a state that is set does
         not tell it: after filters, which leave out elements, only the training knows.
     """

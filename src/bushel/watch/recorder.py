@@ -42,14 +42,19 @@ VERSION = 1
 # ten times as long as a line.
 _LINES_A_STATS = 64
 _NEVER = sys.maxsize
+# Steps between two lines where nobody says how many; and the share of the time that lines may take
+# before there are fewer, and below which there are more again.
+_EVERY, _MOST_EVERY = 100, 100 << 14
+_MOST_SHARE, _LEAST_SHARE = 0.005, 0.001
 
 _log = logging.getLogger("bushel")
 
 
 def recorded(
-    iterator: Any, path: str | os.PathLike[str], every: int, first_step: int | None
+    iterator: Any, path: str | os.PathLike[str], every: int | None, first_step: int | None
 ) -> Any:
     """The iterator, of a dataset or a loader, which writes down what it does."""
+    adapts, every = every is None, _EVERY if every is None else every
     if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
         raise PlanError(
             f"`every` is a number of steps, at least 1, after which the recorder writes a line; "
@@ -64,6 +69,7 @@ def recorded(
     stream.__dict__.update(
         _recorder=recorder,
         _every=int(every),
+        _adapts=adapts,
         _first_step=first_step,
         _step=first_step or 0,
         _line_at=0,
@@ -72,6 +78,19 @@ def recorded(
     stream.__class__ = _recorded(type(stream))
     iterator.recording = recorder.path
     return iterator
+
+
+def steps_between(every: int, spent: float, seconds: float) -> int:
+    """After how many steps the next line is due, if one took so long after so many seconds.
+
+    >>> steps_between(100, 0.0001, 1.0), steps_between(100, 0.0001, 0.001)
+    (100, 200)
+    >>> steps_between(400, 0.0001, 0.05), steps_between(400, 0.0001, 1.0)
+    (400, 200)
+    """
+    if spent > _MOST_SHARE * seconds:
+        return min(2 * every, _MOST_EVERY)
+    return max(every // 2, _EVERY) if spent < _LEAST_SHARE * seconds else every
 
 
 class Recorder:
@@ -213,7 +232,7 @@ class _ToldAlready:
         self.states_tell_steps = node is not None and not any(
             isinstance(step, (Drop, Guard)) for step in walk(node)
         )
-        self._time = time.perf_counter()
+        self.written_at = time.perf_counter()
         self._wait = 0.0
         self._lines = 0
         self._bad: list[int] | None = None
@@ -226,8 +245,8 @@ class _ToldAlready:
     def times(self, stream: StreamIterator[Any]) -> dict[str, float]:
         """Seconds since the last line, and how many of them the loop waited."""
         now, wait = time.perf_counter(), stream._waits.seconds
-        seconds, waited = now - self._time, wait - self._wait
-        self._time, self._wait = now, wait
+        seconds, waited = now - self.written_at, wait - self._wait
+        self.written_at, self._wait = now, wait
         return {"wait": round(max(0.0, waited), 6), "seconds": round(seconds, 6)}
 
     def step(
@@ -272,10 +291,10 @@ class _ToldAlready:
         told = stream.stats().to_dict()
         self._event(step, "stats", stats={name: told[name] for name in told if name != "why_slow"})
 
-    def moved(self, stream: StreamIterator[Any], step: int, counted: bool) -> None:
+    def moved(self, stream: StreamIterator[Any], was: int, step: int, counted: bool) -> None:
         """Writes down that a state was set: steps from here on are others than those before."""
         self.ended, self._bad = False, None
-        self._event(step, "state set", counted=counted, state=_state_of(stream))
+        self._event(step, "state set", was=was, counted=counted, state=_state_of(stream))
 
     def last(self, stream: StreamIterator[Any], step: int, what: str) -> None:
         """Writes down the end of the data, or of the iterator."""
@@ -315,6 +334,8 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
         _recorder: Recorder
         _notes: _ToldAlready
         _every: int
+        # Whether it may be more, where lines would take too much of the time.
+        _adapts: bool
         _first_step: int | None
         # The number of the next step, and from which on one is written down.
         _step: int
@@ -363,7 +384,12 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
             state = self._before_last()
             if self._step != step + 1:
                 state = None  # Another thread has taken one since.
+            before, began = self._notes.written_at, time.perf_counter()
             self._notes.step(self, step, state, element)
+            if self._adapts:
+                spent = time.perf_counter() - began
+                self._every = steps_between(self._every, spent, began - before)
+                self._line_at = step - step % self._every + self._every
 
         def _before_last(self) -> State | None:
             try:
@@ -387,13 +413,13 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
 
         def _go_to(self, state: State, tell: Callable[[], None] | None = None) -> None:
             super()._go_to(state, tell)
-            number, counted = self._number()
+            was, (number, counted) = self._step, self._number()
             first, self._first_step = self._first_step, None
             if first is not None and self._step == first:
                 number, counted = first, True
             self._step = self._line_at = number
             if self._recorder.works:
-                self._notes.moved(self, number, counted)
+                self._notes.moved(self, was, number, counted)
 
         def _number(self) -> tuple[int, bool]:
             """The number of the next step, and whether the state tells it."""

@@ -57,6 +57,21 @@ class Recording:
             found[-1].append(entry)
         return [run for run in found if run]
 
+    def step_ranges(self) -> list[tuple[int, int]]:
+        """The steps that were made, as far as lines tell, as ranges without their ends.
+
+        A run that went back to a state is another range.
+        """
+        ranges = []
+        runs = self.runs()
+        for run, then in zip(runs, [*runs[1:], []], strict=True):
+            # The line of a step is written when it is handed out, others before it is.
+            stops = [entry["step"] + ("event" not in entry) for entry in run]
+            # And where another state was set then, it says how far this run had come.
+            stops += [entry["was"] for entry in then[:1] if type(entry.get("was")) is int]
+            ranges.append((min(entry["step"] for entry in run), max(stops)))
+        return ranges
+
     def before(self, step: int) -> Entry:
         """The last entry with a state from which a step can be reached.
 

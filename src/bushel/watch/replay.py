@@ -87,6 +87,18 @@ def replayed(recording: Recording, dataset: Any, step: int) -> Replayed:
         iterator.close()
 
 
+def check_pipeline(recording: Recording, dataset: Any) -> None:
+    """Refuses another pipeline than the one that was recorded."""
+    states = (entry["state"] for entry in recording.entries if entry.get("state") is not None)
+    for state in states:
+        iterator = iter(dataset)
+        try:
+            _restore(recording, iterator, state)
+        finally:
+            iterator.close()
+        return
+
+
 def _restore(recording: Recording, iterator: Any, state: Any) -> None:
     try:
         iterator.load_state_dict(recording.whole_state(state))
