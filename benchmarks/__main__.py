@@ -22,6 +22,7 @@ COMMANDS = {
     "growth": "benchmarks.growth",
     "busy": "benchmarks.busy",
     "statistics": "benchmarks.statistics",
+    "simulation": "benchmarks.simulation",
 }
 
 

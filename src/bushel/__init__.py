@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from bushel.watch.iterate import iterate as iterate
     from bushel.watch.own_metrics import opentelemetry_metrics as opentelemetry_metrics
     from bushel.watch.own_metrics import prometheus_collector as prometheus_collector
+    from bushel.watch.profile import profile as profile
+    from bushel.watch.simulate import simulate as simulate
 
     # A type checker takes a name that is imported under another one for a private matter.
     BatchTransform = transforms.Batch
@@ -138,6 +140,8 @@ _HOMES = {
     "WeightSchedule": "order.schedule:WeightSchedule",
     "explain": "watch.explain:explain",
     "iterate": "watch.iterate:iterate",
+    "profile": "watch.profile:profile",
+    "simulate": "watch.simulate:simulate",
     "opentelemetry_metrics": "watch.own_metrics:opentelemetry_metrics",
     "prometheus_collector": "watch.own_metrics:prometheus_collector",
     "load": "loader.loader:load",

@@ -15,7 +15,7 @@ from bushel import MapDataset, ReadOptions
 from bushel.core.options import DatasetOptions
 from bushel.deliver.figures import Figures
 from bushel.deliver.waits import Waits
-from bushel.run import step_times
+from bushel.run import step_sheet, step_times
 from bushel.run.call_sizes import unsized
 from bushel.run.step_times import StepTimes, TimedTurns
 from bushel.run.worker_figures import WorkerFigures
@@ -225,7 +225,8 @@ def test_turns_are_timed_so_seldom_that_it_does_not_show(monkeypatch: Any) -> No
     def clock() -> int:
         return now
 
-    monkeypatch.setattr(step_times, "perf_counter_ns", clock)
+    for module in (step_times, step_sheet):
+        monkeypatch.setattr(module, "perf_counter_ns", clock)
     for nanoseconds in (10_000, 100_000, 10_000_000):
         times = StepTimes()
         number = times.waiting("nothing")
@@ -271,7 +272,8 @@ def test_turns_that_are_interrupted_do_not_end_the_timing() -> None:
 
 def test_own_times_add_up_to_the_whole(monkeypatch: Any) -> None:
     now = 0
-    monkeypatch.setattr(step_times, "perf_counter_ns", lambda: now)
+    for module in (step_times, step_sheet):
+        monkeypatch.setattr(module, "perf_counter_ns", lambda: now)
     times = StepTimes()
     inner_number, outer_number = times.waiting("inner"), times.waiting("outer")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import bushel
-from bushel.cli import live, recordings, where_when
+from bushel.cli import live, profile, recordings, where_when
 from bushel.cli.convert import LOOKED_AT, convert
 from bushel.cli.inspect import describe, table
 from bushel.cli.show import as_json, brief, leaves_of
@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     where_when.add_commands(commands)
     recordings.add_commands(commands)
     live.add_commands(commands)
+    profile.add_commands(commands)
     return parser
 
 

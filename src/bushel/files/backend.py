@@ -16,6 +16,21 @@ from bushel.files.systems import system_of
 _MARKS = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "updated", "mtime")
 
 
+class Traffic:
+    """How much this process has asked for, of files far away. (Of several threads, roughly.)"""
+
+    def __init__(self) -> None:
+        self.requests = self.bytes = 0
+
+    def note(self, spans: Sequence[Span]) -> None:
+        """Takes note of ranges that are asked for."""
+        self.requests += len(spans)
+        self.bytes += sum(stop - start for start, stop in spans)
+
+
+traffic = Traffic()
+
+
 class Backend:
     """Reads a remote file, as it was when it was first asked for."""
 
@@ -71,6 +86,7 @@ class _InStore(Backend):
         self._pid = os.getpid()
 
     def fetch_many(self, spans: Sequence[Span]) -> list[Any]:
+        traffic.note(spans)
         if self._place is None or self._pid != os.getpid():
             return list(_asked(self._path).fetch(self._path, self._version, spans))
         return stores.fetch_from(self._place, self._path, self._version, spans)
@@ -95,6 +111,7 @@ class _InSystem(Backend):
         self.keepable = bool(mark) and not here
 
     def fetch_many(self, spans: Sequence[Span]) -> list[Any]:
+        traffic.note(spans)
         return requests.each(self._fetch, spans)
 
     def _fetch(self, span: Span) -> bytes:

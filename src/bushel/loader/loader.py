@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from bushel.core.arguments import explains, whole
 from bushel.core.machine import available_cores
 from bushel.core.naming import name_of, source_name
+from bushel.core.node import Node
 from bushel.core.options import (
     DatasetOptions,
     MultiprocessingOptions,
@@ -168,10 +169,15 @@ class DataLoader(Generic[T]):
 
         A sampler without a length is asked where it ends.
         """
-        from bushel.loader.chain import Chain
         from bushel.watch.explain import explain_made_by
 
-        return explain_made_by("DataLoader", Chain(self._recipe).node)
+        return explain_made_by("DataLoader", self._stream_node)
+
+    def _stream_node(self) -> Node:
+        """The stream that it is when one iterates over it."""
+        from bushel.loader.chain import Chain
+
+        return Chain(self._recipe).node()
 
     def _iterate_with(self, options: DatasetOptions) -> "DataLoaderIterator[T]":
         """Makes an iterator under options that a loader has no arguments for."""

@@ -33,9 +33,17 @@ def build_stream(node: Node) -> Stream:
     return lowered(node, cut(node)).stream
 
 
-def lowered(node: Node, last: Stretch, to_workers: LowerToWorkers | None = None) -> Lowered:
-    """Opens the streams of a pipeline that ends with this stretch."""
-    lowering = Lowering(options_of(node), to_workers)
+def lowered(
+    node: Node,
+    last: Stretch,
+    to_workers: LowerToWorkers | None = None,
+    times: StepTimes | None = None,
+) -> Lowered:
+    """Opens the streams of a pipeline that ends with this stretch.
+
+    `times` are those of somebody who measures in a way of their own.
+    """
+    lowering = Lowering(options_of(node), to_workers, times)
     stream = lowering.stream(last)
     if lowering.times is not None:
         lowering.times.take_turns(stream)
@@ -54,14 +62,19 @@ def options_of(node: Node) -> DatasetOptions:
 class Lowering:
     """Opens streams, under the options of the pipeline that they are part of."""
 
-    def __init__(self, options: DatasetOptions, to_workers: LowerToWorkers | None = None) -> None:
+    def __init__(
+        self,
+        options: DatasetOptions,
+        to_workers: LowerToWorkers | None = None,
+        times: StepTimes | None = None,
+    ) -> None:
         self._options, self._to_workers = options, to_workers
         self._threads = ThreadsOfStreams()
         self.opened: list[Opened] = []
         # What steps do and take, where somebody wants to know.
-        self.times: StepTimes | None = None
+        self.times = times
         timed = options.execution_tracking_mode is ExecutionTrackingMode.STAGE_TIMING
-        if timed or config.py_debug_mode:
+        if times is None and (timed or config.py_debug_mode):
             self.times = StepTimes()
 
     def quota(self, label: str) -> DropQuota:

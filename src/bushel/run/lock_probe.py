@@ -48,8 +48,8 @@ class LockProbe:
         """Ends it: the program ends."""
         self._stopped = True
 
-    def look(self, taken: bool) -> bool:
-        """Takes note of one look; whether to go on."""
+    def look(self, taken: bool, at: float = 0.0) -> bool:
+        """Takes note of one look at a time by `time.perf_counter`; whether to go on."""
         if self.working and not self._stopped:
             self.looks += 1
             self.taken += taken
@@ -74,6 +74,6 @@ def _look_on(whose: "weakref.ref[LockProbe]") -> None:
         waits = resource.getrusage(_THREAD).ru_nvcsw - before
         late = max(0.0, time.perf_counter() - began - pause)
         probe = whose()
-        if probe is None or not probe.look(waits > 1):
+        if probe is None or not probe.look(waits > 1, began + pause):
             return
         del probe  # Not while sleeping: it ends with its last user.

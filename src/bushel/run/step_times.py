@@ -26,6 +26,7 @@ from bushel.core.stream import Chunk, OnDemand, Stream
 from bushel.run.call_sizes import Sized
 from bushel.run.read_records import records_read
 from bushel.run.spans import Spans
+from bushel.run.step_sheet import Sheet
 from bushel.run.worker_figures import WorkerFigures
 
 T = TypeVar("T")
@@ -82,38 +83,16 @@ class StepTotal:
         self.nanoseconds = round(self.timed_nanoseconds * times)
 
 
-class _Sheet:
-    """One turn: by the number of the step, records, time, the longest call and its place."""
-
-    __slots__ = ("inner", "looks", "spans", "spent")
-
-    def __init__(self, spans: Spans | None = None) -> None:
-        # Where a trace is wanted.
-        self.spans = spans
-        self.spent: dict[int, list[int]] = {}
-        self.looks = 0
-        # Time of the calls within the one that is under way.
-        self.inner = 0
-
-    def add(self, number: int, records: int, nanoseconds: int, at: int) -> None:
-        self.looks += 1
-        spent = self.spent.get(number)
-        if spent is None:
-            self.spent[number] = [records, nanoseconds, nanoseconds, at]
-            return
-        spent[0] += records
-        spent[1] += nanoseconds
-        if nanoseconds > spent[2]:
-            spent[2:] = nanoseconds, at
-
-
 class _ThreadSheet(threading.local):
     # The sheet of the turn that a thread is at, if that one is timed.
-    sheet: _Sheet | None = None
+    sheet: Sheet | None = None
 
 
 class StepTimes:
     """The counts and times of all steps of one pipeline, in this process and in its workers."""
+
+    # The share of the time that it may take to look at the clock.
+    most_share = _MOST_SHARE
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -137,6 +116,10 @@ class StepTimes:
         self.workers: list[Callable[[], WorkerFigures]] = []
         # And of blocks that threads have made, and that wait to be taken.
         self.ready: list[weakref.WeakMethod[Callable[[], int]]] = []
+
+    def sheet(self) -> Sheet:
+        """A sheet for one turn."""
+        return Sheet(self.spans, self.label)
 
     def number(self, node: Node, where: str = "here") -> int:
         """The number of a step."""
@@ -167,6 +150,10 @@ class StepTimes:
             if stream is not None and vars(stream).get("_measured_turns") is not None:
                 vars(stream)["_measured_left"] = 1
 
+    def node_of(self, number: int) -> Node:
+        """The step with a number."""
+        return self._totals[number].node
+
     def waiting(self, waits_for: str) -> int:
         """The number of the time that goes by while somebody else works."""
         with self._lock:
@@ -193,16 +180,7 @@ class StepTimes:
             sheet = thread.sheet
             if sheet is None:
                 return function(*args)
-            outer, sheet.inner = sheet.inner, 0
-            began = perf_counter_ns()
-            made = function(*args)
-            elapsed = perf_counter_ns() - began
-            records, at = sized(args)
-            sheet.add(number, records, elapsed - sheet.inner, at)
-            sheet.inner = outer + elapsed
-            if sheet.spans is not None:
-                sheet.spans.add(self.label(number), began, elapsed, records, at)
-            return made
+            return sheet.call(number, function, args, sized)
 
         return call
 
@@ -210,8 +188,7 @@ class StepTimes:
         """Has the pulls of a stream counted: as those of a step, or as waiting for workers."""
         number = self.waiting("workers") if node is None else self.number(node)
         stream.__class__ = _counting_kind(type(stream))
-        label = self.label(number)
-        vars(stream).update(_measured_as=number, _measured_by=self._thread, _measured_label=label)
+        vars(stream).update(_measured_as=number, _measured_by=self._thread)
         self._streams.append(weakref.ref(stream))
         return stream
 
@@ -236,7 +213,7 @@ class StepTimes:
             total.add(timed_records, *timed)
 
     @contextmanager
-    def timing(self, sheet: _Sheet) -> Iterator[None]:
+    def timing(self, sheet: Sheet) -> Iterator[None]:
         """The time in which a thread takes the times of a turn."""
         with self._lock:
             self._timing += 1
@@ -268,7 +245,7 @@ class StepTimes:
 
         return call
 
-    def enter(self, sheet: _Sheet) -> None:
+    def enter(self, sheet: Sheet) -> None:
         """Adds a turn."""
         with self._lock:
             for number, (records, nanoseconds, longest, at) in sheet.spent.items():
@@ -303,8 +280,12 @@ class StepTimes:
         # Where nobody counts, what was timed stands for as much as it does in the last stream.
         times = totals[top].records / max(1, totals[top].timed_records) if totals else 1.0
         for total in totals:
-            total.settle(times)
+            self.settle(total, times)
         return [total for total in totals if id(total.node) not in self._together]
+
+    def settle(self, total: StepTotal, times: float) -> None:
+        """Finds the time of all records; see `StepTotal.settle`."""
+        total.settle(times)
 
 
 class TimedTurns:
@@ -332,7 +313,7 @@ class TimedTurns:
 
     def timed(self, work: Callable[..., T], *args: Any) -> tuple[T, int]:
         """Works, in a turn that is timed; and tells how many turns later the next one is."""
-        sheet = _Sheet(self._times.spans)
+        sheet = self.sheet()
         began = perf_counter_ns()
         with self._times.timing(sheet):
             made = work(*args)
@@ -343,6 +324,10 @@ class TimedTurns:
         """Where a trace is wanted."""
         return self._times.spans
 
+    def sheet(self) -> Sheet:
+        """A sheet for the next turn."""
+        return self._times.sheet()
+
     @property
     def is_timed_next(self) -> bool:
         """Whether the next turn is timed."""
@@ -352,45 +337,40 @@ class TimedTurns:
         """Takes note of a turn that was not timed."""
         self._left -= 1
 
-    def begun(self, sheet: _Sheet, work: Callable[[], T]) -> T:
+    def begun(self, sheet: Sheet, work: Callable[[], T]) -> T:
         """Begins with a turn that is timed, and goes on elsewhere."""
         with self._times.timing(sheet):
             return work()
 
-    def timed_rows(self, number: int, rows: Iterator[T], sheet: _Sheet) -> Iterator[T]:
+    def timed_rows(self, number: int, rows: Iterator[T], sheet: Sheet) -> Iterator[T]:
         """Elements that the stream of a step makes on demand, in a turn that was begun.
 
         The first of them are timed: to begin with each costs as much as a turn.
         """
         elapsed = 0
-        missing = object()
         try:
             while sheet.looks < _ROWS_OF_A_TURN or sheet.spans is self.spans is not None:
                 sheet.inner = 0
                 with self._times.timing(sheet):
                     began = perf_counter_ns()
-                    row: Any = next(rows, missing)
-                    taken = perf_counter_ns() - began
-                elapsed += taken
-                if row is missing:
+                    row: Any = sheet.call(number, next, (rows, _MISSING), _by_row)
+                elapsed += perf_counter_ns() - began
+                if row is _MISSING:
                     return
-                sheet.add(number, 1, taken - sheet.inner, -1)
-                if sheet.spans is not None:
-                    sheet.spans.add(self._times.label(number), began, taken, 1)
                 yield row
                 del row  # While the user works, nothing is kept but what the user has.
         finally:
             self._left = self._enter(sheet, elapsed, _ROWS_OF_A_TURN)
         yield from rows
 
-    def _enter(self, sheet: _Sheet, elapsed: int, begun: int = 1) -> int:
+    def _enter(self, sheet: Sheet, elapsed: int, begun: int = 1) -> int:
         """Adds a turn that was begun so many times; tells how many turns later the next one is."""
         if sheet.spent and elapsed:
             self._times.enter(sheet)
             cost = begun * self._times.cost_of_a_turn + sheet.looks * _COST_OF_A_LOOK
             # Step by step: the first turns are of few elements, and tell little of later ones.
             most = min(2 * self._every, _MOST_TURNS)
-            self._every = min(max(1, math.ceil(cost / (_MOST_SHARE * elapsed))), most)
+            self._every = min(max(1, math.ceil(cost / (self._times.most_share * elapsed))), most)
         return self._every if self.spans is None else 1
 
 
@@ -402,29 +382,34 @@ def _handed_on(stream: Stream) -> int:
     return sum(stop - start for start, stop in positions_read())
 
 
+# In place of a row where there is none.
+_MISSING = object()
+
+
+def _by_row(_: Sequence[Any], row: Any) -> tuple[int, int]:
+    """A row that is made on demand."""
+    return int(row is not _MISSING), -1
+
+
 # More turns than anybody takes.
 _NEVER = 1 << 62
 
 
 def _measured(stream: Any, work: Callable[..., Chunk | None], argument: Any) -> Chunk | None:
     """Has a stream work, and counts; with a look at the clock where that is wanted."""
-    sheet: _Sheet | None = stream._measured_by.sheet
+    sheet: Sheet | None = stream._measured_by.sheet
     if sheet is None:
         chunk = work(stream, argument)
-        if chunk is not None:
-            stream._measured_count += len(chunk.block)
-        return chunk
-    outer, sheet.inner = sheet.inner, 0
-    began, at = perf_counter_ns(), stream._measured_count
-    chunk = work(stream, argument)
-    elapsed = perf_counter_ns() - began
-    records = 0 if chunk is None else len(chunk.block)
-    stream._measured_count += records
-    sheet.add(stream._measured_as, records, elapsed - sheet.inner, at)
-    sheet.inner = outer + elapsed
-    if sheet.spans is not None:
-        sheet.spans.add(stream._measured_label, began, elapsed, records, at)
+    else:
+        chunk = sheet.call(stream._measured_as, work, (stream, argument), _by_chunk)
+    if chunk is not None:
+        stream._measured_count += len(chunk.block)
     return chunk
+
+
+def _by_chunk(args: Sequence[Any], chunk: Chunk | None) -> tuple[int, int]:
+    """A stream that is pulled: what it gives, and how much it gave before."""
+    return 0 if chunk is None else len(chunk.block), args[0]._measured_count
 
 
 @functools.cache
@@ -441,7 +426,6 @@ def _counting_kind(kind: type[S]) -> type[S]:
         # (Long names: those of the stream are its own.)
         _measured_by: _ThreadSheet
         _measured_as: int
-        _measured_label: str
         _measured_count = 0
         # Where its pulls are turns, and how many are left until one is timed.
         _measured_turns: TimedTurns | None = None
@@ -474,7 +458,7 @@ def _counting_kind(kind: type[S]) -> type[S]:
                 if found is not None and sessions is not None and not sessions.is_timed_next:
                     sessions.pass_one()
                 return found
-            sheet = _Sheet(sessions.spans)
+            sheet = sessions.sheet()
             found = sessions.begun(sheet, super().on_demand)
             if found is not None:
                 found.rows = sessions.timed_rows(self._measured_as, found.rows, sheet)

@@ -1,5 +1,6 @@
 """What an iterator has done so far: the loop's wait, and what each step did and took."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from bushel.watch.why_slow import why_slow
 
 # With more steps than that, those of the same name are one line.
 _MOST_LINES = 40
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 _HEAD = ("step", "runs", "records", "time/record", "share", "longest call")
 _NOT_COUNTED = (
     "Steps were not counted: iterate with `bushel.iterate(dataset, stats=True)` to see what each "
@@ -193,7 +195,7 @@ def stats_of(figures: Figures, node: Node | None = None) -> Stats:
     """Makes the statistics of an iterator; steps stand in the order of the pipeline of `node`."""
     steps = None
     if figures.steps is not None:
-        numbers = _numbers(node)
+        numbers = numbers_in(node)
         # The last step first, as `explain` has them.
         totals = sorted(figures.steps, key=lambda total: -numbers.get(id(total.node), -1))
         steps = _steps(totals, numbers)
@@ -212,7 +214,7 @@ def stats_of(figures: Figures, node: Node | None = None) -> Stats:
     )
 
 
-def _numbers(node: Node | None) -> dict[int, int]:
+def numbers_in(node: Node | None) -> dict[int, int]:
     """The numbers of the steps of a pipeline, by their `id`."""
     steps = [] if node is None else list(walk(node))
     return {id(step): len(steps) - 1 - place for place, step in enumerate(steps)}
@@ -220,20 +222,43 @@ def _numbers(node: Node | None) -> dict[int, int]:
 
 def _steps(totals: Sequence[StepTotal], numbers: Mapping[int, int]) -> tuple[StepStats, ...]:
     whole = sum(total.nanoseconds for total in totals if not total.waits_for) or 1
-    groups: dict[Any, list[StepTotal]] = {}
-    for place, total in enumerate(totals):
-        if not total.records and not total.nanoseconds:
-            continue  # Read together with the next one, or not needed yet.
-        name = printable(total.node.label)
-        where = total.where
-        if total.waits_for:
-            name, where = f"(waiting for {total.waits_for})", "waiting"
-        key = (name, where) if len(totals) > _MOST_LINES else (name, where, place)
-        groups.setdefault(key, []).append(total)
     return tuple(
         _joined(name, where, group, whole, numbers.get(id(group[-1].node), -1))
-        for (name, where, *_), group in groups.items()
+        for name, where, group in grouped(totals)
     )
+
+
+def grouped(
+    totals: Sequence[StepTotal], most: int = _MOST_LINES
+) -> list[tuple[str, str, list[StepTotal]]]:
+    """Steps as they are told, in lines: name, place, and the steps that a line stands for.
+
+    With more lines than `most`, those of one name are one, and then those that differ in their
+    numbers only.
+    """
+    told: list[tuple[str, str, StepTotal]] = []
+    for total in totals:
+        if not total.records and not total.nanoseconds:
+            continue  # Read together with the next one, or not needed yet.
+        if total.waits_for:
+            told.append((f"(waiting for {total.waits_for})", "waiting", total))
+        else:
+            told.append((printable(total.node.label), total.where, total))
+    if len(told) <= most:
+        return [(name, where, [total]) for name, where, total in told]
+    groups = _by_name(told)
+    if len(groups) > most:
+        groups = _by_name([(_NUMBER.sub("…", name), place, total) for name, place, total in told])
+    return [(name, where, group) for (name, where), group in groups.items()]
+
+
+def _by_name(
+    told: Sequence[tuple[str, str, StepTotal]],
+) -> dict[tuple[str, str], list[StepTotal]]:
+    groups: dict[tuple[str, str], list[StepTotal]] = {}
+    for name, where, total in told:
+        groups.setdefault((name, where), []).append(total)
+    return groups
 
 
 def _joined(

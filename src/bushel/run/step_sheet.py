@@ -1,0 +1,48 @@
+"""What the steps did in one turn that is timed."""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import Any, TypeVar
+
+from bushel.run.call_sizes import Sized
+from bushel.run.spans import Spans
+
+T = TypeVar("T")
+
+
+class Sheet:
+    """One turn: by the number of the step, records, time, the longest call and its place."""
+
+    __slots__ = ("_label", "inner", "looks", "spans", "spent")
+
+    def __init__(self, spans: Spans | None, label: Callable[[int], str]) -> None:
+        """`spans` where a trace is wanted; `label` tells the name of a step by its number."""
+        self.spans, self._label = spans, label
+        self.spent: dict[int, list[int]] = {}
+        self.looks = 0
+        # Time of the calls within the one that is under way.
+        self.inner = 0
+
+    def call(self, number: int, function: Callable[..., T], args: Sequence[Any], sized: Sized) -> T:
+        """Has a step do its work, and adds what that took, less what steps within it took."""
+        outer, self.inner = self.inner, 0
+        began = perf_counter_ns()
+        made = function(*args)
+        elapsed = perf_counter_ns() - began
+        records, at = sized(args, made)
+        self.add(number, records, elapsed - self.inner, at)
+        self.inner = outer + elapsed
+        if self.spans is not None:
+            self.spans.add(self._label(number), began, elapsed, records, at)
+        return made
+
+    def add(self, number: int, records: int, nanoseconds: int, at: int) -> None:
+        self.looks += 1
+        spent = self.spent.get(number)
+        if spent is None:
+            self.spent[number] = [records, nanoseconds, nanoseconds, at]
+            return
+        spent[0] += records
+        spent[1] += nanoseconds
+        if nanoseconds > spent[2]:
+            spent[2:] = nanoseconds, at

@@ -1,0 +1,128 @@
+"""What a pipeline costs, as plain values: of each step, and of what can run where."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# A step that is on a core for less than this share of its time waits for something.
+_WAITS = 0.5
+# A step that holds the interpreter's lock for less than this share of its time lets others work.
+_LETS_OTHERS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Seconds of work for one element of a stream.
+
+    By the clock less the queue for a core, of that on a core, and of that under the interpreter's
+    lock.
+    """
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    lock_seconds: float = 0.0
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(
+            self.seconds + other.seconds,
+            self.cpu_seconds + other.cpu_seconds,
+            self.lock_seconds + other.lock_seconds,
+        )
+
+    def times(self, factor: float) -> "Work":
+        """So many times as much."""
+        return Work(factor * self.seconds, factor * self.cpu_seconds, factor * self.lock_seconds)
+
+    @property
+    def cpu_share(self) -> float:
+        """The share of its time on a core."""
+        return min(1.0, self.cpu_seconds / self.seconds) if self.seconds else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What one element of a stream costs, by where the work can be done."""
+
+    # Steps that worker processes would do, and those that stay here all the same.
+    in_workers: Work
+    beside_workers: Work
+    # Steps that threads of this process could do, and those that stay in the thread that asks.
+    on_threads: Work
+    beside_threads: Work
+    # To send what workers have made, there, and to take it, here.
+    sending_seconds: float
+    taking_seconds: float
+    # Opening, and filling what is to be full before the first element comes.
+    opening_seconds: float
+    # Of an element, and of what the sources of it are read; how many records that are, and how
+    # many requests to a store far away.
+    bytes: float
+    source_bytes: float
+    source_records: float
+    requests: float
+    # Bytes that steps which threads could do make for it, all in all.
+    made_bytes: float
+    # The most threads that read options allow.
+    most_threads: int
+    # What pieces of about 50 ms took, in relation to their mean, the least first.
+    spread: tuple[float, ...] = (1.0,)
+
+    @property
+    def whole(self) -> Work:
+        """All steps."""
+        return self.in_workers + self.beside_workers
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Costs":
+        """Makes it of what `dataclasses.asdict` gave."""
+        work = ("in_workers", "beside_workers", "on_threads", "beside_threads")
+        made: dict[str, Any] = dict(values, spread=tuple(values["spread"]))
+        made.update((name, Work(**values[name])) for name in work)
+        return cls(**made)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What one step costs, on a sample, in the thread that asks."""
+
+    name: str
+    # Where it runs in the pipeline as it is written: "here", "thread" or "workers".
+    place: str
+    # How many steps this stands for: the same one in so many parts of a mixture.
+    parts: int
+    records: int
+    records_are_estimated: bool
+    # Its own time, without the queue for a core; and its share of that of all steps.
+    seconds: float
+    share: float
+    # The share of its time on a core.
+    cpu_share: float
+    # The share of its time under the interpreter's lock; None where there were too few looks.
+    lock_share: float | None
+    # Bytes of what it makes of a record; None where it makes nothing.
+    bytes_each: float | None
+    longest_call_seconds: float
+    longest_call_at: int
+    # Its number in the pipeline, from 0 for the first on.
+    number: int
+
+    @property
+    def seconds_per_record(self) -> float:
+        """Own time for each record."""
+        return self.seconds / self.records if self.records else 0.0
+
+    @property
+    def assumed_lock_share(self) -> float:
+        """The same, or what is on a core where nobody could see: Python holds the lock."""
+        return self.cpu_share if self.lock_share is None else min(1.0, self.lock_share)
+
+    @property
+    def remark(self) -> str:
+        """What that means for threads and workers."""
+        if self.cpu_share < _WAITS:
+            return "waits: threads help"
+        if self.lock_share is None:
+            return ""
+        if self.lock_share < _LETS_OTHERS:
+            return "releases the GIL: threads help"
+        return "holds the GIL: workers help"

@@ -1,0 +1,178 @@
+"""Measures what the steps of a pipeline cost, says what that means, and tries whether it is so."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bushel.core.arguments import whole
+from bushel.core.machine import available_cores
+from bushel.core.node import Node, walk
+from bushel.core.options import MultiprocessingOptions
+from bushel.core.places import WorkersNode
+from bushel.deliver.open import plan
+from bushel.errors import PlanError
+from bushel.run.plan import steps_of
+from bushel.watch.measured import Measured
+from bushel.watch.prepared import alone, crossings_in, stream_of, with_workers, with_workers_step
+from bushel.watch.profiled import Profile, Speed
+from bushel.watch.sampling import Pace, Sample, paced, sampled, verified
+from bushel.watch.simulated_run import simulated
+
+# Parts of the time: to look at steps, to run in this thread alone, and to try each of two settings.
+_LOOKING, _ALONE, _TRYING = 0.35, 0.15, 0.25
+# Seconds to wait for the first element, at the least.
+_PATIENCE = 10.0
+
+
+def profile(
+    dataset: Any,
+    *,
+    step_seconds: float | None = None,
+    seconds: float = 5.0,
+    elements: int | None = None,
+    verify: bool = True,
+    progress: bool | None = None,
+) -> Profile:
+    """Tells what each step of a dataset or `DataLoader` costs, and how fast it could be.
+
+    A sample is read in this thread alone: its time, on a core or waiting, with the interpreter's
+    lock or without, and bytes, of each step. From that follows how fast it would be with threads
+    and with worker processes. Then it is run like that, and both numbers are told.
+
+    >>> import bushel
+    >>> profile = bushel.profile(bushel.MapDataset.range(1000).map(abs).batch(10), seconds=0.2)
+    >>> [step.name for step in profile.steps if step.place == "here"][-1]
+    'range(0, 1000, 1)'
+
+    Args:
+      dataset: a dataset or a `DataLoader`. It is not changed; functions in it are called, and
+        files that it writes (a cache, bad records) are written.
+      step_seconds: the time that the training takes for an element, if it is to be told what is
+        needed so that it does not wait.
+      seconds: about so long in all, or until each of the runs has made an element. If none comes
+        at all, that is an error after ten seconds, or after so many.
+      elements: at most so many are made in each of the runs; None for as many as there is time for.
+      verify: whether predictions are tried, which starts threads and worker processes.
+      progress: whether a line on standard error tells what is done; None where that is a
+        terminal.
+    """
+    if step_seconds is not None and not step_seconds > 0:
+        raise PlanError(
+            f"step_seconds is how long the training takes for an element, and cannot be "
+            f"{step_seconds!r}: leave it out if that is not known."
+        )
+    if not seconds > 0:
+        raise PlanError(f"seconds is how long to measure, and cannot be {seconds!r}.")
+    most = sys.maxsize if elements is None else whole(elements, "elements")
+    if most < 1:
+        raise PlanError(f"elements is how many to make, at least 1, and cannot be {elements}.")
+    node = with_workers_step(stream_of(dataset, "bushel.profile"))
+    say = _line_on_terminal(progress)
+    try:
+        say("looking at each step")
+        planned = plan(alone(node))
+        steps = list(walk(planned.dealt))
+        crossings = [steps[index] for index, _ in crossings_in(plan(with_workers(node, 1)))]
+        crossings.sort(key=steps.index)
+        deadline = max(seconds, _PATIENCE)
+        sample = sampled(planned, _LOOKING * seconds, deadline, crossings, most)
+        say("running in this thread alone")
+        pace = paced(planned, sample.state, _ALONE * seconds, most)
+        measured = Measured(sample, pace, planned)
+        made = _profiled(type(dataset).__name__, node, measured, sample, pace)
+        made = replace(made, step_seconds=step_seconds)
+        return _tried(made, node, pace, (_TRYING * seconds, most), say) if verify else made
+    finally:
+        say("")
+
+
+def _line_on_terminal(progress: bool | None) -> Callable[[str], None]:
+    if progress is None:
+        progress = sys.stderr is not None and sys.stderr.isatty()
+    if not progress:
+        return lambda text: None
+
+    def say(text: str) -> None:
+        line = f"bushel.profile: {text} ..." if text else ""
+        print(f"\r{line:<70}" if text else f"\r{line:<70}\r", end="", file=sys.stderr, flush=True)
+
+    return say
+
+
+def _profiled(what: str, node: Node, measured: Measured, sample: Sample, pace: Pace) -> Profile:
+    options = _worker_options(node)
+    each = pace.seconds_each or measured.seconds_each
+    costs = measured.costs(plan(with_workers(node, 1)), max(0.0, sample.first_seconds - each))
+    made = Profile(
+        what=what,
+        elements=sample.elements,
+        passes=sample.passes,
+        first_seconds=sample.first_seconds,
+        queued_share=pace.queued_seconds / max(1e-9, pace.seconds + pace.queued_seconds),
+        cores=available_cores(),
+        workers=options.num_workers,
+        buffer=options.per_worker_buffer_size,
+        steps=measured.steps(plan(node)),
+        costs=costs,
+        speeds=(),
+    )
+    rate = None if pace.seconds_each is None else 1 / pace.seconds_each
+    first = Speed("this thread alone", 0, 0, 1 / measured.seconds_each, rate)
+    return replace(made, speeds=(first, *_speeds(made)))
+
+
+def _worker_options(node: Node) -> MultiprocessingOptions:
+    steps = [step for step in steps_of(node) if isinstance(step, WorkersNode)]
+    return max((step.options for step in steps), key=lambda options: options.num_workers)
+
+
+def _speeds(made: Profile) -> list[Speed]:
+    """What is predicted: as the pipeline is written, with threads, and with workers."""
+    threads = made.costs.most_threads
+    counts = sorted({0, 1, 2, 4, int(made.cores), made.workers})
+    speeds = []
+    for count in counts:
+        run = simulated(made.costs, made.setting(count, threads))
+        name = f"{count} worker{'s' * (count != 1)}"
+        if not count:
+            name = f"{run.threads} threads" if run.threads else "no workers (threads do not pay)"
+        if count == made.workers:
+            name += ", as written"
+        speeds.append(Speed(name, count, run.threads, run.per_second))
+    return speeds
+
+
+def _tried(
+    made: Profile, node: Node, pace: Pace, limits: tuple[float, int], say: Callable[[str], None]
+) -> Profile:
+    """Runs the pipeline as it is written, and with as many workers as are best.
+
+    `limits` are the seconds of each, and the most elements.
+    """
+    speeds = list(made.speeds)
+    most = max(speed.predicted_per_second for speed in speeds[1:])
+    # The fewest that are about as good.
+    best = next(
+        place
+        for place, speed in enumerate(speeds)
+        if place and speed.predicted_per_second > 0.95 * most
+    )
+    written = next(
+        place for place, speed in enumerate(speeds) if place and speed.workers == made.workers
+    )
+    if best == written and not made.workers:
+        best = next(place for place, speed in enumerate(speeds) if speed.workers)
+    for place in dict.fromkeys((written, best)):
+        speed = speeds[place]
+        say(f"trying {speed.name}")
+        tried = node if place == written else with_workers(node, speed.workers)
+        found = verified(tried, pace.state, *limits)
+        each = found.seconds_each
+        speeds[place] = replace(
+            speed,
+            verified_per_second=None if each is None else 1 / each,
+            first_seconds=found.first_seconds,
+            passes=found.passes,
+        )
+    return replace(made, speeds=tuple(speeds))

@@ -1,0 +1,264 @@
+"""Runs a pipeline for a while: with every step looked at, as fast as it goes, or as it is written.
+
+Each run goes on where the one before it ended, so that records are not read again while they are
+still in the caches of the machine.
+"""
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+from bushel.checkpoint.signed import describe_pipeline
+from bushel.core.frozen import plain
+from bushel.core.node import Node, leaves_out
+from bushel.core.sizes import bytes_of
+from bushel.deliver.iterator import StreamIterator
+from bushel.deliver.open import iterate
+from bushel.errors import EmptyDatasetError, PlanError, StateError
+from bushel.files.backend import traffic
+from bushel.run.build import lowered
+from bushel.run.plan import Plan
+from bushel.run.spent import Stopwatch
+from bushel.run.step_times import StepTotal
+from bushel.watch.durations import duration
+from bushel.watch.plain_text import number
+from bushel.watch.sending import sending_costs
+from bushel.watch.step_costs import CostTimes, Extra, LockLog, OutOfTimeError
+
+# Pieces of a run that are timed together.
+_PIECE_SECONDS = 0.05
+# The part of a run in which it finds its pace.
+_WARMING_UP = 0.3
+# Elements whose size is looked at.
+_SIZED = 8
+# So many are sent to see what that takes, if they do not take longer than that, or are larger.
+_MOST_SENT = 128
+_FEW_SECONDS = 0.1
+_MOST_BYTES_SENT = 1 << 25
+
+
+@plain
+class Sample:
+    """What the steps did while they were looked at."""
+
+    totals: list[StepTotal]
+    # By the `id` of a step's node.
+    extras: dict[int, Extra]
+    elements: int
+    # Until the first element, and after it.
+    first_seconds: float
+    bytes_each: float
+    requests: int
+    # Times that the end of the data was reached.
+    passes: int
+    state: Any
+    # Seconds to send an element after a step, and to take it elsewhere, by the `id` of its node.
+    sending: dict[int, tuple[float, float]]
+
+
+@plain
+class Pace:
+    """How fast elements came."""
+
+    elements: int
+    seconds: float
+    queued_seconds: float = 0.0
+    first_seconds: float = 0.0
+    # Times that the end of the data was reached.
+    passes: int = 0
+    # Seconds for an element, piece by piece.
+    pieces: tuple[float, ...] = ()
+    state: Any = None
+
+    @property
+    def seconds_each(self) -> float | None:
+        """Seconds for an element; None where there was none."""
+        return self.seconds / self.elements if self.elements and self.seconds > 0 else None
+
+
+def sampled(
+    planned: Plan, seconds: float, most_seconds: float, crossings: Sequence[Node], most: int
+) -> Sample:
+    """Looks at every step for some seconds, or until there are as many elements as `most`.
+
+    For `most_seconds` where no element came until then.
+
+    Of elements that come out of the steps in `crossings` it is tried what it takes to send them.
+    """
+    began = perf_counter()
+    times = CostTimes(began + most_seconds)
+    opened = lowered(planned.dealt, planned.cut, None, times)
+    pipeline = describe_pipeline(planned.described)
+    for step in crossings:
+        times.keep(step)
+    requests_before = traffic.requests
+    lock = LockLog()
+    lock.start()
+    elements = passes = 0
+    first_seconds = 0.0
+    sizes: list[int] = []
+    with StreamIterator[Any](opened.stream, pipeline, node=planned.described) as iterator:
+        beginning = state = _state_of(iterator)
+        try:
+            lock.working = True
+            while not elements or (elements < most and perf_counter() < began + seconds):
+                try:
+                    element = next(iterator)
+                except StopIteration:
+                    passes += 1
+                    if not elements or not _begins_again(iterator, beginning):
+                        break
+                    continue
+                if not elements:
+                    first_seconds = perf_counter() - began
+                elements += 1
+                if len(sizes) < _SIZED:
+                    sizes.append(bytes_of(element))
+            state = _state_of(iterator)
+        except OutOfTimeError:
+            pass  # What was seen until then is told, or nothing was.
+        finally:
+            lock.working = False
+            lock.stop(wait=True)
+        totals = times.totals()
+        requests_made = traffic.requests - requests_before
+        if not elements:
+            raise _nothing(totals, passes, most_seconds)
+        last = _few(iterator)
+    times.note_lock(lock.seen)
+    sending = {}
+    for step in crossings:
+        rows = last if step is crossings[0] else times.kept_of(step, _MOST_SENT)
+        sending[id(step)] = sending_costs(rows or last)
+    return Sample(
+        totals,
+        times.extras_by_node(),
+        elements,
+        first_seconds,
+        sum(sizes) / len(sizes),
+        requests_made,
+        passes,
+        state,
+        sending,
+    )
+
+
+def _few(iterator: StreamIterator[Any]) -> list[Any]:
+    """A few more elements, to be sent."""
+    made: list[Any] = []
+    until = perf_counter() + _FEW_SECONDS
+    try:
+        while len(made) < _MOST_SENT and perf_counter() < until:
+            made.append(next(iterator))
+            if len(made) * bytes_of(made[0]) > _MOST_BYTES_SENT:
+                break
+    except (StopIteration, OutOfTimeError):
+        pass
+    return made
+
+
+def _state_of(iterator: StreamIterator[Any]) -> Any:
+    """Where an iterator is; None of users' own that cannot tell."""
+    try:
+        return iterator.get_state()
+    except StateError:
+        return None
+
+
+def _begins_again(iterator: StreamIterator[Any], state: Any) -> bool:
+    """Goes to a place; iterators of users' own that cannot tell theirs are read once."""
+    if state is not None:
+        iterator.set_state(state)
+    return state is not None
+
+
+def _nothing(totals: list[StepTotal], passes: int, seconds: float) -> Exception:
+    """The error for a pipeline of which no element came."""
+    droppers = [total for total in totals if leaves_out(total.node)]
+    most = max((total.records for total in totals), default=0)
+    if droppers and most:
+        names = ", ".join(f"`{total.node.label}`" for total in droppers)
+        return EmptyDatasetError(
+            f"there is nothing to profile: {number(most)} records were read"
+            f"{'' if passes else f' in {duration(seconds)}'}, and {names} left out all of them."
+        )
+    if passes:
+        return EmptyDatasetError("there is nothing to profile: the dataset is empty.")
+    return PlanError(
+        f"no element came within {duration(seconds)}: give it more time, `seconds=` is for all "
+        "that is done."
+    )
+
+
+def paced(planned: Plan, state: Any, seconds: float, most: int) -> Pace:
+    """Runs in this thread alone, and nobody looks at steps."""
+    opened = lowered(planned.dealt, planned.cut)
+    pipeline = describe_pipeline(planned.described)
+    elements = 0
+    spent_seconds = queued = 0.0
+    pieces: list[float] = []
+    with StreamIterator[Any](opened.stream, pipeline, node=planned.described) as iterator:
+        beginning = _state_of(iterator)
+        _begins_again(iterator, state)
+        stopwatch, count, began = Stopwatch(), 0, perf_counter()
+        ended, is_over, warm = began + seconds, False, False
+        while not is_over:
+            try:
+                next(iterator)
+                count += 1
+            except StopIteration:
+                is_over = not _begins_again(iterator, beginning)
+            now = perf_counter()
+            is_over = is_over or now >= ended or elements + count >= most
+            if is_over or now - began >= _PIECE_SECONDS:
+                spent = stopwatch.read()
+                # What is opened and filled comes before the first piece that counts.
+                if count and (warm or is_over):
+                    elements += count
+                    spent_seconds += spent.seconds
+                    queued += spent.queued_seconds
+                    pieces.append(spent.seconds / count)
+                warm = warm or count > 0
+                stopwatch, count, began = Stopwatch(), 0, perf_counter()
+        state = _state_of(iterator)
+    return Pace(elements, spent_seconds, queued, pieces=tuple(pieces), state=state)
+
+
+def verified(node: Node, state: Any, seconds: float, most: int) -> Pace:
+    """Runs a pipeline as a loop would that does nothing itself, and tells its pace.
+
+    After a start, in which workers come and threads are tried.
+    """
+    iterator = iterate(node)
+    try:
+        _begins_again(iterator, state)
+        began = perf_counter()
+        ended = began + seconds
+        first = 0.0
+        elements, since = 0, began
+        counted = passes = 0
+        warm = False
+        while True:
+            try:
+                next(iterator)
+            except StopIteration:
+                passes += 1
+                if not elements and state is None:
+                    break
+                # (Workers stay from one pass to the next.)
+                state, iterator = None, iterate(node)
+                continue
+            now = perf_counter()
+            if not elements:
+                first = now - began
+                ended = max(ended, now + seconds * (1 - _WARMING_UP))
+            elements += 1
+            if warm:
+                counted += 1
+            elif now >= began + first + _WARMING_UP * seconds or elements > _WARMING_UP * most:
+                warm, since = True, now
+            if now >= ended or elements >= most:
+                break
+        return Pace(counted, perf_counter() - since, first_seconds=first, passes=passes)
+    finally:
+        iterator.close()

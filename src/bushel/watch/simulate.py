@@ -1,0 +1,197 @@
+"""A training on a cluster that is not there, from what a pipeline costs here."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bushel.core.arguments import whole
+from bushel.errors import PlanError
+from bushel.watch.costs import Costs
+from bushel.watch.durations import duration, percent
+from bushel.watch.html import piece
+from bushel.watch.plain_text import number, paragraph, plural, size
+from bushel.watch.profile import profile as profile_of
+from bushel.watch.profiled import Profile, rate_text
+from bushel.watch.simulated_run import Setting, Simulated, simulated
+
+# Memory that a worker has for itself, beside what the pipeline and its modules take.
+_WORKER_BYTES = 5 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What would become of a training. `print` shows it; `to_dict()` has it as plain values.
+
+    Times and figures of a host are those of each; the hosts are alike.
+    """
+
+    hosts: int
+    workers: int
+    # Threads of the process that trains, which the engine would use there.
+    threads: int
+    cores: float
+    step_seconds: float
+    bandwidth: float | None
+    steps: int
+    # Of a host: all steps, what it waited for data of its own, and for other hosts.
+    elapsed_seconds: float
+    wait_seconds: float
+    wait_for_hosts_seconds: float
+    first_seconds: float
+    # Steps a second, once it runs.
+    steps_per_second: float
+    # The share of its time, once it runs, that the training waits.
+    wait_share: float
+    # Of the time of workers or threads.
+    busy_share: float
+    # Of all hosts: records that are read, their bytes, and requests to a store far away.
+    records: int
+    bytes: int
+    requests: int
+    # Of a host: what is made or under way before it is asked for, and what workers have.
+    memory_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values that JSON takes."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Simulation":
+        """Makes it of what `to_dict` gave."""
+        return cls(**values)
+
+    def __str__(self) -> str:
+        return "\n".join(paragraph(title, text) for title, text in self._remarks())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return piece(self._remarks())
+
+    def _remarks(self) -> list[tuple[str, str]]:
+        makers = f"{plural(self.workers, 'worker')} each" if self.workers else "no workers"
+        if self.threads:
+            makers = f"{plural(self.threads, 'thread')} each"
+        way = "" if self.bandwidth is None else f", {size(round(self.bandwidth))}/s to each"
+        remarks = [
+            ("simulated", f"{plural(self.hosts, 'host')}, {makers}, {self.cores:g} cores{way}"),
+            (
+                "time",
+                f"{plural(self.steps, 'step')} of {duration(self.step_seconds)} in "
+                f"{duration(self.elapsed_seconds)}, {rate_text(self.steps_per_second)}; the first "
+                f"after {duration(self.first_seconds)}",
+            ),
+            (
+                "wait",
+                f"{percent(self.wait_share)} of the time once it runs "
+                f"({duration(self.wait_seconds)} in all"
+                + (
+                    f", and {duration(self.wait_for_hosts_seconds)} for the slowest host)"
+                    if self.hosts > 1
+                    else ")"
+                ),
+            ),
+            (
+                "data",
+                f"{plural(self.records, 'record') if self.records else 'records not counted'}, "
+                f"{size(self.bytes)}, {number(self.requests)} requests to stores, by all hosts",
+            ),
+            ("memory", f"{size(self.memory_bytes)} a host for what is ready or under way"),
+        ]
+        if self.workers or self.threads:
+            who = "workers" if self.workers else "threads"
+            remarks.append((who, f"busy {percent(self.busy_share)} of their time"))
+        return remarks
+
+
+def simulate(
+    dataset: Any,
+    *,
+    hosts: int = 1,
+    workers: int | None = None,
+    step_seconds: float = 0.0,
+    bandwidth: float | None = None,
+    cores: float | None = None,
+    steps: int = 1000,
+    seconds: float = 2.0,
+) -> Simulation:
+    """Tells what would become of a training with other hosts and workers than there are here.
+
+    What each element costs is measured here (or was, where a `Profile` is handed in); the rest is
+    counted: when each task begins and ends on each host, who waits for whom, and what is in memory.
+    All hosts take a step together. Each reads elements of its own, as many as the others.
+
+    >>> import bushel
+    >>> dataset = bushel.MapDataset.range(100_000).map(abs).batch(100)
+    >>> told = bushel.simulate(dataset, hosts=8, workers=4, step_seconds=0.1, seconds=0.2)
+    >>> told.hosts, told.workers, told.records, told.wait_share < 0.01
+    (8, 4, 800000, True)
+
+    Args:
+      dataset: a dataset or a `DataLoader`, of which a sample is read; or what `bushel.profile`
+        gave for one.
+      hosts: how many train together.
+      workers: worker processes of each host; as many as the pipeline has if it is None.
+      step_seconds: the time that the training takes for an element.
+      bandwidth: bytes a second from where the data is to each host; None where the data comes as
+        fast as it does here.
+      cores: of each host; as many as there are here if it is None.
+      steps: of the training.
+      seconds: about so long is measured, where that was not done before.
+    """
+    if whole(hosts, "hosts") < 1:
+        raise PlanError(f"hosts is how many train together, at least 1, and cannot be {hosts}.")
+    if workers is not None and whole(workers, "workers") < 0:
+        raise PlanError(f"workers is how many processes each host has, and cannot be {workers}.")
+    if whole(steps, "steps") < 1:
+        raise PlanError(f"steps is how long the training is, at least 1, and cannot be {steps}.")
+    if not 0 <= step_seconds < float("inf"):
+        raise PlanError(
+            f"step_seconds is how long the training takes for an element, and cannot be "
+            f"{step_seconds!r}."
+        )
+    for name, value in (("bandwidth", bandwidth), ("cores", cores)):
+        if value is not None and not value > 0:
+            raise PlanError(f"{name} must be more than 0, and is {value!r}.")
+    measured = dataset
+    if not isinstance(dataset, Profile):
+        measured = profile_of(dataset, seconds=seconds, verify=False)
+    costs = measured.costs
+    setting = Setting(
+        workers=measured.workers if workers is None else workers,
+        threads=costs.most_threads,
+        buffer=measured.buffer,
+        cores=measured.cores if cores is None else cores,
+        hosts=hosts,
+        step_seconds=step_seconds,
+        bandwidth=bandwidth,
+        steps=steps,
+    )
+    return _told(setting, costs, simulated(costs, setting))
+
+
+def _told(setting: Setting, costs: Costs, run: Simulated) -> Simulation:
+    elements = setting.hosts * setting.steps
+    # One more is with the training.
+    memory = (run.ahead + 1) * costs.bytes + run.workers * _WORKER_BYTES
+    return Simulation(
+        hosts=setting.hosts,
+        workers=run.workers,
+        threads=run.threads,
+        cores=setting.cores,
+        step_seconds=setting.step_seconds,
+        bandwidth=setting.bandwidth,
+        steps=setting.steps,
+        elapsed_seconds=run.elapsed_seconds,
+        wait_seconds=run.wait_seconds,
+        wait_for_hosts_seconds=run.wait_for_hosts_seconds,
+        first_seconds=run.first_seconds,
+        steps_per_second=run.per_second,
+        wait_share=run.steady_wait_share,
+        busy_share=run.busy_share,
+        records=round(elements * costs.source_records),
+        bytes=round(elements * costs.source_bytes),
+        requests=round(elements * costs.requests),
+        memory_bytes=round(memory),
+    )

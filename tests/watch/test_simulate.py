@@ -1,0 +1,231 @@
+"""Simulated trainings, on machines whose answers are known: nothing is measured here."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bushel
+from bushel import MapDataset
+from bushel.errors import PlanError
+from bushel.watch.costs import Costs, Work
+from bushel.watch.profiled import Profile
+from bushel.watch.simulate import Simulation
+from bushel.watch.simulated_run import START_SECONDS, Setting, Simulated, simulated
+from tests.thorough import examples
+
+
+def costs(seconds: float, cpu: float = 1.0, lock: float = 1.0, **others: Any) -> Costs:
+    """A pipeline whose elements take so long, with a share of it on a core and under the lock."""
+    work = Work(seconds, cpu * seconds, lock * seconds)
+    fields = {
+        "in_workers": work,
+        "beside_workers": Work(),
+        "on_threads": work,
+        "beside_threads": Work(),
+        "sending_seconds": 0.0,
+        "taking_seconds": 0.0,
+        "opening_seconds": 0.0,
+        "bytes": 1000.0,
+        "source_bytes": 2000.0,
+        "source_records": 8.0,
+        "requests": 2.0,
+        "made_bytes": 0.0,
+        "most_threads": 16,
+    }
+    return Costs(**{**fields, **others})
+
+
+def run(one: Costs, **setting: Any) -> Simulated:
+    return simulated(one, Setting(**{"cores": 64.0, **setting}))
+
+
+def profile(one: Costs, **others: Any) -> Profile:
+    """A profile of such a pipeline, as if it had been measured."""
+    fields = {
+        "what": "MapDataset",
+        "elements": 10,
+        "passes": 0,
+        "first_seconds": 0.1,
+        "queued_share": 0.0,
+        "cores": 8.0,
+        "workers": 0,
+        "buffer": 1,
+        "steps": (),
+        "costs": one,
+        "speeds": (),
+    }
+    return Profile(**{**fields, **others})
+
+
+def test_one_after_the_other() -> None:
+    told = run(costs(0.1), step_seconds=0.3, steps=50)
+    assert told.elapsed_seconds == pytest.approx(50 * 0.4)
+    assert told.wait_seconds == pytest.approx(50 * 0.1)
+    assert told.steady_wait_share == pytest.approx(0.25)
+    assert told.first_seconds == pytest.approx(0.1)
+    assert (told.workers, told.threads, told.ahead) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8, 30])
+def test_workers_divide_the_work(workers: int) -> None:
+    told = run(costs(0.1), workers=workers, steps=500)
+    assert told.per_second == pytest.approx(10 * workers, rel=0.02)
+    assert told.busy_share > 0.9
+    assert told.first_seconds == pytest.approx(START_SECONDS + 0.1, rel=0.02)
+
+
+def test_cores_are_divided_too() -> None:
+    assert run(costs(0.1), workers=8, cores=2).per_second == pytest.approx(20, rel=0.05)
+    # Who waits needs no core.
+    waiting = costs(0.1, cpu=0.01, lock=0.0, most_threads=0)
+    assert run(waiting, workers=8, cores=2).per_second == pytest.approx(80, rel=0.05)
+
+
+def test_the_lock_divides_threads_and_not_workers() -> None:
+    half = costs(0.1, lock=0.5)
+    # A training that lets the lock go, and comes back to it, is in the queue with the threads.
+    told = run(half, threads=16, cores=16, step_seconds=0.1)
+    assert told.threads
+    assert told.steady_seconds == pytest.approx(0.15, rel=0.05)
+    assert run(half, threads=16, cores=16).per_second == pytest.approx(20, rel=0.05)
+    assert run(half, workers=8, cores=8).per_second == pytest.approx(80, rel=0.05)
+    free = costs(0.1, lock=0.0)
+    assert run(free, threads=16, cores=4).per_second == pytest.approx(40, rel=0.05)
+    # Where all of it is under the lock, nobody uses threads.
+    assert run(costs(0.1), threads=16).threads == 0
+    # New memory is one way for all threads.
+    large = costs(0.1, lock=0.0, made_bytes=1e9)
+    assert run(large, threads=16).threads == 0
+
+
+def test_a_training_that_takes_longer_does_not_wait() -> None:
+    fed = run(costs(0.1), workers=2, step_seconds=0.1, steps=300)
+    assert fed.steady_wait_share < 0.01
+    assert fed.elapsed_seconds == pytest.approx(300 * 0.1, rel=0.03)
+    # What stays here is waited for, however many workers there are.
+    here = costs(0.1, beside_workers=Work(0.02, 0.02, 0.02))
+    assert run(here, workers=16, step_seconds=0.1).steady_wait_seconds == pytest.approx(
+        0.02, rel=0.05
+    )
+
+
+def test_the_way_to_the_data_is_a_limit() -> None:
+    told = run(costs(0.001, bytes=10.0), workers=8, bandwidth=20_000, steps=300)
+    assert told.per_second == pytest.approx(10, rel=0.03)
+    alone = run(costs(0.001), bandwidth=20_000, steps=300)
+    assert alone.per_second == pytest.approx(1 / 0.101, rel=0.03)
+
+
+def test_hosts_wait_for_the_slowest() -> None:
+    uneven = costs(0.1, spread=(0.5, 0.5, 0.5, 0.5, 3.0))
+    one, many = (run(uneven, workers=2, hosts=hosts, steps=400) for hosts in (1, 64))
+    assert one.wait_for_hosts_seconds == 0
+    assert many.wait_for_hosts_seconds > 0
+    assert many.per_second < one.per_second
+    even = run(costs(0.1), workers=2, hosts=64, steps=400)
+    assert even.wait_for_hosts_seconds == pytest.approx(0, abs=1e-9)
+
+
+_SETTINGS = {
+    "workers": st.integers(0, 12),
+    "threads": st.integers(0, 16),
+    "buffer": st.integers(0, 4),
+    "cores": st.floats(0.5, 64),
+    "hosts": st.integers(1, 5),
+    "step_seconds": st.floats(0, 1),
+    "steps": st.integers(1, 400),
+    "bandwidth": st.none() | st.floats(1e3, 1e9),
+}
+
+
+@given(
+    setting=st.builds(Setting, **_SETTINGS),
+    seconds=st.floats(1e-7, 1),
+    cpu=st.floats(0, 1),
+    lock=st.floats(0, 1),
+    here=st.floats(0, 0.1),
+    spread=st.lists(st.floats(0.5, 2), min_size=1, max_size=4).map(tuple),
+)
+@settings(max_examples=examples(15), deadline=None)
+def test_what_holds_of_any_machine(
+    setting: Setting, seconds: float, cpu: float, lock: float, here: float, spread: Any
+) -> None:
+    one = costs(seconds, cpu, cpu * lock, spread=spread, beside_workers=Work(here, here, here))
+    told = simulated(one, setting)
+    training = setting.steps * setting.step_seconds
+    assert told.first_seconds <= told.elapsed_seconds * (1 + 1e-9)
+    assert 0 <= told.wait_seconds <= told.elapsed_seconds * (1 + 1e-9)
+    assert told.elapsed_seconds >= 0.99 * (training - setting.step_seconds)
+    assert 0 <= told.busy_share <= 1
+    assert 0 <= told.steady_wait_share <= 1 + 1e-9
+    assert told.steady_seconds >= 0.99 * setting.step_seconds
+    # No step is quicker than what stays in the process that trains.
+    if told.workers:
+        assert told.steady_seconds >= 0.99 * here * min(spread)
+    # The same question has the same answer.
+    assert simulated(one, setting) == told
+
+
+@given(seconds=st.floats(1e-4, 0.3), step=st.floats(1e-3, 0.3), cores=st.integers(1, 32))
+@settings(max_examples=examples(8), deadline=None)
+def test_the_advice_is_the_fewest_workers_that_feed(
+    seconds: float, step: float, cores: int
+) -> None:
+    one = profile(costs(seconds, most_threads=0), cores=float(cores))
+
+    def feed(workers: int) -> bool:
+        return one._is_fed(one.setting(workers, 0, step))
+
+    fewest = one._fewest(step, float(cores))
+    if fewest is None:
+        assert not feed(4)
+        assert not feed(64)
+    else:
+        assert feed(fewest)
+        assert fewest == 1 or not feed(fewest - 1)
+
+
+def test_what_a_training_needs_is_told() -> None:
+    one = profile(costs(0.1), cores=8.0)
+    assert one.needs(0.05) == "to feed a step of 50 ms (20/s): num_workers=2."
+    assert "no workers" in one.needs(20.0)
+    told = dataclasses.replace(one, cores=2.0).needs(0.01)
+    assert "2 cores are too few: 19.9/s is the most, with num_workers=2." in told
+    assert "cores, num_workers=" in told
+
+
+def test_the_answer_of_a_cluster() -> None:
+    told = bushel.simulate(
+        profile(costs(0.1), workers=2), hosts=4, step_seconds=0.1, steps=100, cores=16
+    )
+    assert (told.hosts, told.workers, told.threads, told.cores) == (4, 2, 0, 16)
+    assert (told.records, told.bytes, told.requests) == (3200, 800_000, 800)
+    # Two tasks of each worker, and the one that is trained on; and what workers have.
+    assert told.memory_bytes == 5 * 1000 + 2 * (5 << 20)
+    assert Simulation.from_dict(json.loads(json.dumps(told.to_dict()))) == told
+    assert "4 hosts, 2 workers each, 16 cores" in str(told)
+    assert "3,200 records" in told._repr_html_()
+    assert "records not counted" in str(dataclasses.replace(told, records=0))
+
+
+def test_wrong_questions() -> None:
+    dataset = MapDataset.range(10)
+    for options, match in (
+        ({"hosts": 0}, "hosts is how many train together, at least 1, and cannot be 0"),
+        ({"workers": -1}, "workers is how many processes"),
+        ({"steps": 0}, "steps is how long the training is"),
+        ({"step_seconds": -0.1}, "step_seconds is how long"),
+        ({"step_seconds": float("nan")}, "step_seconds is how long"),
+        ({"bandwidth": 0}, "bandwidth must be more than 0"),
+        ({"cores": 0}, "cores must be more than 0"),
+    ):
+        with pytest.raises(PlanError, match=match):
+            bushel.simulate(dataset, **options)
+    with pytest.raises(TypeError, match="hosts"):
+        bushel.simulate(dataset, hosts=1.5)
+    with pytest.raises(TypeError, match="takes a MapDataset"):
+        bushel.simulate([1, 2])
