@@ -128,15 +128,13 @@ class Run:
         self.blocks += 1
         if choice.looking:
             self._look_at_lock(count * machine.work_on(0))
-            choice.learn_lock(self._looks, self._taken, count * cycle)
+            user = count * machine.user_on(0)
+            choice.learn_lock(self._looks, self._taken, count, count * cycle, user)
         else:
             self._looks = self._taken = 0
             if choice.watching:
                 choice.learn_work(count, machine.spent_on(threads).times(count), threads)
-            waits_for_core = machine.user * machine.user_gil * (machine.stretch(0) - 1)
-            choice.learn_cycle(
-                count, count * cycle, count * (machine.user_on(threads) - waits_for_core)
-            )
+            choice.learn_cycle(count, count * cycle, count * machine.user_on(threads))
         if (choice.threads if choice.threaded else 0) != threads:
             self.changes.append(self.now)
         return count

@@ -1,5 +1,6 @@
 """Batches cut from columns are made one by one, when they are taken; nothing of it may show."""
 
+import itertools
 import weakref
 from typing import Any
 
@@ -11,6 +12,8 @@ from bushel import MapDataset, ReadOptions
 from bushel.core.options import DatasetOptions
 from bushel.errors import FilterError
 from bushel.run import positional
+from bushel.run.quota import DropQuota
+from bushel.run.spent import Spent
 
 BATCHES = 200
 
@@ -172,3 +175,39 @@ def test_nothing_is_kept_but_what_the_user_has() -> None:
     kept = weakref.ref(made)
     del made
     assert kept() is None
+
+
+def test_work_is_told_from_the_user_while_somebody_looks_at_the_lock() -> None:
+    """None is made in the user's time then."""
+    stream = positional.PositionalStream(
+        numbers()._own_node(), ReadOptions(), True, DropQuota("batch", DatasetOptions())
+    )
+    while stream.on_demand() is None:
+        assert stream.pull(1) is not None
+    stream.pull(1)
+    choice = stream._threads.choice
+    choice.learn_work(1, Spent(1.0, 1.0))
+    choice.learn_cycle(1, 1.0, 0.0)
+    assert choice.looking
+    assert stream.on_demand() is None
+    stream.close()
+
+
+def test_one_that_was_slow_does_not_stand_for_all_that_were_made_in_the_meantime() -> None:
+    """It may have located the positions of a thousand: all together took no longer than it is."""
+    now = [0.0]
+    stream = positional.PositionalStream(
+        numbers()._own_node(),
+        ReadOptions(),
+        True,
+        DropQuota("batch", DatasetOptions()),
+        clock=lambda: now[0],
+    )
+    while (made := stream.on_demand()) is None:
+        now[0] += 1e-6
+        assert stream.pull(1) is not None
+    few = list(itertools.islice(made.rows, 10))
+    now[0] += 1e-6
+    assert stream.pull(1) is not None
+    assert stream._choice._inline.work * (len(few) + 1) <= 1.1e-6
+    stream.close()

@@ -186,8 +186,6 @@ class Lanes:
             if choice.watching:
                 choice.learn_work(10, spent, threads)
             self.threads.delivered(10, self._now)
-            # What the caller does between two rounds is no time of this machine's.
-            self.threads._stopwatch = None
         self._now += self._user
 
 

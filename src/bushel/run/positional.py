@@ -250,8 +250,10 @@ class PositionalStream(Stream):
         seconds = self._clock() - began
         if stopwatch is not None:
             spent = stopwatch.read()
-            # One element stands for all that were made on demand.
+            # One element stands for all that were made on demand, be it slower than they were.
             times = 1 + self._made_on_demand
+            limit = self._threads.since_delivery(self._clock()) / times
+            spent = spent.times(min(1.0, limit / max(spent.seconds, 1e-9)))
             self._choice.learn_work(times * len(block), spent.times(times))
             self._seconds_each = spent.seconds / count
         self._block_size.learn(count, seconds)
@@ -263,6 +265,8 @@ class PositionalStream(Stream):
     def on_demand(self) -> OnDemand | None:
         if self._on_demand is not None or self._ahead is not None or self._choice.threaded:
             return None
+        if self._choice.looking:
+            return None  # While elements are made one by one, nobody can tell work from the user.
         if not self._prefers_on_demand and not self._may_go_one_by_one():
             return None
         start = self._next

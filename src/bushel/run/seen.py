@@ -20,6 +20,8 @@ _ENOUGH_USER_SECONDS = 1.0
 _LONG_AWAY = 100
 # How much of what others did still counts a block later: their turns are long.
 _LATELY = 0.97
+# Of the time in the queue: however many others there are, some is left.
+_MOST_CROWD = 0.99
 
 
 class _BlockTimes(NamedTuple):
@@ -139,7 +141,12 @@ class SeenLately:
     def crowd(self) -> float:
         """The share of its time that work stood in the queue for a core: others have them."""
         queued, seconds = self._of_crowd
-        return queued / (queued + seconds) if queued else 0.0
+        return min(queued / (queued + seconds), _MOST_CROWD) if queued else 0.0
+
+    @property
+    def queued_work(self) -> float:
+        """What the work of an element takes by the clock: with its time in that queue."""
+        return self.work / (1 - self.crowd)
 
     @property
     def full(self) -> bool:

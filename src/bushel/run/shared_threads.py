@@ -1,12 +1,12 @@
 """Threads that streams share which are read side by side, as the lanes of a host are."""
 
+import math
 import weakref
 from collections.abc import Callable
 
 from bushel.core.block import Block
 from bushel.core.options import ReadOptions, SharedReadOptions
 from bushel.run.lock_probe import LockProbe
-from bushel.run.spent import Stopwatch
 from bushel.run.thread_choice import ThreadChoice
 from bushel.run.threads import Evaluate, ReadAhead, ThreadPool
 
@@ -33,7 +33,6 @@ class SharedThreads:
         self._was_threaded = False
         # Since the last delivery nobody has asked for anything: the time is the user's.
         self._left: float | None = None
-        self._stopwatch: Stopwatch | None = None
         # None where there was no user in it: before the first one is delivered.
         self._user_seconds: float | None = None
 
@@ -43,9 +42,7 @@ class SharedThreads:
             self._begin(now)
         if self._left is None:
             return
-        stopwatch, self._stopwatch = self._stopwatch, None
-        seconds = now - self._left if stopwatch is None else stopwatch.read().seconds
-        self._user_seconds = seconds
+        self._user_seconds = now - self._left
         self._left = None
 
     def delivered(self, count: int, now: float, made_in_between: float = 0.0) -> None:
@@ -55,17 +52,21 @@ class SharedThreads:
         """
         self._left = now
         choice, began, user_seconds = self.choice, self._began, self._user_seconds
-        self._stopwatch = Stopwatch() if choice.watching else None
         if began is not None and choice.threaded == self._was_threaded:
             if user_seconds is not None:
                 user_seconds = max(0.0, user_seconds - made_in_between)
             if self.probe is None:
                 choice.learn_cycle(count, now - began, user_seconds)
             else:
-                choice.learn_lock(self.probe.looks, self.probe.taken, now - began)
+                looks, taken = self.probe.looks, self.probe.taken
+                choice.learn_lock(looks, taken, count, now - began, user_seconds)
         if choice.looking != (self.probe is not None):
             self._look_or_not()
         self._begin(now)
+
+    def since_delivery(self, now: float) -> float:
+        """How long ago that was: whatever was done since took no longer."""
+        return math.inf if self._began is None else now - self._began
 
     def evaluate(self, evaluate: Evaluate, start: int, count: int) -> Block:
         """Evaluates a block inline."""
@@ -95,7 +96,7 @@ class SharedThreads:
 
     def interrupted(self) -> None:
         """Takes note that what comes next does not follow what came last."""
-        self._left = self._began = self._stopwatch = None
+        self._left = self._began = None
 
     def _begin(self, now: float) -> None:
         self._began, self._was_threaded = now, self.choice.threaded

@@ -2,7 +2,8 @@
 
 Everything is learned from times that the caller hands in, so a test can hand in its own. Work is
 told without the time that it stood in the queue for a core (`run/spent.py`): what other programs
-do on the machine is neither a reason for threads nor one against them.
+do on the machine makes no record wait that computes. Where work can be hidden behind the user's,
+that time is to be hidden, too.
 
 Ways to run are compared by the time from one element to the next:
 
@@ -46,9 +47,11 @@ _TRIAL_SECONDS = 0.05
 _CLEAR = 1.25
 # How far the logarithm of what threads gain may be from the truth, by what blocks take: so far at
 # the first look and at the second one, and further by so much of the share of the time that they
-# stood in the queue for a core.
+# stood in the queue for a core, on one thread or on several, which wait for each other there.
 _UNSURE = (0.08, 0.04)
-_UNSURE_IN_A_CROWD = 1.0
+_UNSURE_IN_A_CROWD = (0.25, 1.0)
+# One thread is enough where several are not faster than that.
+_AS_GOOD = 1.05
 # A gain is clear at this many times its uncertainty.
 _CLEARLY = 1.5
 # Uncertainty below which there is nothing to wait for.
@@ -65,8 +68,9 @@ _BURDEN_IN_A_CROWD = 30.0
 # is not clear, so many. And it is let be after so long, if there was any look or none.
 _LOOKS, _MOST_LOOKS = 16, 64
 _LOOKING_SECONDS, _SEEING_NOTHING_SECONDS = 1.0, 0.1
-# How far the gain may be from what the lock allows.
+# How far the gain may be from what the lock allows; and further by so much of what is missed of it.
 _UNSURE_BY_LOCK = 0.2
+_UNSURE_BY_MISSED = 0.5
 # Others who have come, or gone, by so much of the time of the work.
 _OTHER_CROWD = 0.25
 # Work that takes twice as long, or half as long, is other work.
@@ -116,6 +120,8 @@ class ThreadChoice:
         self._then: tuple[float, float, float, float] | None = None
         self._since = self._since_look = 0.0
         self._clear = False
+        # Whether threads that were settled on were doubted since, and looked at again.
+        self._doubted = False
         self._retry, self._calm = _FIRST_RETRY_SECONDS, _CALM_SECONDS
         self.threaded = False
         self.threads = max(1, min(most_threads, math.ceil(cores)))
@@ -176,14 +182,19 @@ class ThreadChoice:
         """Whether to look at the interpreter's lock, and do nothing that gives it away."""
         return self._phase is _Phase.LOOKING
 
-    def learn_lock(self, looks: int, taken: int, seconds: float) -> None:
-        """Takes note of a delivery in place of `learn_cycle` and `learn_work`.
+    def learn_lock(
+        self, looks: int, taken: int, count: int, seconds: float, user_seconds: float | None
+    ) -> None:
+        """Takes note of a delivery, as `learn_cycle`, which it stands for, and `learn_work` do.
 
         And of how often somebody has looked at the lock while work was done, in all, and how often
         it was taken. May change `threaded`.
         """
         self._lock_looks, self._lock_taken = looks, taken
         self._looking_seconds += seconds
+        if count:
+            lasted = self._inline.add_cycle(count, seconds, user_seconds)
+            self._inline_pace.add(count, lasted, 0)
         threads = self._wanted()
         if not looks:
             if self._looking_seconds >= _SEEING_NOTHING_SECONDS:
@@ -246,8 +257,9 @@ class ThreadChoice:
         """Whether the best that could come of threads is worth a trial."""
         inline = self._inline
         # They can at best hide the work, or divide it.
-        best = max(inline.user, inline.work / self._wanted(), inline.cpu / self._cores)
-        return inline.user + inline.work > _WORTH_IT * best
+        work = inline.queued_work
+        best = max(inline.user, work / self._wanted(), inline.cpu / self._cores)
+        return inline.user + work > _WORTH_IT * best
 
     def _gain_by_lock(self, threads: int, doubt: float) -> float:
         """How many times as long it would take without threads, by what the lock allows.
@@ -258,8 +270,9 @@ class ThreadChoice:
         inline, looks = self._inline, self._lock_looks
         held = (self._lock_taken + 0.5) / (looks + 1)
         held -= doubt * math.sqrt(held * (1 - held) / looks)
-        best = max(inline.user, inline.work * max(held, 1 / threads))
-        return (inline.user + inline.work) / max(best, 1e-9)
+        work = inline.queued_work
+        best = max(inline.user, work * max(held, 1 / threads))
+        return (inline.user + work) / max(best, 1e-9)
 
     @property
     def _waits(self) -> bool:
@@ -299,7 +312,7 @@ class ThreadChoice:
                     self._turns += 1
                     self._measure()
                 return
-        if self.threads > 1 and self._one_is_enough():
+        if self.threads > 1 and self._one_is_enough(gain):
             self._try(1)
         else:
             clearly = max(0.0, abs(worth) - _CLEARLY * unsure)
@@ -321,8 +334,11 @@ class ThreadChoice:
             weight += by_clock
             gain /= weight
         if self._lock_looks >= _LOOKS and self._inline.blocks:
-            by_lock = _UNSURE_BY_LOCK**-2
-            gain = weight * gain + by_lock * math.log(self._gain_by_lock(self.threads, 0.0))
+            allowed = math.log(self._gain_by_lock(self.threads, 0.0))
+            # Not all that it allows need come of it: threads have other things to wait for.
+            missed = _UNSURE_BY_MISSED * max(0.0, allowed - gain - _CLEARLY * weight**-0.5)
+            by_lock = 1 / (_UNSURE_BY_LOCK**2 + missed**2)
+            gain = weight * gain + by_lock * allowed
             weight += by_lock
             # Turns that others lose to us are no gain that threads bring.
             gain = min(gain / weight, math.log(self._gain_by_lock(self.threads, 1.0)))
@@ -335,19 +351,24 @@ class ThreadChoice:
     @property
     def _unsure_by_work(self) -> float:
         looked = self._looked or self._phase is _Phase.SETTLED
-        return _UNSURE[looked] + _UNSURE_IN_A_CROWD * self._crowd
+        ahead, user = self._ahead, self._user_of_threads()
+        work = ahead.mean()[0] / (1 - ahead.crowd) / self.threads
+        # Of work that is hidden, it makes no difference what it takes.
+        matters = min(1.0, work / user) if user else 1.0
+        return _UNSURE[looked] + _UNSURE_IN_A_CROWD[self.threads > 1] * self._crowd * matters
 
     def _gain_by_work(self) -> float:
         """How many times as long it would take without threads, by what blocks take."""
         inline, ahead = self._inline, self._ahead
         work, cpu = ahead.mean()
         user = self._user_of_threads()
-        cycle = max(user, work / self.threads, 1e-9)
+        cycle = max(user, work / (1 - ahead.crowd) / self.threads, 1e-9)
         # Inline it takes its time on a core and its waiting, but not longer than on a thread. What
         # was seen of it inline may be old, or was more because of an import, say.
         work = min(work, cpu + max(0.0, inline.work - inline.cpu))
         if inline.blocks:
             work = min(work, inline.work)
+        work /= 1 - (inline.crowd if inline.blocks else ahead.crowd)
         if inline.knows_user and not ahead.knows_user_well:
             user = inline.user
         return max(user + work, 1e-9) / cycle
@@ -373,18 +394,12 @@ class ThreadChoice:
         # In short, little is seen of who comes for many blocks and is then away for long.
         return max(ahead.usual_user, inline.user)
 
-    def _one_is_enough(self) -> bool:
-        """Whether several only take turns, and one hides the work behind the user's as well.
-
-        With the time in the queue for a core: of several, each has a place in it.
-        """
-        inline, ahead = self._inline, self._ahead
-        user = max(inline.user, self._user_of_threads())
-        work = inline.work / (1 - inline.crowd)
-        one = max(user, work)
-        of_each = ahead.mean()[0] / (1 - ahead.crowd)
-        several = max(self._user_of_threads(), of_each / self.threads)
-        return one < 1.05 * several and user + work >= _WORTH_IT * one
+    def _one_is_enough(self, gain: float) -> bool:
+        """Whether several, with that `gain`, only take turns; one would hide the work as well."""
+        user = max(self._inline.user, self._user_of_threads())
+        work = self._inline.queued_work
+        of_one = (user + work) / max(user, work, 1e-9)
+        return of_one >= _WORTH_IT and math.log(of_one) > gain - math.log(_AS_GOOD)
 
     def _settle(self, threaded: bool, clear: bool = False, lost: float = 0.0) -> None:
         """Stays with one way; `clear` if others on the cores can hardly have deceived it.
@@ -413,7 +428,9 @@ class ThreadChoice:
         """
         seen = self._ahead if self.threaded else self._inline
         work, cpu = seen.mean()
-        return work, cpu, (seen.user + work) / max(seen.user, work / 2, 1e-9), seen.crowd
+        by_clock = work / (1 - seen.crowd)
+        gain = (seen.user + by_clock) / max(seen.user, by_clock / 2, 1e-9)
+        return work, cpu, gain, seen.crowd
 
     def _reconsider(self) -> None:
         seen = self._ahead if self.threaded else self._inline
@@ -424,6 +441,7 @@ class ThreadChoice:
         if self._since >= self._calm and self._has_changed(self._then):
             self._inline_pace.forget()
             self._ahead_pace.forget()
+            self._doubted = False
             self._measure()
         elif not self.threaded:
             if self._since >= self._retry:
@@ -432,7 +450,9 @@ class ThreadChoice:
             gain, unsure = self._gain()
             lost = math.log(_STILL_WORTH_IT) - gain
             if lost > 0.0 and (lost > unsure or unsure <= _SURE):
-                if self._since > _FIRST_RETRY_SECONDS:
+                doubtful = lost <= _CLEARLY * unsure and not self._doubted
+                if self._since > _FIRST_RETRY_SECONDS or doubtful:
+                    self._doubted = True
                     self._measure()
                 else:
                     # The trial was mistaken.
