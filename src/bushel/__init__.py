@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bushel.core.options import MultiprocessingOptions as MultiprocessingOptions
     from bushel.core.options import OnError as OnError
     from bushel.core.options import ReadOptions as ReadOptions
+    from bushel.core.ray_options import RayOptions as RayOptions
     from bushel.core.record import Record as Record
     from bushel.core.record import RecordMetadata as RecordMetadata
     from bushel.core.settings import config as config
@@ -129,6 +130,7 @@ _HOMES = {
     "RandomMapOperation": "loader.operations:RandomMapOperation",
     "RandomMapTransform": "transforms:RandomMap",
     "RangeDataSource": "sources:RangeDataSource",
+    "RayOptions": "core.ray_options:RayOptions",
     "ReadOptions": "core.options:ReadOptions",
     "Record": "core.record:Record",
     "RecordMetadata": "core.record:RecordMetadata",

@@ -26,6 +26,7 @@ class Machine:
     """
 
     depth = 4
+    most_task_bytes = 1 << 20
 
     def __init__(self, each: float, size: int = 100, around: float = 0.0, threads: int = 1) -> None:
         self.each, self.size, self.around, self.threads = each, size, around, threads

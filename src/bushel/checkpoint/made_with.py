@@ -94,19 +94,24 @@ def _one(digests: list[str]) -> str:
     return digests[0] if len(digests) == 1 else digest_of("\n".join(digests))
 
 
+def local_files(source: Any) -> list[str]:
+    """The files of one of bushel's sources that are on this machine's disks, by their paths."""
+    if not type(source).__module__.startswith("bushel."):
+        return []
+    paths = getattr(source, "paths", None) or getattr(source, "_paths", None)
+    if not isinstance(paths, (list, tuple)):
+        return []
+    return [path for path in dict.fromkeys(paths) if isinstance(path, str) and not is_remote(path)]
+
+
 def _files_of(source: Any) -> Iterable[tuple[str, str | None]]:
     """The files of a source that are here, with the stamps that it took when it opened them.
 
-    What a source has opened is what it reads: nobody has to look at such a file again.
+    What a source has opened is what it reads: nobody has to look at such a file again, and
+    nobody is asked about files elsewhere.
     """
-    if not type(source).__module__.startswith("bushel."):
-        return ()
-    paths = getattr(source, "paths", None) or getattr(source, "_paths", None)
-    if not isinstance(paths, (list, tuple)):
-        return ()
-    known: dict[str, str] = source.file_stamps() if hasattr(source, "file_stamps") else {}
-    # Nobody is asked about files elsewhere.
-    here = [path for path in dict.fromkeys(paths) if isinstance(path, str) and not is_remote(path)]
+    here = local_files(source)
+    known: dict[str, str] = source.file_stamps() if here and hasattr(source, "file_stamps") else {}
     return zip(here, map(known.get, here), strict=True)
 
 

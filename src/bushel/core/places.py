@@ -18,6 +18,7 @@ from bushel.core.node import (
 )
 from bushel.core.options import DatasetOptions, MultiprocessingOptions, ReadOptions, WorkersKey
 from bushel.core.positions import Keys, Positions
+from bushel.core.ray_options import RayOptions
 from bushel.core.step import Step
 
 
@@ -102,7 +103,7 @@ class WorkersNode(Place):
     """Has everything upstream evaluated by worker processes."""
 
     input: Node
-    options: MultiprocessingOptions
+    options: MultiprocessingOptions | RayOptions
     worker_init: Any
     key: WorkersKey
 
@@ -111,7 +112,8 @@ class WorkersNode(Place):
 
     @property
     def label(self) -> str:
-        return f"mp_prefetch(num_workers={self.options.num_workers})"
+        method = "ray_prefetch" if isinstance(self.options, RayOptions) else "mp_prefetch"
+        return f"{method}(num_workers={self.options.num_workers})"
 
 
 @frozen

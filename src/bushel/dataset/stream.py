@@ -17,8 +17,9 @@ import numpy as np
 from bushel.batch.unbatch import UnbatchNode
 from bushel.core.arguments import NotThere, explains, whole
 from bushel.core.node import Node
-from bushel.core.options import MultiprocessingOptions
+from bushel.core.options import MultiprocessingOptions, WorkersKey
 from bushel.core.places import CustomStreamNode, SeedNode, ToStreamNode, WorkersNode
+from bushel.core.ray_options import RayOptions
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.lengths import Lengths
 from bushel.dataset.steps import (
@@ -421,6 +422,33 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
 
         key = key_of_workers()
         return self._then(WorkersNode(stream_node(self), options, worker_init_fn, key))
+
+    def ray_prefetch(
+        self,
+        options: RayOptions | None = None,
+        worker_init_fn: Callable[[int, int], None] | None = None,
+    ) -> IterDataset[T]:
+        """Runs the pipeline so far in workers on a Ray cluster.
+
+        The stream and its states are those of local workers, of any number of them and of none:
+        a state saved with one is good for the others. Needs the package `ray`; connects to the
+        cluster that there is, and starts none unless `RayOptions(address="local")` says so.
+
+        Args:
+          options: how many workers, where they may run, and what to do about one that hangs.
+          worker_init_fn: called in each worker, before anything else, with its number and how
+            many there are.
+        """
+        options = RayOptions() if options is None else options
+        if not isinstance(options, RayOptions):
+            raise TypeError(
+                f"`ray_prefetch` takes `RayOptions`, and got a {type(options).__name__}: "
+                f"{options!r:.100}. Write `ray_prefetch(RayOptions(num_workers=2))`."
+            )
+        if worker_init_fn is not None and not callable(worker_init_fn):
+            raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
+        node = WorkersNode(stream_node(self), options, worker_init_fn, WorkersKey())
+        return self._then(node)
 
     def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
         """The older name of `mp_prefetch`."""

@@ -8,6 +8,7 @@ from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, WorkersNode
+from bushel.core.ray_options import RayOptions
 from bushel.core.settings import config
 from bushel.core.stream import Stream
 from bushel.deliver.iterator import StreamIterator
@@ -99,6 +100,8 @@ def open_plan(plan: Plan) -> Lowered:
     starters: dict[int, Starter] = {}
     try:
         for place, step in places.items():
+            if isinstance(step.options, RayOptions):
+                continue  # Theirs are started on the cluster, by the pool.
             if not home_of(step.key).has_workers:
                 starters[place] = Starter(step.options.num_workers)
                 starters[place].start_all()

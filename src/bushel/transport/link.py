@@ -85,7 +85,7 @@ class Link:
         `by_value` is for values with objects whose classes the other side may not find by
         name: those of the user's main module.
         """
-        pickled, buffers = _dump(value, by_value)
+        pickled, buffers = dump_apart(value, by_value)
         if arena is not None and not arena.used:
             self.return_arena(arena)
             arena = None
@@ -218,7 +218,7 @@ def set_apart(buffers: list[memoryview], least: int) -> Callable[[pickle.PickleB
     return keep_in
 
 
-def _dump(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
+def dump_apart(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
     """Pickles a value, its large buffers apart."""
     buffers: list[memoryview] = []
     keep_in = set_apart(buffers, _IN_PICKLE)

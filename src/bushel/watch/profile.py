@@ -10,6 +10,7 @@ from bushel.core.machine import available_cores
 from bushel.core.node import Node, walk
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.places import WorkersNode
+from bushel.core.ray_options import RayOptions
 from bushel.deliver.open import plan
 from bushel.errors import PlanError
 from bushel.run.plan import steps_of
@@ -122,7 +123,7 @@ def _profiled(what: str, node: Node, measured: Measured, sample: Sample, pace: P
     return replace(made, speeds=(first, *_speeds(made)))
 
 
-def _worker_options(node: Node) -> MultiprocessingOptions:
+def _worker_options(node: Node) -> MultiprocessingOptions | RayOptions:
     steps = [step for step in steps_of(node) if isinstance(step, WorkersNode)]
     return max((step.options for step in steps), key=lambda options: options.num_workers)
 

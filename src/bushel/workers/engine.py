@@ -2,9 +2,10 @@
 
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bushel.core.options import MultiprocessingOptions
+from bushel.core.ray_options import RayOptions
 from bushel.core.state import State
 from bushel.run.worker_figures import WorkerFigures
 from bushel.workers.fragment import Fragment, Outcome, TaskMessage
@@ -13,6 +14,13 @@ from bushel.workers.pool import Pool, raise_closed
 from bushel.workers.start import Starter
 from bushel.workers.task import Task
 
+if TYPE_CHECKING:
+    from bushel.workers.cluster.pool import ClusterPool
+
+# Bytes of a task. To a worker elsewhere it takes a millisecond each way, whatever it is.
+_MOST_TASK_BYTES = 1 << 20
+_MOST_TASK_BYTES_ELSEWHERE = 1 << 23
+
 
 class Engine:
     """Sends the tasks of one iterator to workers, which it has only while it needs them."""
@@ -20,7 +28,7 @@ class Engine:
     def __init__(
         self,
         home: Home,
-        options: MultiprocessingOptions,
+        options: MultiprocessingOptions | RayOptions,
         worker_init: Any,
         starter: Starter | None = None,
     ) -> None:
@@ -38,7 +46,7 @@ class Engine:
         # Of workers that this iterator has given back.
         self._deaths = self._repeated = 0
         # The pool, in a list that the finalizer can hold without holding the engine.
-        self._pool: list[Pool] = []
+        self._pool: list[Pool | ClusterPool] = []
         weakref.finalize(self, _abandon, self._pool, weakref.ref(home))
         if starter is not None:
             self._pool.append(home.pool(self._fragments, worker_init, options, starter))
@@ -47,6 +55,12 @@ class Engine:
     def workers(self) -> int:
         """How many processes there are."""
         return self._options.num_workers
+
+    @property
+    def most_task_bytes(self) -> int:
+        """How large the outcome of a task should be at most."""
+        elsewhere = isinstance(self._options, RayOptions)
+        return _MOST_TASK_BYTES_ELSEWHERE if elsewhere else _MOST_TASK_BYTES
 
     @property
     def depth(self) -> int:
@@ -133,7 +147,7 @@ class Engine:
         self._home.close()
 
 
-def _abandon(pools: list[Pool], home: "weakref.ref[Home]") -> None:
+def _abandon(pools: "list[Pool | ClusterPool]", home: "weakref.ref[Home]") -> None:
     """An iterator is gone: its workers too, unless they are idle and have a home."""
     while pools:
         pool = pools.pop()

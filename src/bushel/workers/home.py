@@ -9,9 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bushel.core.options import MultiprocessingOptions, WorkersKey
+from bushel.core.ray_options import RayOptions
 from bushel.workers import early_nursery
 
 if TYPE_CHECKING:
+    from bushel.workers.cluster.pool import ClusterPool
     from bushel.workers.fragment import Fragment
     from bushel.workers.payload import Payload
     from bushel.workers.pool import Pool
@@ -25,13 +27,16 @@ class Home:
     """
 
     def __init__(self) -> None:
-        self._kept: list[Pool] = []
+        self._kept: list[Pool | ClusterPool] = []
         self._payload: list[Payload] = []
         weakref.finalize(self, _end_all, self._kept, self._payload)
 
     def take(
-        self, fragments: "list[Fragment]", worker_init: Any, options: MultiprocessingOptions
-    ) -> "Pool":
+        self,
+        fragments: "list[Fragment]",
+        worker_init: Any,
+        options: MultiprocessingOptions | RayOptions,
+    ) -> "Pool | ClusterPool":
         """Returns workers that are free, or new ones."""
         while self._kept:
             pool = self._kept.pop()
@@ -43,10 +48,12 @@ class Home:
         self,
         fragments: "list[Fragment]",
         worker_init: Any,
-        options: MultiprocessingOptions,
+        options: MultiprocessingOptions | RayOptions,
         starter: "Starter | None" = None,
-    ) -> "Pool":
+    ) -> "Pool | ClusterPool":
         """Makes a pool, of processes that have been started or are yet to be."""
+        if isinstance(options, RayOptions):
+            return _on_a_cluster(fragments, worker_init, options)
         from bushel.workers.pool import Pool
 
         make_payload = partial(_payload_of, fragments, worker_init, self._payload)
@@ -57,7 +64,7 @@ class Home:
         """Whether there are workers here that are free."""
         return any(not pool.closed for pool in self._kept)
 
-    def give_back(self, pool: "Pool") -> None:
+    def give_back(self, pool: "Pool | ClusterPool") -> None:
         """Keeps workers that are done, if none are kept already."""
         self._kept[:] = [other for other in self._kept if not other.closed]
         if self._kept or pool.closed:
@@ -97,7 +104,25 @@ def _payload_of(fragments: "list[Fragment]", worker_init: Any, made: "list[Paylo
     return made[0]
 
 
-def _end_all(kept: "list[Pool]", payload: "list[Payload]") -> None:
+def _on_a_cluster(
+    fragments: "list[Fragment]", worker_init: Any, options: RayOptions
+) -> "ClusterPool":
+    from bushel.checkpoint.made_with import local_files
+    from bushel.workers.cluster.pool import ClusterPool
+    from bushel.workers.cluster.ray_cluster import RayCluster
+    from bushel.workers.payload import luggage_of, part_of
+
+    def make_cluster() -> RayCluster:
+        nodes = [node for fragment in fragments for node in fragment.nodes()]
+        pack = partial(luggage_of, fragments, worker_init, [part_of(node) for node in nodes])
+        sources = [getattr(node, "source", None) for node in nodes]
+        files = [path for source in sources if source is not None for path in local_files(source)]
+        return RayCluster(options, pack, list(dict.fromkeys(files)))
+
+    return ClusterPool(fragments, make_cluster, options)
+
+
+def _end_all(kept: "list[Pool | ClusterPool]", payload: "list[Payload]") -> None:
     while kept:
         kept.pop().close(politely=False)
     while payload:

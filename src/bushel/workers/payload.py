@@ -52,6 +52,24 @@ def part_of(node: Any) -> PayloadPart:
     return PayloadPart(node.label, values, isinstance(node, Source))
 
 
+class Luggage(NamedTuple):
+    """What workers on other machines are given: nothing that lies on files of this process."""
+
+    prepare: bytes
+    pickled: bytes
+    # Large arrays, apart from the pickle.
+    buffers: list[memoryview]
+    # Kept, or the marks of what comes back mean nothing.
+    classes: list[type]
+
+
+def luggage_of(value: Any, prepare: Any, parts: Sequence[PayloadPart]) -> Luggage:
+    """Pickles a value for workers on other machines; the arguments are those of a `Payload`."""
+    first, _ = _dump(prepare, [PayloadPart("worker_init_fn", [prepare])], None)
+    pickled, buffers = _dump(value, parts, None)
+    return Luggage(first, pickled, buffers, marked_classes())
+
+
 class Payload:
     """A file in memory with everything in it."""
 
@@ -125,8 +143,13 @@ def _write(descriptor: int, buffer: memoryview, offset: int) -> None:
 
 
 def _dump(
-    value: Any, parts: Sequence[PayloadPart], files: list[int]
+    value: Any, parts: Sequence[PayloadPart], files: list[int] | None
 ) -> tuple[bytes, list[memoryview]]:
+    """Pickles a value, large arrays apart; open files that it needs are added to `files`.
+
+    Where that is None the value goes to another machine, and arrays in memory that is shared
+    go by their contents.
+    """
     allowed: set[int] = set()
     while True:
         buffers: list[memoryview] = []
@@ -183,7 +206,7 @@ def _reason(culprit: Any, holder: tuple[str, bool] | None, error: Exception) -> 
 class _Pickler(ByValue):
     """Pickles by value what has no name elsewhere, and arrays on a file by the file."""
 
-    files: list[int]
+    files: list[int] | None
     # The `id` of what is sent though it would be refused elsewhere.
     allowed: set[int]
     # What was last looked at.
@@ -215,13 +238,14 @@ class _Pickler(ByValue):
             on_file = _file_of(array)
             if on_file is not None:
                 return _open_array, on_file
-            shared = _shared_file_of(array)
+            shared = None if self.files is None else _shared_file_of(array)
             if shared is not None:
                 return _map_array, self._kept(*shared)
         return _small(array)
 
     def _kept(self, descriptor: int, *where: Any) -> tuple[Any, ...]:
         """Keeps a file open for the workers; each once, whatever lies on it."""
+        assert self.files is not None
         for kept in self.files:
             if os.path.sameopenfile(kept, descriptor):
                 return kept, *where

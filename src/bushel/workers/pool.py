@@ -24,9 +24,9 @@ from bushel.core.limits import limit_of
 from bushel.core.machine import memory_limit
 from bushel.core.options import MultiprocessingOptions
 from bushel.errors import ClosedError, PlanError, WorkerError
-from bushel.order.keys import key_of
 from bushel.transport.channel import ChannelClosed
-from bushel.workers.fragment import Fatal, Fragment, Outcome
+from bushel.workers.blame import Blame
+from bushel.workers.fragment import Fragment, Outcome
 from bushel.workers.hangs import HangWatch
 from bushel.workers.payload import Payload
 from bushel.workers.process import WorkerProcess
@@ -37,17 +37,6 @@ from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
 
-# A record that kills this many workers in a row is to blame.
-_MOST_DEATHS = 3
-_MOST_AMONG_OTHERS = 12
-# So often a task is tried, whatever ends the workers that have it.
-_MOST_TRIES = 40
-# And so often where they end by themselves, in none of its steps.
-_MOST_ENDS = 4
-_AFTER_ITS_STEPS = (
-    ", after its steps. Do they close files that are not theirs, or leave a thread that ends the "
-    "process? `worker_count=0` runs them in your own process"
-)
 # How long a worker may take to leave by itself.
 _GRACE_SECONDS = 0.4
 # Tasks that one worker may have: more would fill its socket.
@@ -75,9 +64,8 @@ class Pool:
         # Tasks without a worker.
         self._homeless: deque[Task] = deque()
         self._failed_starts = FailedStarts()
-        self._hangs = HangWatch(options, self._label)
-        # Workers that did not die of an element.
-        self._other_deaths = 0
+        self._blame = Blame(fragments)
+        self._hangs = HangWatch(options, self._blame.label)
         # Workers that were replaced, and tasks that others did again for it.
         self.deaths = self.repeated = 0
         self._next_number = 0
@@ -318,7 +306,8 @@ class Pool:
             if given_up is not None:
                 self.close(politely=False)
                 raise given_up
-        error = self._blame(worker)
+        task = worker.tasks[0] if worker.tasks else None
+        error = self._blame.note(task, worker.status.read(), worker.was_killed(), worker.exit())
         if error is not None and tasks:
             tasks.pop(0).error = error  # Whoever waits for it is told.
         self.deaths += 1
@@ -327,58 +316,6 @@ class Pool:
         self._homeless.extendleft(reversed(tasks))
         self._workers.remove(worker)
         self._instruct([self._start(worker.index)])
-
-    def _blame(self, worker: WorkerProcess) -> WorkerError | None:
-        """Finds out what the worker died of; returns an error where that cannot be told.
-
-        If it certainly was an element, its task says so from here on.
-        """
-        task = worker.tasks[0] if worker.tasks else None
-        count, number, operation, position, key = worker.status.read()
-        # With no count it had not even begun.
-        begun = count > 0 and task is not None and number == task.message.task
-        at_it = begun and operation >= 0
-        if task is not None:
-            task.tries += 1
-            task.ends = task.ends + 1 if begun and not (at_it or worker.was_killed()) else 0
-            if task.tries >= _MOST_TRIES or task.ends >= _MOST_ENDS:
-                return WorkerError(
-                    f"{task.tries} worker processes ended with {task.positions()}: the last one "
-                    f"{worker.exit()}{_AFTER_ITS_STEPS if task.ends else ''}."
-                )
-        if task is None or task.cancelled or not at_it:
-            self._other_deaths += 1
-            return None
-        if not task.deaths:
-            task.other_deaths = self._other_deaths
-        if task.message.carefully:
-            if task.suspect not in (None, (operation, position)):
-                task.deaths = 1  # Another element than the last time.
-            task.suspect = (operation, position)
-        task.deaths += 1
-        task.message.carefully = True
-        # Where workers die of other things too, somebody kills them, and it means less that
-        # one was at this element.
-        alone = task.other_deaths == self._other_deaths
-        if task.suspect is None or task.deaths < (_MOST_DEATHS if alone else _MOST_AMONG_OTHERS):
-            return None
-        fragment = self._fragments[task.message.fragment]
-        if not key and (found := _key_at(fragment, operation, position)) is not None:
-            key = repr(found)
-        label = self._label(task, operation)
-        of_key = f" (key {key})" if key else ""
-        text = (
-            f"the element at position {position}{of_key} ended {task.deaths} worker processes in a "
-            f"row, in `{label}`: the last one {worker.exit()}. Look at this element; "
-            "`worker_count=0` runs it in your own process."
-        )
-        # Done once more, for the elements before this one; the error then stands in its place.
-        task.message.fatal = Fatal(operation, position, text)
-        return None
-
-    def _label(self, task: Task, operation: int) -> str:
-        nodes = self._fragments[task.message.fragment].nodes()
-        return nodes[operation].label if 0 <= operation < len(nodes) else "the first step"
 
     def close(self, politely: bool = True) -> None:
         """Ends all workers."""
@@ -409,14 +346,6 @@ class Pool:
             worker.forget()
         self._workers, self._ending = [], []
         self._homeless.clear()
-
-
-def _key_at(fragment: Fragment, operation: int, position: int) -> Any:
-    """The key of the record that a step was at, where that is known."""
-    node = fragment.nodes()[operation]
-    if any(step is node for step in fragment.steps):
-        return None if fragment.root is None else key_of(fragment.root, position)
-    return key_of(node, position)
 
 
 def raise_closed() -> NoReturn:

@@ -26,7 +26,6 @@ from bushel.workers.engine import Engine
 from bushel.workers.fragment import TASK_SECONDS, Outcome, pack_block
 from bushel.workers.task import Task
 
-_MOST_BYTES = 1 << 20
 # A trainer that comes for a lot at a time, and does something else in between, needs more tasks
 # under way than one that comes all the time. It is given more where it waits for a worker that
 # had nothing to do before: up to `_MOST_TIMES` as many tasks, of `_MOST_BYTES_AHEAD` together.
@@ -40,10 +39,10 @@ _IDLE = 0.1
 _MOST_BYTES_SIDE_BY_SIDE = 1 << 22
 
 
-def _task_size(under_way: int, first: int = 1, least: int = 1) -> BlockSize:
+def _task_size(most_bytes: int, under_way: int, first: int = 1, least: int = 1) -> BlockSize:
     return BlockSize(
         first=first,
-        most_bytes=_MOST_BYTES,
+        most_bytes=most_bytes,
         least=least,
         target_seconds=TASK_SECONDS,
         under_way=under_way,
@@ -86,7 +85,7 @@ class _Remote(Stream):
         self._engine, self._fragment, self._times = engine, fragment, times
         self._local, self._quotas = local, quotas
         self._instead: Stream | None = None
-        self._block_size = _task_size(engine.depth)
+        self._block_size = _task_size(engine.most_task_bytes, engine.depth)
         self._place: tuple[Marks, int] = (beginning_of(local), 0)
 
     @abstractmethod
@@ -168,7 +167,7 @@ class RemoteStream(_Remote):
         # How many tasks are under way: fewer where there are other streams beside this one.
         self._most_tasks = self._tasks_at_first = most_tasks or engine.depth
         self._share = self._tasks_at_first / engine.depth
-        self._block_size = _task_size(self._most_tasks, first_size, least)
+        self._block_size = _task_size(engine.most_task_bytes, self._most_tasks, first_size, least)
         self._clock = clock
         # How many elements are waited for side by side.
         self._side_by_side = 1

@@ -1,0 +1,70 @@
+"""What a user says of workers on a cluster. Ray itself is imported when they are started."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bushel.core.arguments import explains
+from bushel.errors import PlanError
+
+_ON_HANG = ("wait", "replace", "raise")
+
+
+@dataclass(slots=True)
+class RayOptions:
+    """How many workers on a Ray cluster, where they may run, and how much each keeps ready.
+
+    Args:
+      num_workers: workers, each an actor with a process of its own.
+      per_worker_buffer_size: blocks that each worker may have waiting beside the one it is at.
+      address: the cluster; by default the one that this program is connected to, else that of
+        `RAY_ADDRESS` or of this machine. "local" starts one on this machine, to try things.
+      num_cpus: CPUs that each worker takes of its node.
+      memory: bytes of a node's memory that each worker takes; None takes no account of it.
+      resources: further resources of Ray's that each worker takes, by name.
+      label_selector: labels that a worker's node must have: `{"pool": "cpu"}`.
+      runtime_env: packages, files and variables for workers, in Ray's own form.
+      writable: whether arrays may be written to, as those of local workers. False gives views of
+        Ray's object store and saves a copy, for whoever hands them to a device at once.
+      hang_timeout: seconds that a task may take before its worker is said to hang; None never.
+      on_hang: what happens then: "wait" for it, "replace" it by another worker, or "raise".
+      start_timeout: seconds after which it is an error that no worker at all has found a place.
+    """
+
+    num_workers: int = 2
+    per_worker_buffer_size: int = 1
+    address: str | None = None
+    num_cpus: float = 1.0
+    memory: int | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
+    label_selector: Mapping[str, str] = field(default_factory=dict)
+    runtime_env: Mapping[str, Any] | None = None
+    writable: bool = True
+    hang_timeout: float | None = None
+    on_hang: str = "wait"
+    start_timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_workers", 1), ("per_worker_buffer_size", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"RayOptions.{name} must be an integer, and is {value!r}.")
+            if value < least:
+                raise PlanError(f"RayOptions.{name} must be at least {least}, and is {value}.")
+        if self.on_hang not in _ON_HANG:
+            raise PlanError(f"on_hang must be one of {list(_ON_HANG)}, and is {self.on_hang!r}.")
+        for name in ("hang_timeout", "start_timeout"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise PlanError(f"RayOptions.{name} must be positive, and is {seconds!r}.")
+        if self.num_cpus < 0:
+            raise PlanError(f"RayOptions.num_cpus must not be negative, and is {self.num_cpus!r}.")
+        if self.address is not None and self.address.startswith("ray://"):
+            raise PlanError(
+                f"a client of Ray ({self.address}) would send every batch through a proxy. Run the "
+                "program on a node of the cluster, with its address as `ray start` tells it."
+            )
+
+
+_explain = explains(instead=dict.fromkeys(("workers", "worker_count"), "num_workers"))
+RayOptions.__init__ = _explain(RayOptions.__init__)  # type: ignore[method-assign]

@@ -1,0 +1,100 @@
+"""The worker on a cluster: knows the pipeline, does tasks. Its process is Ray's."""
+
+import os
+import pickle
+import platform
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bushel.core.limits import limit_of
+from bushel.run.shared_threads import ThreadsOfStreams
+from bushel.transport.link import dump_apart
+from bushel.transport.own_classes import remember_classes
+from bushel.workers.cluster.cluster import Ready
+from bushel.workers.cluster.pages import new_page
+from bushel.workers.fragment import Runner, up_to_unpicklable
+
+Bytes = npt.NDArray[np.uint8]
+# A value as it travels: its pickle, the arrays beside it, and which of them may be written to.
+Packed = tuple[bytes, list[Bytes], list[bool]]
+
+
+class ClusterWorker:
+    """What an actor runs; its methods are called one at a time, in the order sent."""
+
+    def __init__(self, index: int, count: int) -> None:
+        self._place = index, count
+        self._runners: list[Runner] = []
+        self._page_path, self._page = new_page()
+
+    def hello(self, node: str, paths: Sequence[str]) -> Ready:
+        """Says where this is, with which versions, and which of these paths it does not see."""
+        missing = [path for path in paths if not os.path.exists(path)][:8]
+        here = (node, socket.gethostname(), os.getpid())
+        return Ready(*here, *versions(), missing, self._page_path)
+
+    def begin(self, prepare: bytes, search: Sequence[str], pickled: Bytes, *arrays: Bytes) -> None:
+        """Learns the pipeline; large arrays stay where they are, which is read-only."""
+        # Modules beside the user's program, as far as this machine has them.
+        sys.path += [path for path in search if path not in sys.path and os.path.isdir(path)]
+        first = pickle.loads(prepare)
+        if first is not None:
+            first(*self._place)
+        fragments = pickle.loads(pickled.data, buffers=arrays)
+        threads = ThreadsOfStreams()
+        self._runners = [Runner(fragment, self._page.note, threads) for fragment in fragments]
+        remember_classes()
+
+    def run(self, packed: Packed) -> tuple[bool, Packed]:
+        """Does a task; whether it is an outcome, or the text of a fault."""
+        try:
+            message = unpacked(packed)
+            if message.given is not None:
+                remember_classes()
+            self._page.begin(message.task)
+            outcome = self._runners[message.fragment].run(message, None)
+            self._page.note(-1)
+        except Exception as error:
+            # Not of the user's functions, whose exceptions are part of the outcome.
+            limit = limit_of(error)
+            text = f"{limit}.\n{traceback.format_exc()}" if limit else traceback.format_exc()
+            return False, (text.encode(errors="replace"), [], [])
+        try:
+            return True, packed_value(outcome, False)
+        except Exception as error:
+            return True, packed_value(up_to_unpicklable(outcome, error), False)
+
+    def leave(self) -> None:
+        """Removes what this has on its node beside its process."""
+        with suppress(OSError):
+            os.unlink(self._page_path)
+
+
+def versions() -> tuple[str, str, str]:
+    """Those of Python, numpy and bushel here."""
+    return platform.python_version(), np.__version__, sys.modules["bushel"].__version__
+
+
+def packed_value(value: Any, by_value: bool) -> Packed:
+    """Pickles a value, with its arrays beside it."""
+    pickled, buffers = dump_apart(value, by_value)
+    arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
+    return pickled, arrays, [not buffer.readonly for buffer in buffers]
+
+
+def unpacked(packed: Packed, arrays: Sequence[Bytes] | None = None) -> Any:
+    """The value; with these arrays, copies of those that came, in their place."""
+    pickled, came, _ = packed
+    return pickle.loads(pickled, buffers=came if arrays is None else arrays)
+
+
+def size_of(packed: Packed) -> int:
+    """Bytes of a value on its way."""
+    return len(packed[0]) + sum(array.nbytes for array in packed[1])

@@ -1,0 +1,256 @@
+"""Ray: the one file that imports it."""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from bushel.core.ray_options import RayOptions
+from bushel.errors import MissingPackageError, PlanError, WorkerError
+from bushel.workers.cluster.actor import ClusterWorker, Packed, packed_value, size_of, unpacked
+from bushel.workers.cluster.cluster import (
+    MEMORY,
+    NODE,
+    NOTHING_NOTED,
+    PROCESS,
+    UNREACHABLE,
+    Noted,
+    Ready,
+    ResultLost,
+    TaskFault,
+    WorkerGone,
+)
+from bushel.workers.cluster.pages import read_page
+from bushel.workers.cluster.warm import WarmMemory
+from bushel.workers.fragment import Outcome, TaskMessage
+from bushel.workers.payload import Luggage
+
+_log = logging.getLogger("bushel")
+
+# How long a node is given to tell what a worker of its own had noted.
+_NOTES_SECONDS = 10.0
+# Arrays below this are copied together with their pickle in any case.
+_SMALL = 1 << 12
+
+
+def ray_package() -> Any:
+    """Ray, if it is installed."""
+    try:
+        import ray
+        import ray.exceptions
+        import ray.util.scheduling_strategies
+    except ImportError as error:
+        raise MissingPackageError(f"workers on a cluster need Ray: {error}", "ray") from error
+    return ray
+
+
+def connect(options: RayOptions) -> Any:
+    """Ray, connected to the cluster that is meant; none is started but one that was asked for."""
+    ray = ray_package()
+    if ray.is_initialized():
+        return ray
+    quiet = {"log_to_driver": True, "configure_logging": False}
+    if options.address == "local":
+        ray.init(address="local", include_dashboard=False, **quiet)
+        return ray
+    address = options.address or os.environ.get("RAY_ADDRESS") or "auto"
+    if address.startswith("ray://"):
+        raise PlanError(
+            f"RAY_ADDRESS is that of a client ({address}), and every batch would pass a proxy. Run "
+            "the program on a node of the cluster."
+        )
+    try:
+        ray.init(address=address, **quiet)
+    except ConnectionError as error:
+        raise WorkerError(
+            f"there is no Ray cluster at {address!r}: {error}. Start one (`ray start --head`), "
+            "name another one (`RayOptions(address=...)`, `RAY_ADDRESS`), or write "
+            "`RayOptions(address='local')` to try it on this machine."
+        ) from error
+    return ray
+
+
+class RayCluster:
+    """Actors, one for each worker."""
+
+    def __init__(
+        self, options: RayOptions, make_luggage: Callable[[], Luggage], paths: Sequence[str]
+    ) -> None:
+        self._ray = connect(options)
+        self._options, self._paths = options, list(paths)
+        self._make_luggage = make_luggage
+        self._luggage: tuple[Any, ...] | None = None
+        self._warm = WarmMemory()
+        self._drained_at, self._draining = -1e9, set[str]()
+
+    def start(self, index: int) -> tuple[Any, Any]:
+        options = self._options
+        asked: dict[str, Any] = {
+            "num_cpus": options.num_cpus,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+            "max_concurrency": 1,
+            # Not where the program itself is placed: a trainer's bundle has no room for these.
+            "scheduling_strategy": "SPREAD",
+        }
+        if options.memory is not None:
+            asked["memory"] = options.memory
+        if options.resources:
+            asked["resources"] = dict(options.resources)
+        if options.label_selector:
+            asked["label_selector"] = dict(options.label_selector)
+        if options.runtime_env:
+            asked["runtime_env"] = dict(options.runtime_env)
+        ray = self._ray
+
+        class Worker(ClusterWorker):
+            """Knows its node, which only Ray can tell."""
+
+            def hello(self, node: str, paths: Sequence[str]) -> Ready:
+                import ray
+
+                return super().hello(ray.get_runtime_context().get_node_id(), paths)
+
+        actor = ray.remote(Worker).options(**asked).remote(index, options.num_workers)
+        return actor, actor.hello.remote("", self._paths)
+
+    def instruct(self, worker: Any) -> Any:
+        if self._luggage is None:
+            luggage = self._make_luggage()
+            search = [path for path in sys.path if path]
+            # Once for all workers; those of a node map what the node has.
+            pickled = self._ray.put(np.frombuffer(luggage.pickled, np.uint8))
+            arrays = [self._ray.put(np.frombuffer(each, np.uint8)) for each in luggage.buffers]
+            self._luggage = luggage.prepare, search, pickled, *arrays
+        return worker.begin.remote(*self._luggage)
+
+    def run(self, worker: Any, message: TaskMessage) -> Any:
+        return worker.run.remote(packed_value(message, message.given is not None))
+
+    def wait(self, calls: Sequence[Any], seconds: float | None) -> list[Any]:
+        done, _ = self._ray.wait(list(calls), num_returns=1, timeout=seconds, fetch_local=True)
+        if done and len(calls) > 1:
+            # What else is there already.
+            done, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        return list(done)
+
+    def ready(self, call: Any) -> Any:
+        return self._got(call)
+
+    def outcome(self, call: Any) -> tuple[Outcome, int]:
+        is_outcome, packed = self._got(call)
+        if not is_outcome:
+            raise TaskFault(packed[0].decode(errors="replace"))
+        return self._unpacked(packed), size_of(packed)
+
+    def _unpacked(self, packed: Packed) -> Outcome:
+        """What came, in memory that may be written to: Ray's own is read-only for everybody."""
+        if not self._options.writable:
+            outcome: Outcome = unpacked(packed)
+            return outcome
+        arrays = []
+        for array, writable in zip(packed[1], packed[2], strict=True):
+            copied = array.copy() if array.nbytes < _SMALL else self._warm.take(array.nbytes)
+            if array.nbytes >= _SMALL:
+                copied[:] = array
+            copied.flags.writeable = writable
+            arrays.append(copied)
+        outcome = unpacked(packed, arrays)
+        return outcome
+
+    def _got(self, call: Any) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(call)
+        except errors.OutOfMemoryError as error:
+            raise WorkerGone(MEMORY, _first_line(error)) from error
+        except errors.NodeDiedError as error:
+            raise WorkerGone(NODE, _first_line(error)) from error
+        except errors.ActorUnavailableError as error:
+            raise WorkerGone(UNREACHABLE, _first_line(error)) from error
+        except (errors.ActorUnschedulableError, errors.RuntimeEnvSetupError) as error:
+            raise TaskFault(str(error)) from error
+        except errors.RayActorError as error:
+            text = str(error)
+            if "actor_init_failed" in text or "creation task failed" in text:
+                raise TaskFault(text) from error
+            raise WorkerGone(_why(text), _first_line(error)) from error
+        except errors.RayTaskError as error:
+            raise TaskFault(str(error)) from error
+        except errors.ObjectLostError as error:
+            raise ResultLost(_first_line(error)) from error
+
+    def noted(self, worker: Ready) -> Noted:
+        ray = self._ray
+        place = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            node_id=worker.node, soft=False
+        )
+        reading = ray.remote(read_page).options(
+            num_cpus=0, max_retries=0, scheduling_strategy=place
+        )
+        call = None
+        try:
+            call = reading.remote(worker.page)
+            noted: Noted = ray.get(call, timeout=_NOTES_SECONDS)
+            return noted
+        except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError):
+            if call is not None:
+                with suppress(Exception):
+                    ray.cancel(call, force=True)
+            return NOTHING_NOTED
+
+    def draining(self) -> set[str]:
+        # Asked every few seconds. Ray has no public way to ask; without this one, a node that
+        # drains is noticed when it is gone.
+        if time.monotonic() - self._drained_at > 5.0:
+            self._drained_at = time.monotonic()
+            with suppress(Exception):
+                state = self._ray._private.state.state
+                self._draining = set(state.get_draining_nodes())
+        return self._draining
+
+    def end(self, worker: Any) -> None:
+        if self._ray.is_initialized():
+            with suppress(Exception):
+                worker.leave.remote()
+            with suppress(Exception):
+                self._ray.kill(worker)
+
+    def room(self) -> str:
+        options = self._options
+        wanted: dict[str, Any] = {"CPU": options.num_cpus, **options.resources}
+        if options.memory is not None:
+            wanted["memory"] = options.memory
+        asked = f"{options.num_workers} workers with {wanted} each"
+        if options.label_selector:
+            asked += f" on nodes with the labels {dict(options.label_selector)}"
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        free = {
+            name: round(value, 2)
+            for name, value in self._ray.available_resources().items()
+            if not name.startswith(("node:", "object_store"))
+        }
+        return f"asked for were {asked}; {len(nodes)} nodes are there, and free on them is {free}"
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def close(self) -> None:
+        self._luggage = None
+
+
+def _first_line(error: Exception) -> str:
+    """What Ray says of an end, on one line."""
+    return " ".join(str(error).split())[:300]
+
+
+def _why(text: str) -> str:
+    """What ended an actor, by what Ray says of it."""
+    if "its worker process has died" in text or "ray.kill" in text:
+        return PROCESS
+    return NODE if "node" in text.lower() else PROCESS

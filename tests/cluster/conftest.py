@@ -1,0 +1,84 @@
+"""A real cluster on this machine: several of Ray's nodes, each with processes of its own."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Sockets lie in it, and their paths may not be long.
+_FOLDER = tempfile.mkdtemp(prefix="ray", dir="/tmp")
+
+
+class Nodes:
+    """The cluster: nodes come and go."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self.head = cluster.head_node
+
+    @property
+    def workers(self) -> list[Any]:
+        """The nodes beside the head."""
+        return list(self._cluster.worker_nodes)
+
+    def add(self, cpus: int = 2, **more: Any) -> Any:
+        node = self._cluster.add_node(
+            num_cpus=cpus, object_store_memory=100 << 20, include_dashboard=False, **more
+        )
+        self._cluster.wait_for_nodes()
+        return node
+
+    def remove(self, node: Any) -> None:
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    @staticmethod
+    def raylet(node: Any) -> int:
+        """The process of a node's own, without which the node is gone."""
+        process = node.all_processes["raylet"][0].process
+        return int(process.pid)
+
+    def at_least(self, count: int) -> None:
+        """Sees that there are so many nodes beside the head that are alive."""
+        import ray
+
+        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        there = sum(node.node_id in alive for node in self.workers)
+        for _ in range(count - there):
+            self.add()
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Nodes]:
+    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    from ray.cluster_utils import Cluster
+
+    keep = {
+        name: os.environ.get(name) for name in ("RAY_USAGE_STATS_ENABLED", "RAY_TMPDIR", "HOME")
+    }
+    home = Path(_FOLDER, "home")
+    home.mkdir()
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=_FOLDER, HOME=str(home))
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={
+            "num_cpus": 1,
+            "object_store_memory": 100 << 20,
+            "include_dashboard": False,
+        },
+    )
+    try:
+        made = Nodes(cluster)
+        made.add()
+        ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+        yield made
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+        for name, value in keep.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,166 @@
+"""The pool on a cluster that is not there: whatever ends, the stream is the same."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bushel
+from benchmarks.simulated_cluster import Faults, SimulatedCluster
+from bushel.workers.cluster import ray_cluster
+from tests.thorough import examples
+
+Make = Callable[..., list[SimulatedCluster]]
+
+
+def _noisy(x: int, rng: np.random.Generator) -> int:
+    return x + int(rng.integers(100))
+
+
+def _pipeline() -> bushel.IterDataset[Any]:
+    ds = bushel.MapDataset.range(400).seed(3).shuffle().repeat(2).random_map(_noisy)
+    return ds.to_iter_dataset().filter(lambda x: x % 5 != 0).batch(8).map(lambda b: b * 2)
+
+
+PLAIN = [batch.tolist() for batch in _pipeline()]
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Has `ray_prefetch` run on simulated clusters, which are in the list."""
+    made: list[SimulatedCluster] = []
+
+    def make(**how: Any) -> list[SimulatedCluster]:
+        def cluster(options: Any, luggage: Any, paths: Any) -> SimulatedCluster:
+            made.append(SimulatedCluster(luggage, **how))
+            return made[-1]
+
+        monkeypatch.setattr(ray_cluster, "RayCluster", cluster)
+        return made
+
+    yield make
+
+
+def _with(options: bushel.RayOptions, step_seconds: float = 0.0, made: Any = ()) -> list[Any]:
+    seen = []
+    with iter(_pipeline().ray_prefetch(options)) as iterator:
+        for batch in iterator:
+            seen.append(batch.tolist())
+            for cluster in made:
+                cluster.spend(step_seconds)
+    return seen
+
+
+def test_one_stream(simulated: Make) -> None:
+    made = simulated()
+    for workers in (1, 2, 5):
+        assert _with(bushel.RayOptions(num_workers=workers)) == PLAIN
+    assert len(made) == 3
+
+
+@settings(max_examples=examples(12), deadline=None, database=None)
+@given(
+    seed=st.integers(0, 10**6),
+    workers=st.integers(1, 9),
+    process=st.sampled_from([3.0, 30.0, float("inf")]),
+    node=st.sampled_from([10.0, 60.0, float("inf")]),
+    memory=st.sampled_from([20.0, float("inf")]),
+    frozen=st.sampled_from([20.0, float("inf")]),
+    step=st.sampled_from([0.0, 0.3]),
+)
+def test_whatever_ends(
+    seed: int, workers: int, process: float, node: float, memory: float, frozen: float, step: float
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        made: list[SimulatedCluster] = []
+
+        def cluster(options: Any, luggage: Any, paths: Any) -> SimulatedCluster:
+            made.append(
+                SimulatedCluster(
+                    luggage,
+                    seed=seed,
+                    faults=Faults(process, node, memory, frozen),
+                    task_seconds=lambda r: r.choice([0.01, 0.05, 0.05, 0.3]),
+                    start_seconds=0.1,
+                )
+            )
+            return made[-1]
+
+        patch.setattr(ray_cluster, "RayCluster", cluster)
+        options = bushel.RayOptions(num_workers=workers, start_timeout=1e6)
+        assert _with(options, step, made) == PLAIN
+    assert made[0].most_under_way <= workers
+
+
+def test_states_go_on_with_local_workers_and_back(simulated: Make) -> None:
+    simulated()
+    rng = random.Random(5)
+    on_a_cluster = _pipeline().ray_prefetch(bushel.RayOptions(num_workers=3))
+    local = _pipeline().mp_prefetch(bushel.MultiprocessingOptions(num_workers=2))
+    for one, other in ((on_a_cluster, local), (local, on_a_cluster), (on_a_cluster, _pipeline())):
+        stop = rng.randrange(1, len(PLAIN) - 1)
+        with iter(one) as iterator:
+            seen = [next(iterator).tolist() for _ in range(stop)]
+            state = iterator.get_state()
+        with iter(other) as iterator:
+            iterator.set_state(state)
+            assert seen + [batch.tolist() for batch in iterator] == PLAIN
+
+
+def test_a_late_task_is_done_by_two(simulated: Make, caplog: pytest.LogCaptureFixture) -> None:
+    late = iter([0.05, 500.0])
+    made = simulated(task_seconds=lambda _: next(late, 0.05))
+    assert _with(bushel.RayOptions(num_workers=3)) == PLAIN
+    assert made[0].now() < 100
+    assert "is late with" in caplog.text
+
+
+def test_one_that_hangs_is_replaced_or_raised(simulated: Make) -> None:
+    for on_hang in ("replace", "raise"):
+        late = iter([0.05, 1e9])
+        simulated(task_seconds=lambda _, late=late: next(late, 0.05))
+        options = bushel.RayOptions(num_workers=1, hang_timeout=5.0, on_hang=on_hang)
+        if on_hang == "replace":
+            assert _with(options) == PLAIN
+        else:
+            with pytest.raises(bushel.errors.WorkerError, match=r"worker 0.*for .* s.*hangs"):
+                _with(options)
+
+
+def test_no_place_at_all(simulated: Make) -> None:
+    simulated(nodes=0)
+    none = r"no worker has found a place.*0 simulated"
+    with pytest.raises(bushel.errors.WorkerError, match=none):
+        _with(bushel.RayOptions(num_workers=2, start_timeout=20))
+
+
+def test_room_for_some(simulated: Make, caplog: pytest.LogCaptureFixture) -> None:
+    simulated(nodes=1, cpus=1, task_seconds=lambda _: 20.0)
+    assert _with(bushel.RayOptions(num_workers=4)) == PLAIN
+    assert "3 of 4 workers have no place" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"num_workers": 0}, bushel.errors.PlanError, "at least 1, and is 0"),
+        ({"num_workers": "2"}, TypeError, "must be an integer, and is '2'"),
+        ({"on_hang": "cry"}, bushel.errors.PlanError, "on_hang must be one of"),
+        ({"hang_timeout": 0}, bushel.errors.PlanError, "hang_timeout must be positive"),
+        ({"num_cpus": -1}, bushel.errors.PlanError, "num_cpus must not be negative"),
+        ({"address": "ray://head:10001"}, bushel.errors.PlanError, "through a proxy"),
+    ],
+)
+def test_options_that_cannot_be(arguments: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        bushel.RayOptions(**arguments)
+
+
+def test_what_is_no_option() -> None:
+    stream = bushel.MapDataset.range(3).to_iter_dataset()
+    with pytest.raises(TypeError, match=r"ray_prefetch\(RayOptions\(num_workers=2\)\)"):
+        stream.ray_prefetch(bushel.MultiprocessingOptions(2))  # type: ignore[arg-type]
