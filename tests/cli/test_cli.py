@@ -14,9 +14,9 @@ import pytest
 
 import bushel
 from bushel.cli.main import main
-from bushel.cli.writers import TARGETS, to_bytes, to_members, to_row
 from bushel.errors import PlanError
 from bushel.sources.tfrecord.example import parse_example
+from bushel.write.writers import TARGETS, to_bytes, to_members, to_row
 
 RECORDS = [{"id": i, "word": "ab" * (i % 4), "half": i / 2, "xs": [i, i + 1]} for i in range(300)]
 ENDINGS = {name: target.endings[0] for name, target in TARGETS.items()}
@@ -134,7 +134,8 @@ def test_a_file_that_is_there_stays(lines: Path, capsys: pytest.CaptureFixture[s
 
 SLOW = """
 import sys, os
-from bushel.cli import convert, writers
+from bushel.cli import convert
+from bushel.write import writers
 from bushel.cli.main import main
 
 real = writers.TARGETS["tfrecord"].write

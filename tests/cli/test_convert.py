@@ -19,7 +19,7 @@ import pytest
 
 import bushel
 from bushel.cli.main import main
-from bushel.cli.writers import TARGETS, to_members
+from bushel.write.writers import TARGETS, to_members
 from tests.patience import PATIENCE_SECONDS
 
 ENDINGS = {name: target.endings[0] for name, target in TARGETS.items()}

@@ -13,7 +13,7 @@ from bushel.grain import streams as stream_datasets
 from tests.contract.pipelines import PIPELINES
 
 # Public, and no step of a pipeline; or one that needs a cluster (tests/cluster has it).
-_NO_STEPS = {"explain", "parents", "mro", "register", "ray_prefetch"}
+_NO_STEPS = {"explain", "parents", "mro", "register", "ray_prefetch", "write"}
 _MODULES = (named_datasets, packed_datasets, stream_datasets)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import bushel
-from bushel.cli.writers import TARGETS
 from bushel.errors import BushelError, MissingFileError, PlanError
 from bushel.sources.formats import FORMATS, format_of
+from bushel.write.writers import TARGETS
 
 ROWS = [{"x": 1}, {"x": 2}]
 

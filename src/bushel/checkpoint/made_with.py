@@ -138,7 +138,7 @@ def tell_changes(
 
     `growth` says how a source has grown, if it has.
     """
-    changes = list(_changes(saved, now())) if saved is not None else []
+    changes = list(changes_since(saved, now())) if saved is not None else []
     if growth is not None:
         changes.insert(0, growth)
     if not changes:
@@ -161,7 +161,8 @@ def _calls_within() -> int:
     return calls
 
 
-def _changes(saved: Any, now: MadeWith) -> Iterator[str]:
+def changes_since(saved: Any, now: MadeWith) -> Iterator[str]:
+    """Says what changed in code and data since a state, or anything else, was made with them."""
     olds, news = _texts(saved, "code"), _texts(now, "code")
     # What a compiler makes of code differs from version to version.
     if saved.get("python") == now.get("python"):

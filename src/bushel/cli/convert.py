@@ -9,28 +9,25 @@ when started again, and goes on with the others.
 import json
 import os
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from bushel.cli.conversion_folder import ConversionFolder
 from bushel.cli.show import size
-from bushel.cli.table_rows import schema_from, schema_of, schema_text
-from bushel.cli.writers import TARGETS, Target
 from bushel.core.machine import available_cores
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.dataset import MapDataset
 from bushel.errors import BushelError, FileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import is_remote
-from bushel.files.progress_line import ProgressLine
 from bushel.files.whole import replacing
 from bushel.sources.formats import BY_NAME
+from bushel.write.shard_counts import ShardCounts, shared_counts, shown
+from bushel.write.table_rows import schema_from, schema_of, schema_text
+from bushel.write.tasks import on_this_machine
+from bushel.write.writers import TARGETS, Target
 
 # More than so much becomes several files, which several processes write.
 _SHARD_BYTES = 256 << 20
@@ -39,7 +36,6 @@ _SHARD_BYTES = 256 << 20
 LOOKED_AT = 4096
 _READ_AT_ONCE = 64
 _REPORT_EVERY = 256
-_SECONDS = 0.2
 
 
 def convert(
@@ -161,49 +157,32 @@ def _write_all(work: ConversionFolder, target: Target, plan: dict[str, Any], wor
     if done:
         print(f"bushel: {done:,} of {records:,} records were written before", file=sys.stderr)
     described = json.dumps([plan["from"], plan["format"], plan["options"]])
-    counts = np.memmap(
-        os.path.join(work.folder, "counts"), dtype=np.int64, mode="w+", shape=(max(1, shards),)
-    )
-    shard = _Shard(target.name, described, work.folder, bounds, plan["schema"])
-    with _reported(counts, records, done):
+    with (
+        shared_counts(shards) as counts,
+        shown("converting", records, "records", counts, done, silent=False),
+    ):
+        shard = _Shard(target.name, described, work.folder, bounds, plan["schema"], counts)
         if len(pending) == 1 and workers:
             shard.write(pending[0], workers)
-        elif pending:
-            parts = MapDataset.source(pending).map(shard).to_iter_dataset(ReadOptions(0, 0))
-            if workers:
-                few = min(workers, len(pending))
-                parts = parts.mp_prefetch(MultiprocessingOptions(few, 1))
-            for _ in parts:
+        else:
+            for _ in on_this_machine(shard, pending, workers):
                 pass
-
-
-@contextmanager
-def _reported(counts: Any, records: int, done: int) -> Iterator[None]:
-    """Shows how many records are written, by whichever process."""
-    stopped = threading.Event()
-
-    def report() -> None:
-        with ProgressLine("converting", records, "records", before=done) as progress:
-            while not stopped.wait(_SECONDS):
-                progress.to(done + int(counts.sum()))
-
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
 
 
 class _Shard:
     """Writes one shard; runs in a worker."""
 
     def __init__(
-        self, target: str, described: str, folder: str, bounds: list[int], schema: str | None
+        self,
+        target: str,
+        described: str,
+        folder: str,
+        bounds: list[int],
+        schema: str | None,
+        counts: ShardCounts,
     ) -> None:
         self._target, self._described, self._schema = target, described, schema
-        self._folder, self._bounds = folder, bounds
+        self._folder, self._bounds, self._counts = folder, bounds, counts
 
     def __call__(self, number: int) -> int:
         self.write(number, 0)
@@ -219,12 +198,11 @@ class _Shard:
             if workers:
                 stream = encoded.to_iter_dataset(ReadOptions(0, 0))
                 encoded = stream.mp_prefetch(MultiprocessingOptions(workers, 2))
-        counts = np.memmap(os.path.join(self._folder, "counts"), dtype=np.int64, mode="r+")
         options = {} if self._schema is None else {"schema": schema_from(self._schema)}
         _write_whole(
             os.path.join(self._folder, f"part-{number:05d}"),
             TARGETS[self._target],
-            _counted(encoded, counts, number, stop - start),
+            _counted(encoded, self._counts, number, stop - start),
             options,
         )
 
@@ -265,13 +243,13 @@ def _write_whole(
         raise FileError(f"{path!r} cannot be written: {error.strerror or error}.") from error
 
 
-def _counted(records: Any, counts: Any, number: int, expected: int) -> Iterator[Any]:
+def _counted(records: Any, counts: ShardCounts, number: int, expected: int) -> Iterator[Any]:
     written = 0
     for record in records:
         yield record
         written += 1
         if not written % _REPORT_EVERY:
-            counts[number] = written
-    counts[number] = written
+            counts.set(number, written)
+    counts.set(number, written)
     if written != expected:
         raise FileError(f"{expected:,} records were to be written, and {written:,} were read.")

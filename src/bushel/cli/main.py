@@ -1,4 +1,4 @@
-"""`bushel`: what is in files of records, their index, and other formats for them."""
+"""`bushel`: files of records, looked at, converted and written, and pipelines, asked and run."""
 
 import argparse
 import io
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import bushel
-from bushel.cli import live, profile, recordings, where_when
+from bushel.cli import live, profile, recordings, run, where_when
 from bushel.cli.convert import LOOKED_AT, convert
 from bushel.cli.inspect import describe, table
 from bushel.cli.show import as_json, brief, leaves_of
-from bushel.cli.writers import TARGETS
 from bushel.dataset import MapDataset
 from bushel.errors import BushelError, PlanError
 from bushel.sources.formats import BY_NAME, format_of
+from bushel.write.writers import TARGETS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,11 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     inspect = _command(commands, "inspect", _inspect, "format, records, sizes, schema, one record")
     inspect.add_argument("--json", action="store_true", help="for programs")
     _command(commands, "index", _index, "look up once where records begin, and keep it")
-    for name, run, words in (
+    for name, action, words in (
         ("head", _head, "the first records"),
         ("sample", _sample, "records at random"),
     ):
-        command = _command(commands, name, run, words)
+        command = _command(commands, name, action, words)
         command.add_argument("-n", type=int, default=5, help="how many (5)")
         command.add_argument("--json", action="store_true", help="one line of JSON for each")
         if name == "sample":
@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"so many records tell the columns of a table ({LOOKED_AT:,})",
     )
     other.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    run.add_commands(commands)
     where_when.add_commands(commands)
     recordings.add_commands(commands)
     live.add_commands(commands)
@@ -81,9 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: Any, name: str, run: Any, words: str) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, action: Any, words: str) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
-    command.set_defaults(run=run)
+    command.set_defaults(run=action)
     command.add_argument("paths", nargs="+" if name != "convert" else 1, metavar="PATH")
     command.add_argument("--format", choices=sorted(BY_NAME), help="if the files do not tell")
     command.add_argument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar
 
 from bushel.core.arguments import meant
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import typing_extensions
 
     from bushel.deliver.iterator import DatasetIterator
+    from bushel.sources.written.manifest import Manifest
     from bushel.watch.explanation import Explanation
 
     T = typing_extensions.TypeVar("T", default=Any)
@@ -180,6 +181,69 @@ class Dataset(Generic[T]):
         options = OnError(policy, replacement, errors, budget, quarantine)
         node = guarded(self._own_node(), options)
         return self._then(node) if isinstance(node, Guard) else self
+
+    def write(
+        self,
+        to: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        shards: int | None = None,
+        shard_records: int | None = None,
+        workers: int | None = None,
+        on_error: str = "raise",
+        overwrite: bool = False,
+        json_fields: Iterable[str] = (),
+        origins: bool = True,
+        progress: bool | None = None,
+    ) -> Manifest:
+        """Writes the elements to shards, which `bushel.open` reads, and tells what was written.
+
+        Shards of a random-access dataset are made by several processes, in any order, of equal
+        ranges of its positions; those of a stream one after the other. Whoever makes them, their
+        bytes are the same. Each is there as a whole or not at all: after a kill, the same call
+        goes on with those that are missing. When all are there, so is the manifest.
+
+        >>> import tempfile
+        >>> import bushel
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> squares = bushel.MapDataset.range(10).map(lambda x: {"x": x, "square": x * x})
+        >>> written = squares.write(f"{folder.name}/squares-*.jsonl", shards=2, workers=0)
+        >>> written.records, len(written.shards)
+        (10, 2)
+        >>> bushel.open(folder.name)[3]
+        {'x': 3, 'square': 9}
+        >>> folder.cleanup()
+
+        Args:
+          to: the path of the shards, with a star for their number, here or in an object store
+            (s3://, gs://, az://); without a star, one file. Or a folder, with `format`.
+          format: "arrayrecord", "tfrecord", "parquet", "arrow", "tar", "jsonl" or "tokens"; by
+            default, what the ending says.
+          shards: how many; by default, as many as have about 128 MiB each, and a few at least.
+          shard_records: instead of `shards`: how many elements a shard is made of.
+          workers: how many processes; by default, as many as there are cores. 0 for this one.
+          on_error: "skip" leaves out elements that cannot be made or written, and counts them.
+          overwrite: whether what another pipeline wrote there is removed first.
+          json_fields: names of fields that differ in their type from element to element, or that
+            some elements have as None: they are written as JSON.
+          origins: whether to keep of each element the records that it was made of.
+          progress: whether to show how far it is; by default, at a terminal and in a notebook.
+        """
+        from bushel.write.write_job import write  # It stands above, and runs what is built here.
+
+        return write(
+            self,
+            to,
+            format=format,
+            shards=shards,
+            shard_records=shard_records,
+            workers=workers,
+            on_error=on_error,
+            overwrite=overwrite,
+            json_fields=json_fields,
+            origins=origins,
+            progress=progress,
+        )
 
 
 def _apply_one(ds: Any, transformation: Any) -> Any:

@@ -14,23 +14,27 @@ _EVERY_SECONDS_IN_A_LOG = 30.0
 class ProgressLine:
     """Shows how much of something is done, and how long the rest will take.
 
-    On a terminal it is one line that changes; in a log, a line every half minute.
+    On a terminal it is one line that changes; in a log, a line every half minute. Where nobody
+    knows how much there is in all, `total` is None.
     """
 
     def __init__(
         self,
         what: str,
-        total: int,
+        total: int | None,
         unit: str = "bytes",
         stream: TextIO | None = None,
         before: int = 0,
+        changing: bool | None = None,
     ) -> None:
+        """`changing` says whether it is one line that changes; by default, on a terminal."""
         self._what, self._total, self._unit = what, total, unit
         # What was done already tells nothing of how fast it goes.
         self._before = before
         self._stream = sys.stderr if stream is None else stream
         self._began = self._shown = time.monotonic()
-        self._terminal = bool(self._stream) and self._stream.isatty()
+        terminal = bool(self._stream) and self._stream.isatty()
+        self._terminal = terminal if changing is None else changing
         self._done = 0
         self._visible = False
 
@@ -53,8 +57,10 @@ class ProgressLine:
         >>> progress.text(10.0)
         'indexing a.tar: 25% of 4.0 GB, 100.0 MB/s, 0:30 left'
         """
-        share = self._done / self._total if self._total else 1.0
         rate = (self._done - self._before) / seconds if seconds else 0.0
+        if self._total is None:
+            return f"{self._what}: {_amount(self._done, self._unit)}, {_amount(rate, self._unit)}/s"
+        share = self._done / self._total if self._total else 1.0
         told = f"{self._what}: {share:.0%} of {_amount(self._total, self._unit)}"
         if rate <= 0:
             return told  # No rate to tell the rest by.

@@ -80,11 +80,11 @@ def head(path: str) -> Version:
     try:
         if path.startswith(_WEB):
             try:
-                return _version(_obstore(path).head(store, key))
+                return _version(package(path).head(store, key))
             except Exception:
                 # Some servers, and addresses that were signed for it, allow nothing but GET.
-                return _version(_obstore(path).get(store, key).meta)
-        return _version(_obstore(path).head(store, key))
+                return _version(package(path).get(store, key).meta)
+        return _version(package(path).head(store, key))
     except Exception as error:
         if isinstance(error, FileNotFoundError) and _is_folder(path):
             raise FileError(f"{path!r} is a folder, and a file was expected.") from error
@@ -96,7 +96,7 @@ def _is_folder(path: str) -> bool:
         return False
     store, key = store_of(path)
     with suppress(Exception):  # There is no such bucket, or it may not be listed.
-        found = _obstore(path).list_with_delimiter(store, key.rstrip("/") + "/")
+        found = package(path).list_with_delimiter(store, key.rstrip("/") + "/")
         return bool(found["objects"] or found["common_prefixes"])
     return False
 
@@ -121,7 +121,7 @@ def fetch_from(at: StorePath, path: str, version: Version, spans: Sequence[Span]
 
     def many(numbers: range) -> None:
         with suppress(Exception):  # What is wrong is said below, where it is asked again.
-            answers = _obstore(path).get_ranges(
+            answers = package(path).get_ranges(
                 store,
                 key,
                 starts=[spans[number][0] for number in numbers],
@@ -152,7 +152,7 @@ class _NoRangesError(FileError):
 
 def _fetch_one(at: StorePath, path: str, version: Version, span: Span) -> bytes:
     store, key = at
-    obstore = _obstore(path)
+    obstore = package(path)
     start, stop = span
     what = f"bytes {start:,} to {stop:,}"
 
@@ -194,7 +194,7 @@ def _fetch_whole(at: StorePath, path: str, version: Version) -> memoryview:
         )
     store, key = at
     try:
-        answer = _obstore(path).get(store, key)
+        answer = package(path).get(store, key)
         _compare(path, version, _version(answer.meta))
         return memoryview(answer.bytes())
     except FileError:
@@ -221,7 +221,7 @@ def _compare(path: str, before: Version, now: Version) -> None:
 def _refusal(error: BaseException, path: str, what: str) -> FileError:
     if isinstance(error, FileNotFoundError):
         return MissingFileError(f"there is no file {path!r}.")
-    errors = _obstore(path).exceptions
+    errors = package(path).exceptions
     retries, reason = _told(str(error))
     if isinstance(error, (errors.PermissionDeniedError, errors.UnauthenticatedError)):
         return FileError(
@@ -305,7 +305,7 @@ def _place(path: str) -> tuple[str, str]:
 
 
 def _make(root: str, path: str) -> Any:
-    kinds = _obstore(path).store
+    kinds = package(path).store
     # An address is taken as it is; what is the root of an object store says which kind it is of.
     make = kinds.HTTPStore if root.startswith(_WEB) else kinds.from_url
     try:
@@ -321,7 +321,7 @@ def system_of(path: str) -> tuple[Any, str]:
     """An object store as a file system of fsspec, for what it has of lists and globs."""
     root, _ = _place(path)
     scheme, _, inner = path.partition("://")
-    system = _obstore(path).fsspec.FsspecStore(
+    system = package(path).fsspec.FsspecStore(
         scheme, skip_instance_cache=True, **_config(root, path)
     )
     return system, inner
@@ -352,7 +352,8 @@ def _config(root: str, path: str) -> dict[str, Any]:
     return config
 
 
-def _obstore(path: str) -> Any:
+def package(path: str) -> Any:
+    """The package that talks to object stores, for a path."""
     try:
         import obstore
         import obstore.exceptions

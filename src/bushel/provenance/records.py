@@ -11,6 +11,7 @@ from bushel.core.node import Node, Source
 from bushel.core.positions import Keys
 from bushel.order.interleave import InterleaveNode
 from bushel.sources.tfrecord.file_stream import FileStreamNode
+from bushel.sources.written.origins import RecordOrigin
 
 
 class NotKnown(Exception):
@@ -46,6 +47,8 @@ class StepRecord(NamedTuple):
     # Where the pipeline has lanes: the lane, and the host that owns it.
     lane: int | None
     host: int | None
+    # Where its source was written by a pipeline: the records that it was made of then.
+    origins: tuple[RecordOrigin, ...] | None = None
 
 
 @plain
@@ -95,6 +98,16 @@ class Records:
             places = places_of(source, self.keys.take(mine)) if len(mine) else None
             for index, place in zip(mine.tolist(), places or (), strict=False):
                 found[index] = place
+        return found
+
+    def made_of(self) -> list[tuple[RecordOrigin, ...] | None]:
+        """What they were made of when a pipeline wrote them, in their order."""
+        found: list[tuple[RecordOrigin, ...] | None] = [None] * len(self)
+        for number, source in enumerate(self.sources):
+            origins_of = getattr(getattr(source, "source", None), "origins_of", None)
+            if callable(origins_of):
+                for index in np.flatnonzero(self.which == number).tolist():
+                    found[index] = origins_of(int(self.keys[index]))
         return found
 
 

@@ -90,6 +90,13 @@ def records_of_steps(node: Node, steps: Positions) -> Records:
     return joined(walk.pieces, sources_of(node))
 
 
+def records_of_positions(node: Node, positions: Positions) -> Records:
+    """The records of elements of a random-access dataset, whichever of them it leaves out."""
+    walk = Walk()
+    walk.down(node, trail_of(positions))
+    return joined(walk.pieces, sources_of(node))
+
+
 class Walk:
     """Goes down to the records, and collects them."""
 

@@ -71,9 +71,10 @@ class Where:
             records.which.tolist(),
             records.stored_at(),
             records.lanes.tolist(),
+            records.made_of(),
             strict=True,
         )
-        for owner, epoch, row, key, source, place, lane in facts:
+        for owner, epoch, row, key, source, place, lane, origins in facts:
             yield StepRecord(
                 step=self.steps[owner],
                 epoch=_or_none(epoch),
@@ -84,6 +85,7 @@ class Where:
                 **place._asdict(),
                 lane=_or_none(lane),
                 host=self._host(lane),
+                origins=origins,
             )
 
     def _host(self, lane: int) -> int | None:
@@ -96,7 +98,7 @@ class Where:
             "why": self.why,
             "notes": list(self.notes),
             "steps": list(self.steps),
-            "records": [record._asdict() for record in self],
+            "records": [_as_dict(record) for record in self],
         }
 
     def __str__(self) -> str:
@@ -159,6 +161,7 @@ class Where:
                 "" if record.host is None else str(record.host),
                 record.source_name if several and record.file is None else "",
                 record.file or "",
+                _made_of(record),
             ]
             for record in (
                 records if len(records) <= _SHOWN else [*records[: _SHOWN - 1], records[-1]]
@@ -197,7 +200,7 @@ class Where:
         return html.piece(*parts, [("provided", note) for note in self.notes])
 
 
-_COLUMNS = ("row", "key", "record", "bytes", "lane", "host", "source", "file")
+_COLUMNS = ("row", "key", "record", "bytes", "lane", "host", "source", "file", "made of")
 _NUMBERS = {0, 1, 2, 4, 5}
 
 
@@ -207,6 +210,25 @@ def _bytes(record: StepRecord) -> str:
     if record.stop is None:
         return f"from {number(record.start)}"
     return f"{number(record.start)}..{number(record.stop - 1)}"
+
+
+def _as_dict(record: StepRecord) -> dict[str, Any]:
+    told = record._asdict()
+    origins = told.pop("origins")
+    if origins is not None:
+        told["origins"] = [origin._asdict() for origin in origins]
+    return told
+
+
+def _made_of(record: StepRecord) -> str:
+    """The first of the records that it was made of when it was written."""
+    if not record.origins:
+        return ""
+    first, *more = record.origins
+    told = f"key {number(first.key)} of {first.source_name}"
+    if first.file is not None and first.record is not None:
+        told = f"record {number(first.record)} of {first.file}"
+    return told + (f" and {len(more)} more" if more else "")
 
 
 def _facts(records: Records) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from bushel.files.local import open_file
 from bushel.files.paths import expand, is_remote, without_query
 from bushel.sources import endings
 from bushel.sources.tfrecord.crc import masked_crcs
+from bushel.sources.written.manifest import find_manifest
 
 # So much of a file is looked at: a tar file tells what it is at byte 257.
 _HEAD_BYTES = 1024
@@ -89,6 +90,8 @@ FORMATS = (
         "folder:FilesDataSource",
         endings.IMAGES,
     ),
+    # What `write` wrote: a folder with a manifest, whatever the format of its shards.
+    Format("written", "written.source:WrittenDataSource", ()),
 )
 BY_NAME = {known.name: known for known in FORMATS}
 
@@ -99,6 +102,8 @@ def format_of(paths: Any, format: str | None = None) -> Format:
         if format not in BY_NAME:
             raise PlanError(f"there is no format {format!r}; there are {', '.join(BY_NAME)}.")
         return BY_NAME[format]
+    if find_manifest(paths) is not None:
+        return BY_NAME["written"]
     if isinstance(paths, (str, os.PathLike)):
         path = os.fspath(paths)
         folder = _folder_format(path)
@@ -213,7 +218,8 @@ def open_source(paths: Any, *, format: str | None = None, **options: Any) -> Any
 
     The format is told by their first bytes, or else by the endings of their names. What comes
     back is a source: `len(source)`, `source[i]`, and what `MapDataset.source` and `DataLoader`
-    take.
+    take. Of a folder that `write` wrote, it is the elements as they were, checked against the
+    manifest.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
 """The engine of one iterator: tasks out, outcomes in."""
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bushel.core.options import MultiprocessingOptions
@@ -104,6 +104,12 @@ class Engine:
         self._busy_seconds += outcome.seconds
         self._idle_seconds += outcome.idle_seconds
         return outcome
+
+    def wait_for_any(self, tasks: Sequence[Task]) -> Task:
+        """Waits until one of some tasks is done; `wait` then has its outcome at once."""
+        if not self._pool:
+            raise_closed()
+        return self._pool[0].wait_for_any(tasks)
 
     def cancel(self, tasks: Iterable[Task]) -> None:
         """Says that nobody wants to know what becomes of tasks."""

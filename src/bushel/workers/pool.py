@@ -105,6 +105,17 @@ class Pool:
                 self._read()
         return task.outcome
 
+    def wait_for_any(self, tasks: Sequence[Task]) -> Task:
+        """Waits until one of some tasks is done, or has failed; returns it."""
+        while True:
+            for task in tasks:
+                if task.outcome is not None or task.error is not None:
+                    return task
+            self._check_open()
+            with self._explained():
+                self._settle()
+                self._read()
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Explains what comes of limits, and of another thread closing in the middle of this."""

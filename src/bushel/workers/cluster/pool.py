@@ -130,6 +130,16 @@ class ClusterPool:
             self._read()
         return task.outcome
 
+    def wait_for_any(self, tasks: Sequence[Task]) -> Task:
+        """Waits until one of some tasks is done, or has failed; returns it."""
+        while True:
+            for task in tasks:
+                if task.outcome is not None or task.error is not None:
+                    return task
+            self._check_open()
+            self._settle()
+            self._read()
+
     def _check_open(self) -> None:
         if self.closed or is_ending():
             raise_closed()

@@ -246,3 +246,24 @@ def _of_size(batches: Iterable[Any]) -> Iterator[list[Any]]:
             group, nbytes = [], 0
     if group:
         yield group
+
+
+def schema_of_columns(columns: Iterable[tuple[str, str, Any]]) -> Any:
+    """The schema of columns of which the kind and the type of the values are known."""
+    pa = arrow()
+    plain = {
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "bool": pa.bool_(),
+        "text": pa.string(),
+        "bytes": pa.binary(),
+        "json": pa.string(),
+    }
+
+    def kind_of(kind: str, dtype: Any) -> Any:
+        if kind in plain:
+            return plain[kind]
+        of = pa.from_numpy_dtype(dtype)
+        return pa.list_(of) if kind == "array" else of
+
+    return pa.schema([(name, kind_of(kind, dtype)) for name, kind, dtype in columns])

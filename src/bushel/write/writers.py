@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from bushel.cli.table_rows import to_row, write_arrow, write_parquet
 from bushel.core.frozen import frozen
 from bushel.errors import PlanError
 from bushel.sources.array_record import array_record_writer
 from bushel.sources.tfrecord.example import encode_example
 from bushel.sources.tfrecord.write import write_tfrecords
+from bushel.write.table_rows import to_row, write_arrow, write_parquet
 
 _TEXT_ENDINGS = ("txt", "text", "json", "cls", "transcript", "csv", "html", "xml")
 
@@ -76,7 +76,8 @@ def _write_tfrecord(path: str, records: Iterable[bytes]) -> None:
     write_tfrecords(path, records)
 
 
-def _write_array_record(path: str, records: Iterable[bytes]) -> None:
+def write_array_record(path: str, records: Iterable[bytes]) -> None:
+    """Writes records to an ArrayRecord file."""
     writer = array_record_writer(path)
     try:
         for record in records:
@@ -160,7 +161,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _write_tar(path: str, samples: Iterable[list[tuple[str, bytes]]]) -> None:
+def write_tar(path: str, samples: Iterable[list[tuple[str, bytes]]]) -> None:
+    """Writes samples, which are lists of names and bytes, to a tar file."""
     # No times and no owners: the same records make the same file.
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
         before = None
@@ -181,10 +183,10 @@ def _write_tar(path: str, samples: Iterable[list[tuple[str, bytes]]]) -> None:
 TARGETS = {
     target.name: target
     for target in (
-        Target("arrayrecord", (".array_record", ".arrayrecord"), to_bytes, _write_array_record),
+        Target("arrayrecord", (".array_record", ".arrayrecord"), to_bytes, write_array_record),
         Target("tfrecord", (".tfrecord", ".tfrecords"), to_bytes, _write_tfrecord),
         Target("parquet", (".parquet", ".pq"), to_row, write_parquet, True),
         Target("arrow", (".arrow", ".feather"), to_row, write_arrow, True),
-        Target("tar", (".tar",), to_members, _write_tar),
+        Target("tar", (".tar",), to_members, write_tar),
     )
 }

@@ -1,0 +1,1 @@
+"""Pipelines written out: shards, made by many, and a manifest that says what they are."""

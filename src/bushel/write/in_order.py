@@ -1,0 +1,145 @@
+"""Streams written out: in order, by one writer, from shard to shard."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bushel.core.node import walk
+from bushel.core.options import MultiprocessingOptions
+from bushel.core.places import WorkersNode
+from bushel.on_error.budget import bad_records_in
+from bushel.provenance.walk import length_of
+from bushel.sources.written.manifest import WrittenShard
+from bushel.sources.written.origins import Numbers
+from bushel.write.file_formats import FILE_FORMATS
+from bushel.write.origin_columns import columns_of
+from bushel.write.shard import encoded, write_index
+from bushel.write.shard_counts import ShardCounts, shared_counts, shown
+from bushel.write.target_folder import Folder, part_of
+from bushel.write.write_plan import WritePlan
+
+# A shard has about so many bytes, where nobody says how many records it has.
+SHARD_BYTES = 128 << 20
+_COUNT_EVERY = 256
+
+
+def size_of(record: Any) -> int:
+    """About how many bytes an encoded element takes."""
+    if isinstance(record, bytes):
+        return len(record)
+    if isinstance(record, np.ndarray):
+        return record.nbytes
+    values = record.values() if isinstance(record, dict) else [data for _, data in record]
+    return sum(
+        value.nbytes
+        if isinstance(value, np.ndarray)
+        else len(value)
+        if isinstance(value, (bytes, str))
+        else 8
+        for value in values
+    )
+
+
+def write_stream(
+    ds: Any, plan: WritePlan, folder: Folder, workers: int, silent: bool
+) -> Sequence[WrittenShard]:
+    """Writes the shards of a stream that are not there yet, one after the other."""
+    done = folder.noted(plan.digest)
+    shards: list[WrittenShard] = []
+    while len(shards) in done:
+        shards.append(done[len(shards)])
+    stream = encoded(ds, plan)
+    has_workers = any(isinstance(step, WorkersNode) for step in walk(ds._stream_node()))
+    if workers and not has_workers:
+        stream = stream.mp_prefetch(MultiprocessingOptions(workers))
+    iterator = iter(stream)
+    before = sum(shard.records for shard in shards)
+    try:
+        if shards:
+            if shards[-1].state is None:
+                return shards  # It was the last one.
+            iterator.set_state(shards[-1].state)
+        total = length_of(ds._stream_node())
+        with shared_counts(1) as counts, shown("writing", total, "records", counts, before, silent):
+            _write_rest(_StreamInShards(iterator, plan, before, counts), ds, plan, folder, shards)
+    finally:
+        iterator.close()
+    return shards
+
+
+def _write_rest(
+    cut: "_StreamInShards", ds: Any, plan: WritePlan, folder: Folder, shards: list[WrittenShard]
+) -> None:
+    while not cut.ended or not shards:
+        number = len(shards)
+        name = plan.name(number)
+        first = cut.taken
+        bad_before = cut.bad
+        with folder.private(name) as private:
+            FILE_FORMATS[plan.format].write(private, cut.shard(), plan.coding)
+            count = cut.taken - first
+            columns: dict[str, Numbers] = {}
+            files: list[str] = []
+            if plan.told["keeps_origins"] and count:
+                positions = np.arange(first, cut.taken, dtype=np.int64)
+                columns, files = columns_of(ds._stream_node(), positions, True)
+            index = write_index(folder, number, columns, files, cut.lengths)
+            bad = tuple(np.subtract(cut.bad, bad_before or [0] * len(cut.bad)).tolist())
+            state = None if cut.ended else cut.state
+            shard = WrittenShard(part_of(private, name), index, count, None, bad, state)
+            folder.note(number, shard, plan.digest)
+            folder.publish(private, name)
+        shards.append(shard)
+
+
+class _StreamInShards:
+    """A stream cut into shards, by records or by bytes; and what is known between two of them."""
+
+    def __init__(self, iterator: Any, plan: WritePlan, taken: int, counts: ShardCounts) -> None:
+        self._iterator, self._counts = iterator, counts
+        self._most_records = plan.told["shard_records"]
+        self._most_bytes = None if plan.shards == 1 or self._most_records else SHARD_BYTES
+        self._has_lengths = plan.format == "tokens"
+        # Elements of the stream up to here, and the state after them.
+        self.taken = taken
+        self.state: Any = iterator.get_state()
+        self.bad = bad_records_in(self.state)
+        self.ended = False
+        self.lengths: list[int] | None = None
+        # The element that comes next, in a list; none where nobody has looked.
+        self._next: list[Any] = []
+        self._began = taken
+
+    def shard(self) -> Iterator[Any]:
+        """The records of the next shard."""
+        first, nbytes = self.taken, 0
+        self.lengths = [] if self._has_lengths else None
+        while self._look():
+            (record,) = self._next
+            self._next = []
+            self.taken += 1
+            if self.lengths is not None:
+                self.lengths.append(len(record))
+            yield record
+            if not self.taken % _COUNT_EVERY:
+                self._counts.set(0, self.taken - self._began)
+            if self._most_bytes is not None:
+                nbytes += size_of(record)
+                if nbytes >= self._most_bytes:
+                    break
+            elif self._most_records is not None and self.taken - first >= self._most_records:
+                break
+        if not self.ended:
+            self.state = self._iterator.get_state()
+            # Whether there is more: a shard without records is none.
+            self._look()
+        self.bad = bad_records_in(self._iterator.get_state() if self.ended else self.state)
+
+    def _look(self) -> bool:
+        if not self._next and not self.ended:
+            try:
+                self._next = [next(self._iterator)]
+            except StopIteration:
+                self.ended = True
+        return not self.ended

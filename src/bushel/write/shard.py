@@ -1,0 +1,166 @@
+"""One shard: made of a range of positions, by whichever process, and there as a whole."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bushel.core.options import MultiprocessingOptions, ReadOptions
+from bushel.dataset import MapDataset
+from bushel.dataset.random_access import map_node
+from bushel.errors import add_note
+from bushel.on_error.budget import bad_records_in
+from bushel.provenance.records import NotKnown, places_of
+from bushel.provenance.walk import records_of_positions
+from bushel.sources.written.manifest import Part, WrittenShard
+from bushel.sources.written.origins import Numbers, write_origins
+from bushel.write.encoder import Encode
+from bushel.write.file_formats import FILE_FORMATS
+from bushel.write.origin_columns import columns_of
+from bushel.write.shard_counts import ShardCounts
+from bushel.write.target_folder import Folder, part_of
+from bushel.write.write_plan import WritePlan
+
+# Records after which the count that others see is brought up to date.
+_COUNT_EVERY = 256
+
+
+class WriteShard:
+    """Writes shards of a random-access dataset by their numbers; runs in workers."""
+
+    def __init__(
+        self,
+        ds: MapDataset[Any],
+        plan: WritePlan,
+        folder: Folder,
+        counts: ShardCounts,
+        workers: int = 0,
+    ) -> None:
+        """With `workers`, so many processes make the elements of a shard, which this one writes."""
+        self._ds, self._plan, self._folder = ds, plan, folder
+        self._counts, self._workers = counts, workers
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        shard = self.write(int(number))
+        return {"number": int(number), "shard": shard.to_json()}
+
+    def write(self, number: int) -> WrittenShard:
+        """Writes one, and its note."""
+        plan, folder = self._plan, self._folder
+        name = plan.name(number)
+        elements = _Elements(self._ds, plan, number, self._counts, self._workers)
+        with folder.private(name) as private:
+            with_records = elements.records()
+            FILE_FORMATS[plan.format].write(private, with_records, plan.coding)
+            index = self._index(number, elements)
+            shard = WrittenShard(
+                part_of(private, name),
+                index,
+                elements.count,
+                plan.bounds(number),
+                tuple(elements.bad),
+            )
+            folder.note(number, shard, plan.digest)
+            folder.publish(private, name)
+        return shard
+
+    def _index(self, number: int, elements: "_Elements") -> Part | None:
+        """Writes where the elements came from, and where they begin if that is not known else."""
+        columns: dict[str, Numbers] = {}
+        files: list[str] = []
+        if self._plan.told["keeps_origins"] and elements.count:
+            columns, files = columns_of(map_node(self._ds), elements.positions(), False)
+        return write_index(self._folder, number, columns, files, elements.lengths)
+
+
+def write_index(
+    folder: Folder,
+    number: int,
+    columns: dict[str, Numbers],
+    files: list[str],
+    lengths: list[int] | None,
+) -> Part | None:
+    """Writes the file beside a shard, if there is anything to write."""
+    if lengths is not None:
+        columns = {**columns, "lengths": np.array(lengths, dtype=np.int64)}
+    if not columns:
+        return None
+    name = f"{folder.origins}/{number:05d}"
+    with folder.private(name) as private:
+        with open(private, "wb") as file:
+            write_origins(file.write, columns, files)
+        part = part_of(private, name)
+        folder.publish(private, name)
+    return part
+
+
+class _Elements:
+    """The encoded elements of a shard, and which ones there were."""
+
+    def __init__(
+        self, ds: MapDataset[Any], plan: WritePlan, number: int, counts: ShardCounts, workers: int
+    ) -> None:
+        self._ds, self._plan, self._number = ds, plan, number
+        self._counts, self._workers = counts, workers
+        self._start, self._stop = plan.bounds(number)
+        # The positions that were left out.
+        self._dropped: list[int] = []
+        self.count = 0
+        self.bad: list[int] = []
+        self.lengths: list[int] | None = [] if plan.format == "tokens" else None
+
+    def positions(self) -> Numbers:
+        """The positions of the elements that were written."""
+        whole = np.arange(self._start, self._stop, dtype=np.int64)
+        return np.delete(whole, np.array(self._dropped, dtype=np.int64) - self._start)
+
+    def records(self) -> Iterator[Any]:
+        """Makes them."""
+        if self._stop <= self._start:
+            return
+        stream = encoded(self._ds, self._plan)[self._start : self._stop].to_iter_dataset(
+            ReadOptions(), allow_nones=True
+        )
+        if self._workers:
+            stream = stream.mp_prefetch(MultiprocessingOptions(self._workers))
+        iterator = iter(stream)
+        position = self._start
+        try:
+            for position, record in enumerate(iterator, self._start):
+                if record is None:
+                    self._dropped.append(position)
+                else:
+                    if self.lengths is not None:
+                        self.lengths.append(len(record))
+                    yield record
+                if not position % _COUNT_EVERY:
+                    self._counts.set(self._number, position - self._start)
+                position += 1
+            self.bad = bad_records_in(iterator.get_state())
+        except Exception as error:
+            add_note(error, self._place_of(position))
+            raise
+        finally:
+            iterator.close()
+        self.count = self._stop - self._start - len(self._dropped)
+        self._counts.set(self._number, self._stop - self._start)
+
+    def _place_of(self, position: int) -> str:
+        """Which element it was, for an error."""
+        told = f"bushel: in shard {self._number} of {self._plan.shards}, element {position}"
+        try:
+            records = records_of_positions(map_node(self._ds), np.array([position]))
+            for source, key in zip(records.which.tolist(), records.keys.tolist(), strict=True):
+                places = places_of(records.sources[source], np.array([key]))
+                if places and places[0].file is not None:
+                    return f"{told}, made of record {places[0].record} of {places[0].file!r}."
+                return f"{told}, made of record {key} of `{records.sources[source].label}`."
+        except NotKnown:
+            pass
+        return f"{told}."
+
+
+def encoded(ds: Any, plan: WritePlan) -> Any:
+    """A dataset whose elements are records of the plan's format."""
+    made = ds.map_with_index(Encode(plan))
+    return made if plan.told["on_error"] == "raise" else made.on_error(plan.told["on_error"])

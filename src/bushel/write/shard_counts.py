@@ -1,0 +1,96 @@
+"""How far shards have come, whoever writes them; and the line that tells it."""
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from bushel.files.progress_line import ProgressLine
+
+_SECONDS = 0.2
+
+
+class ShardCounts:
+    """Numbers, one for each shard, in a file that the processes of this machine share."""
+
+    def __init__(self, path: str, count: int) -> None:
+        self._path, self._count = path, count
+        self._mapped: Any = None
+
+    def _open(self) -> Any:
+        if self._mapped is None:
+            try:
+                self._mapped = np.memmap(self._path, np.int64, "r+", shape=(self._count,))
+            except (OSError, ValueError):
+                # On another machine, where nobody would see them.
+                self._mapped = np.zeros(self._count, np.int64)
+        return self._mapped
+
+    def set(self, number: int, value: int) -> None:
+        """Says how far a shard is."""
+        self._open()[number] = value
+
+    def total(self) -> int:
+        """How far all of them are."""
+        return int(self._open().sum())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_mapped": None}
+
+
+@contextmanager
+def shared_counts(count: int) -> Iterator[ShardCounts]:
+    """ShardCounts for as long as the block lasts."""
+    descriptor, path = tempfile.mkstemp(prefix="bushel-counts-")
+    try:
+        os.truncate(descriptor, 8 * max(1, count))
+        os.close(descriptor)
+        yield ShardCounts(path, max(1, count))
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def is_watched() -> bool:
+    """Whether somebody sees what is written to the standard error: at a terminal, in a notebook."""
+    stream = sys.stderr
+    if stream is None:
+        return False
+    if stream.isatty():
+        return True
+    shell = sys.modules.get("IPython")
+    if shell is None:
+        return False
+    running = shell.get_ipython()
+    return running is not None and hasattr(running, "kernel")
+
+
+@contextmanager
+def shown(
+    what: str, total: int | None, unit: str, counts: ShardCounts, before: int, silent: bool
+) -> Iterator[None]:
+    """Shows how much is done and how long the rest will take, as long as the block lasts."""
+    if silent:
+        yield
+        return
+    stopped = threading.Event()
+
+    def report() -> None:
+        with ProgressLine(
+            what, total, unit, before=before, changing=is_watched() or None
+        ) as progress:
+            while not stopped.wait(_SECONDS):
+                progress.to(before + counts.total())
+
+    thread = threading.Thread(target=report, name="bushel-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()

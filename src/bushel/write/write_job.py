@@ -1,0 +1,361 @@
+"""`write`: a pipeline as files, made by many processes, each shard once."""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bushel.checkpoint.made_with import made_with
+from bushel.checkpoint.signed import describe_pipeline
+from bushel.core.arguments import whole
+from bushel.core.machine import available_cores
+from bushel.core.node import Guard, Node, walk
+from bushel.dataset.base import Dataset
+from bushel.dataset.random_access import MapDataset, map_node
+from bushel.errors import BadRecordsError, FileError, PlanError, add_note
+from bushel.files.paths import is_remote
+from bushel.order.repeat import INFINITE
+from bushel.provenance.walk import length_of
+from bushel.provenance.where import ENDLESS
+from bushel.sources.written.coding import coding_of
+from bushel.sources.written.element_layout import ElementLayout, MisfitError, layout_of
+from bushel.sources.written.manifest import Manifest, WrittenShard, manifest_from, shard_from
+from bushel.sources.written.shard_names import extra_shards
+from bushel.sources.written.source import check_files
+from bushel.write.encoder import cannot_be_written
+from bushel.write.file_formats import FILE_FORMATS, file_format
+from bushel.write.in_order import SHARD_BYTES, size_of, write_stream
+from bushel.write.origin_columns import sources_told, why_unknown
+from bushel.write.shard import WriteShard
+from bushel.write.shard_counts import is_watched, shared_counts, shown
+from bushel.write.target_folder import Folder, folder_of
+from bushel.write.tasks import DoTasks, on_this_machine
+from bushel.write.write_plan import COMPARED, WritePlan, differences, read_plan
+
+# Elements that are looked at for the fields that elements have.
+_LOOKED_AT = 16
+# A shard is work that a process loses when it is killed, and that others wait for at the end. So
+# there are some even of little data, unless that is next to none.
+_FEW_SHARDS, _FEW_RECORDS = 16, 256
+
+
+def write(
+    ds: Dataset[Any],
+    to: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    shards: int | None = None,
+    shard_records: int | None = None,
+    workers: int | None = None,
+    on_error: str = "raise",
+    overwrite: bool = False,
+    json_fields: Iterable[str] = (),
+    origins: bool = True,
+    progress: bool | None = None,
+    do_tasks: DoTasks[Any] | None = None,
+) -> Manifest:
+    """Writes a dataset to shards: `ds.write(...)`, which has the rest of the words."""
+    path = _pattern(os.fspath(to), format)
+    folder = folder_of(path)
+    file_format(folder.pattern, format)
+    job = _WriteJob(ds, folder, format, shards, shard_records, on_error, list(json_fields), origins)
+    if workers is None:
+        workers = available_cores()
+    elif whole(workers, "workers") < 0:
+        raise PlanError(f"`workers` is a number of processes, and cannot be {workers}.")
+    silent = not (is_watched() if progress is None else progress)
+    with folder.alone():
+        done = job.settle(overwrite)
+        if done is not None:
+            folder.remove_folder(folder.work)
+            return done
+        assert job.plan is not None
+        if job.plan.told["layout"] is None:
+            shards_made: Sequence[WrittenShard] = ()
+        elif job.is_stream:
+            shards_made = write_stream(ds, job.plan, folder, workers, silent)
+        else:
+            shards_made = job.write_shards(workers, silent, do_tasks)
+        manifest = job.finish(shards_made)
+        folder.remove_folder(folder.work)
+        return manifest
+
+
+def _pattern(to: str, format: str | None) -> str:
+    """The path of the shards, with a star where their number goes."""
+    if to.endswith("/") or (not is_remote(to) and os.path.isdir(os.path.expanduser(to))):
+        if format is None:
+            raise PlanError(
+                f"{to!r} is a folder: add `format=`, or write the name of the shards too, as "
+                f"{to.rstrip('/') + '/train-*.parquet'!r}."
+            )
+        name = f"shard-*{file_format('', format).endings[-1]}"
+        return f"{to.rstrip('/')}/{name}"
+    name = to.rpartition("/")[2]
+    if name.count("*") > 1 or any(letter in name for letter in "?[]") or "*" in to[: -len(name)]:
+        raise PlanError(
+            f"{to!r} is to have one star, in its last part, where the number of a shard goes: "
+            "'out/train-*.parquet'."
+        )
+    if not name.strip(".*"):
+        raise PlanError(f"{to!r} names no file.")
+    return to
+
+
+class _WriteJob:
+    """One call of `write`: what is asked for, and what comes of it."""
+
+    def __init__(
+        self,
+        ds: Dataset[Any],
+        folder: Folder,
+        format: str | None,
+        shards: int | None,
+        shard_records: int | None,
+        on_error: str,
+        json_fields: list[str],
+        origins: bool,
+    ) -> None:
+        if not isinstance(ds, Dataset):
+            raise TypeError(f"`write` takes a dataset, and got a {type(ds).__name__}: {ds!r:.100}.")
+        if on_error not in ("raise", "skip"):
+            raise PlanError(
+                f"`on_error` is 'raise' or 'skip', and got {on_error!r}. For more, as a "
+                "budget or a replacement, end the dataset with `.on_error(...)`."
+            )
+        self._ds, self._folder = ds, folder
+        self.is_stream = not isinstance(ds, MapDataset)
+        self._node: Node = ds._stream_node() if self.is_stream else map_node(ds)
+        one = "*" not in folder.pattern
+        for name, value in (("shards", shards), ("shard_records", shard_records)):
+            if value is not None and whole(value, name) < 1:
+                raise PlanError(f"`{name}` is at least 1, and cannot be {value}.")
+        if shards is not None and shard_records is not None:
+            raise PlanError("`shards` and `shard_records` say the same in two ways: give one.")
+        if one and (shard_records is not None or shards not in (None, 1)):
+            raise PlanError(
+                f"{folder.path(folder.pattern)!r} is one file, and several shards need a star for "
+                "their number: 'out/train-*.parquet'."
+            )
+        if self.is_stream and shards not in (None, 1):
+            raise PlanError(
+                "how long a stream is shows at its end, so it cannot be cut into a number of "
+                "shards: say `shard_records=`, how many records a shard has."
+            )
+        self._one = one or (self.is_stream and shards == 1)
+        self._asked: dict[str, Any] = {
+            "pattern": folder.pattern,
+            "format": file_format(folder.pattern, format).name,
+            "length": None if self.is_stream else len(ds),
+            "shards": 1 if self._one else shards,
+            "shard_records": shard_records,
+            "on_error": on_error,
+            "json_fields": json_fields,
+            "pipeline": describe_pipeline(self._node, in_full=True),
+            "made_with": made_with(self._node),
+            "origins": origins,
+        }
+        self._check_end()
+        self.plan: WritePlan | None = None
+
+    def _check_end(self) -> None:
+        length = self._asked["length"]
+        if self.is_stream:
+            length = length_of(self._node, passes_drops=True)
+        if length is not None and length >= ENDLESS:
+            raise PlanError(
+                "this dataset is endless, and would fill any disk: leave out `repeat()`, give it a "
+                "number of epochs, or take a part, `ds[:n]` or `.take(n)`."
+            )
+        assert ENDLESS < INFINITE
+
+    def settle(self, overwrite: bool) -> Manifest | None:
+        """Finds what is there already; returns the manifest where all of it is."""
+        folder = self._folder
+        if overwrite:
+            self._remove()
+        else:
+            done = self._finished()
+            if done is not None:
+                return done
+            plan = folder.get(f"{folder.work}/plan.json")
+            if plan is not None:
+                self.plan = self._same(read_plan(plan))
+                return None
+            there = extra_shards(folder.pattern, folder.sizes(), set())
+            if there:
+                raise PlanError(
+                    f"{folder.path(there[0])!r} is there already, and nothing says what made it. "
+                    "`overwrite=True` replaces it."
+                )
+        self.plan = self._new_plan()
+        folder.put(f"{folder.work}/plan.json", self.plan.to_bytes())
+        return None
+
+    def _remove(self) -> None:
+        folder = self._folder
+        # First what makes others believe the rest.
+        folder.remove([folder.manifest])
+        folder.remove(
+            [f"{folder.work}/{name}" for name in folder.sizes(folder.work)],
+        )
+        folder.remove_folder(folder.origins)
+        folder.remove(extra_shards(folder.pattern, folder.sizes(), set()))
+
+    def _finished(self) -> Manifest | None:
+        folder = self._folder
+        data = folder.get(folder.manifest)
+        if data is None:
+            return None
+        try:
+            told = json.loads(data)
+            manifest = manifest_from(told, folder.path(folder.manifest))
+            before = {**told["asked"], "pipeline": told["pipeline"], "made_with": told["made_with"]}
+            different = list(differences(before, self._asked))
+        except (ValueError, KeyError, TypeError) as error:
+            raise FileError(
+                f"{folder.path(folder.manifest)!r} is there already and cannot be read ({error}). "
+                "`overwrite=True` replaces the dataset."
+            ) from None
+        if different:
+            raise PlanError(
+                f"{folder.path(folder.pattern)!r} has been written by another pipeline: "
+                f"{'; '.join(different)}. Write elsewhere; or `overwrite=True` replaces it."
+            )
+        check_files(manifest)
+        return manifest
+
+    def _same(self, plan: WritePlan | None) -> WritePlan:
+        folder = self._folder
+        different = ["its plan cannot be read"]
+        if plan is not None:
+            different = list(differences(plan.told, self._asked))
+            if not different:
+                return plan
+        raise PlanError(
+            f"{folder.path(folder.pattern)!r} was begun by another pipeline, and is not finished: "
+            f"{'; '.join(different)}. Finish it with that one, or write elsewhere; or "
+            "`overwrite=True` begins anew."
+        )
+
+    def _new_plan(self) -> WritePlan:
+        told = dict(self._asked)
+        layout, nbytes = self._looked_at(told["format"], told["json_fields"])
+        told["layout"] = None if layout is None else layout.to_json()
+        told["keeps_origins"] = (
+            layout is not None
+            and told["origins"]
+            and why_unknown(self._node, self.is_stream) is None
+        )
+        length = told["length"]
+        if told["shard_records"] is not None and length is not None:
+            told["shards"] = -(-length // told["shard_records"])
+        elif told["shards"] is None and length is not None:
+            by_bytes = -(-length * nbytes // SHARD_BYTES)
+            few = min(_FEW_SHARDS, length // _FEW_RECORDS)
+            told["shards"] = max(1, min(length, max(by_bytes, few)))
+        return WritePlan(told)
+
+    def _looked_at(self, format: str, json_fields: list[str]) -> tuple[ElementLayout | None, int]:
+        """What elements are made of, and how many bytes one has as a record, about."""
+        elements: list[Any] = []
+        if self._asked["length"] != 0:
+            skips = self._asked["on_error"] == "skip"
+            iterator = iter(self._ds.on_error("skip") if skips else self._ds)
+            try:
+                while len(elements) < _LOOKED_AT:
+                    elements.append(next(iterator))
+            except StopIteration:
+                pass
+            except Exception as error:
+                add_note(error, f"bushel: in element {len(elements)}, of the first ones.")
+                raise
+            finally:
+                iterator.close()
+        if not elements:
+            return None, 0
+        try:
+            layout = layout_of(elements, json_fields, alike=format != "jsonl")
+            coding = coding_of(format, layout)
+            sizes = [size_of(coding.encode(element, 0)) for element in elements]
+        except MisfitError as misfit:
+            raise cannot_be_written(misfit, format) from None
+        return layout, -(-sum(sizes) // len(sizes))
+
+    def write_shards(
+        self, workers: int, silent: bool, do_tasks: DoTasks[Any] | None
+    ) -> Sequence[WrittenShard]:
+        """Writes the shards that are not there yet, in any order."""
+        plan, folder = self.plan, self._folder
+        assert plan is not None and plan.shards is not None and plan.length is not None
+        done = folder.noted(plan.digest)
+        budget = _Budget(self._node, done)
+        pending = [number for number in range(plan.shards) if number not in done]
+        bounds = [plan.bounds(number) for number in done]
+        before = sum(stop - start for start, stop in bounds)
+        with (
+            shared_counts(plan.shards) as counts,
+            shown("writing", plan.length, "elements", counts, before, silent),
+        ):
+            # Where there is one to write, others can still make its elements.
+            within = workers if len(pending) == 1 and do_tasks is None else 0
+            task = WriteShard(self._ds, plan, folder, counts, within)  # type: ignore[arg-type]
+            if do_tasks is None:
+                results = on_this_machine(task, pending, 0 if within else workers)
+            else:
+                results = do_tasks(task, pending)
+            for result in results:
+                number = result["number"]
+                done[number] = shard_from(result["shard"])
+                budget.add(done[number])
+        return [done[number] for number in range(plan.shards)]
+
+    def finish(self, shards: Sequence[WrittenShard]) -> Manifest:
+        """Writes the manifest."""
+        plan, folder = self.plan, self._folder
+        assert plan is not None
+        no_origins = why_unknown(self._node, self.is_stream) if shards else None
+        if not plan.told["origins"]:
+            no_origins = "`origins=False` was given when it was written"
+        elif self.is_stream and no_origins is None:
+            records = sum(shard.records for shard in shards)
+            if records != length_of(self._node):
+                no_origins = "functions of the pipeline left elements out"
+        manifest = Manifest(
+            folder.path(folder.manifest),
+            plan.pattern,
+            plan.format,
+            plan.layout if plan.told["layout"] is not None else None,
+            tuple(shards),
+            tuple(plan.told["pipeline"]),
+            plan.told["made_with"],
+            tuple(sources_told(self._node)),
+            plan.digest,
+            no_origins,
+        )
+        told = manifest.to_json()
+        told["asked"] = {name: plan.told[name] for name in (*COMPARED, "shards", "shard_records")}
+        folder.put(folder.manifest, (json.dumps(told, indent=1) + "\n").encode())
+        return manifest
+
+
+class _Budget:
+    """The budgets of a pipeline for bad records, over all shards."""
+
+    def __init__(self, node: Node, done: dict[int, WrittenShard]) -> None:
+        self._budgets = [step.budget for step in walk(node) if isinstance(step, Guard)]
+        self._least = min((budget for budget in self._budgets if budget is not None), default=None)
+        self._bad = 0
+        for shard in done.values():
+            self.add(shard)
+
+    def add(self, shard: WrittenShard) -> None:
+        self._bad += sum(shard.bad)
+        if self._least is not None and self._bad > self._least:
+            raise BadRecordsError(
+                f"{self._bad} bad records are more than the budget of {self._least} that "
+                "`on_error` was given; they are of several shards."
+            )
+
+
+__all__ = ["FILE_FORMATS", "write"]

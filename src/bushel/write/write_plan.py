@@ -1,0 +1,104 @@
+"""What is to be written, and how: all that decides about the bytes of the shards."""
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from bushel.checkpoint.differences import differing_steps
+from bushel.checkpoint.made_with import changes_since
+from bushel.errors import FileError
+from bushel.sources.written.coding import Coding, coding_of
+from bushel.sources.written.element_layout import ElementLayout
+from bushel.sources.written.manifest import digest_of_plan
+from bushel.sources.written.shard_names import shard_name
+
+VERSION = 1
+
+
+class WritePlan:
+    """A dataset to be written: plain values, in a file beside the shards while they are made."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.told = told
+        self.pattern: str = told["pattern"]
+        self.format: str = told["format"]
+        # How many positions the dataset has, and shards; None for a stream.
+        self.length: int | None = told["length"]
+        self.shards: int | None = told["shards"]
+
+    @cached_property
+    def digest(self) -> str:
+        """What shards and their notes are told apart by."""
+        return digest_of_plan(self.told)
+
+    @cached_property
+    def layout(self) -> ElementLayout:
+        """What elements are made of."""
+        return ElementLayout.from_json(self.told["layout"], "the plan")
+
+    @cached_property
+    def coding(self) -> Coding:
+        """How elements become records."""
+        return coding_of(self.format, self.layout)
+
+    def name(self, number: int) -> str:
+        """The name of a shard."""
+        return shard_name(self.pattern, number, self.shards)
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """The positions of a shard."""
+        assert self.length is not None and self.shards is not None
+        size = self.told["shard_records"]
+        if size is not None:
+            return min(number * size, self.length), min((number + 1) * size, self.length)
+        return self.length * number // self.shards, self.length * (number + 1) // self.shards
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"told": self.told}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["told"])  # type: ignore[misc]
+
+    def to_bytes(self) -> bytes:
+        """The plan as a file has it."""
+        return json.dumps({"version": VERSION, **self.told}).encode()
+
+
+def read_plan(data: bytes) -> WritePlan | None:
+    """The plan of a file; None where that is of another version, or damaged."""
+    try:
+        told = json.loads(data)
+        if not isinstance(told, dict) or told.pop("version", None) != VERSION:
+            return None
+        plan = WritePlan(told)
+        if told["layout"] is not None:
+            _ = plan.layout
+        list(differences(told, told))
+        return plan
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, FileError):
+        return None
+
+
+# What is compared as it stands, and what it is called.
+COMPARED = {
+    "pattern": "the name of the shards",
+    "format": "the format",
+    "length": "the number of elements",
+    "on_error": "`on_error`",
+    "origins": "`origins`",
+    "json_fields": "`json_fields`",
+}
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    """Says in what two plans differ; of shards only where somebody asked for a number of them."""
+    if before["pipeline"] != now["pipeline"]:
+        yield differing_steps(list(before["pipeline"]), list(now["pipeline"]))
+    yield from changes_since(before["made_with"], now["made_with"])
+    for name, words in COMPARED.items():
+        if before[name] != now[name]:
+            yield f"{words} was {before[name]!r} and is {now[name]!r} now"
+    for name in ("shards", "shard_records"):
+        if now[name] is not None and before[name] != now[name]:
+            yield f"`{name}` was {before[name]} and is {now[name]} now"
