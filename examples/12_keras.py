@@ -1,8 +1,8 @@
 """Keras 3: `model.fit` over a dataset by position, and over the stream of a DataLoader."""
 
+import contextlib
 import os
 import tempfile
-from pathlib import Path
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -25,27 +25,6 @@ def add_noise(record, rng):
     return record | {"image": record["image"] + rng.normal(0, 8, record["image"].shape)}
 
 
-class Batches(keras.utils.PyDataset):
-    """Batches by number, which Keras asks for in turn.
-
-    The numbers of a second epoch go on where those of the first one end: another order, and
-    other random numbers. So the number of an epoch is all that there is to remember.
-    """
-
-    def __init__(self, dataset, epoch=0):
-        super().__init__()
-        self.dataset, self.epoch = dataset, epoch
-
-    def __len__(self):
-        return len(self.dataset)
-
-    def __getitem__(self, index):
-        return self.dataset[self.epoch * len(self.dataset) + index]
-
-    def on_epoch_end(self):
-        self.epoch += 1
-
-
 def training_data():
     images, labels = load_pictures()["train"]
     dataset = grain.MapDataset.source({"image": images, "label": labels}).seed(7).shuffle()
@@ -62,24 +41,38 @@ def new_model():
     return model
 
 
+class Stop(keras.callbacks.Callback):
+    """Stands for a machine that is taken away in the middle of an epoch."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.left = after
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
 def by_position():
-    """Trains on a MapDataset; stops half-way, and goes on to the same end."""
-    dataset, half = training_data(), EPOCHS // 2
+    """Trains on a MapDataset; stops in the middle of an epoch, and goes on to the same end."""
     whole = new_model()
-    whole.fit(Batches(dataset), epochs=EPOCHS, shuffle=False, verbose=0)
+    whole.fit(grain.keras.dataset(training_data()), epochs=EPOCHS, verbose=0)
 
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "half_way.keras")
-        model = new_model()
-        model.fit(Batches(dataset), epochs=half, shuffle=False, verbose=0)
-        model.save(path)
-        model = keras.models.load_model(path)
-    model.fit(
-        Batches(dataset, epoch=half), initial_epoch=half, epochs=EPOCHS, shuffle=False, verbose=0
-    )
+        data = grain.keras.dataset(training_data())
+        checkpoint = grain.keras.Checkpoint(folder, data, every=10)
+        stop = Stop(after=int(2.6 * data.num_batches))
+        with contextlib.suppress(KeyboardInterrupt):
+            new_model().fit(data, epochs=EPOCHS, verbose=0, callbacks=[checkpoint, stop])
+
+        model, data = new_model(), grain.keras.dataset(training_data())
+        checkpoint = grain.keras.Checkpoint(folder, data, every=10)
+        start = checkpoint.restore(model)
+        model.fit(data, initial_epoch=start, epochs=EPOCHS, verbose=0, callbacks=[checkpoint])
     for one, other in zip(whole.get_weights(), model.get_weights(), strict=True):
         assert np.array_equal(one, other)
-    print(f"epochs {half} to {EPOCHS} from a file: the same weights, bit for bit")
+    print(f"went on within epoch {start} of {EPOCHS}: the same weights, bit for bit")
     return whole
 
 
@@ -101,19 +94,15 @@ def loader(split, num_epochs, shuffle=False, workers=0):
 
 
 def as_stream():
-    """Trains on a DataLoader with a worker; Keras takes an iterable as a generator."""
+    """Trains on a DataLoader with a worker."""
     model = new_model()
-    steps = EPOCHS * len(Pictures("train")) // BATCH_SIZE
-    batches = (batch for batch in loader("train", EPOCHS, shuffle=True, workers=1))
-    model.fit(batches, steps_per_epoch=steps, shuffle=False, verbose=0)
+    model.fit(grain.keras.dataset(loader("train", EPOCHS, shuffle=True, workers=1)), verbose=0)
     return model
 
 
 def main():
     for name, model in (("by position", by_position()), ("as a stream", as_stream())):
-        batches = (batch for batch in loader("test", num_epochs=1))
-        steps = -(-len(Pictures("test")) // BATCH_SIZE)
-        _, accuracy = model.evaluate(batches, steps=steps, verbose=0)
+        _, accuracy = model.evaluate(grain.keras.dataset(loader("test", num_epochs=1)), verbose=0)
         print(f"trained {name}: accuracy {accuracy:.2%}")
 
 

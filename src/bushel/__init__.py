@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bushel import constants as constants
     from bushel import errors as errors
     from bushel import experimental as experimental
+    from bushel import keras as keras
     from bushel import multiprocessing as multiprocessing
     from bushel import python as python
     from bushel import samplers as samplers
@@ -92,6 +93,7 @@ _HOMES = {
     "constants": "constants",
     "errors": "errors",
     "experimental": "experimental",
+    "keras": "keras",
     "multiprocessing": "multiprocessing",
     "python": "python",
     "samplers": "samplers",
@@ -157,8 +159,8 @@ _HOMES = {
 }
 
 # Not those that need Orbax: `from bushel import *` works without it. And nobody who writes that
-# wants another `open`, or another `torch`.
-_NOT_BY_STAR = {"open", "torch"}
+# wants another `open`, or another `keras` or `torch`.
+_NOT_BY_STAR = {"open", "keras", "torch"}
 _PLAIN = [name for name, home in _HOMES.items() if "orbax" not in home and name not in _NOT_BY_STAR]
 __all__ = [*_PLAIN, "__version__", "__version_info__"]
 

@@ -1,0 +1,22 @@
+"""For those who train with Keras 3: what `fit`, `evaluate` and `predict` take, and its resume."""
+
+from typing import TYPE_CHECKING
+
+from bushel.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from bushel.keras.batches import Checkpoint as Checkpoint
+    from bushel.keras.batches import KerasDataset as KerasDataset
+    from bushel.keras.batches import dataset as dataset
+    from bushel.keras.batches import on_cpu as on_cpu
+
+_HOMES = {
+    name: f"keras.batches:{name}" for name in ("Checkpoint", "KerasDataset", "dataset", "on_cpu")
+}
+__all__ = ["Checkpoint", "KerasDataset", "dataset", "on_cpu"]
+
+__getattr__ = lazily(globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,109 @@
+"""A program that trains with Keras and the backend in `KERAS_BACKEND`, and prints what came of it.
+
+The last line is JSON.
+"""
+
+import contextlib
+import json
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+import bushel
+from bushel import MapDataset
+
+warnings.simplefilter("error", UserWarning)  # That data ran out, say.
+
+ROWS = np.random.default_rng(0).normal(size=(70, 4)).astype(np.float32)
+
+
+def pairs() -> Any:
+    ds = MapDataset.source(ROWS).seed(1).shuffle()
+    return ds.map(lambda row: (row[:3], row[3:])).batch(16)
+
+
+def as_loader() -> Any:
+    return bushel.DataLoader(
+        data_source=ROWS,
+        sampler=bushel.samplers.IndexSampler(70, shuffle=True, seed=5, num_epochs=1),
+        operations=[Split(), bushel.transforms.Batch(16)],
+    )
+
+
+class Split(bushel.transforms.Map):
+    def map(self, row: Any) -> Any:
+        return row[:3], row[3:]
+
+
+DATA: dict[str, tuple[Any, int | None]] = {
+    "map": (pairs, None),
+    "endless stream": (lambda: pairs().repeat().to_iter_dataset(), 7),
+    "DataLoader": (as_loader, None),
+}
+
+
+def new_model() -> Any:
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Dense(4, activation="relu"), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    model.compile("adam", "mse")
+    return model
+
+
+class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]
+    """Ends a training after some batches, as Ctrl-C does."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.left = after
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+def resumed(make: Any, steps: int | None, folder: Path) -> tuple[Any, list[str]]:
+    data = bushel.keras.dataset(make(), steps_per_epoch=steps)
+    callbacks = [bushel.keras.Checkpoint(folder, data, every=4), Interrupt(12 if steps else 9)]
+    with contextlib.suppress(KeyboardInterrupt):
+        new_model().fit(data, epochs=3, verbose=0, callbacks=callbacks)
+    names = [path.name for path in folder.iterdir()]
+    data = bushel.keras.dataset(make(), steps_per_epoch=steps)
+    checkpoint = bushel.keras.Checkpoint(folder, data, every=4)
+    model = new_model()
+    start = checkpoint.restore(model)
+    model.fit(data, epochs=3, initial_epoch=start, verbose=0, callbacks=[checkpoint])
+    return model, names
+
+
+def main() -> None:
+    told: dict[str, Any] = {"backend": keras.backend.backend()}
+    for name, (make, steps) in DATA.items():
+        whole = new_model()
+        data = bushel.keras.dataset(make(), steps_per_epoch=steps)
+        losses = whole.fit(data, epochs=3, verbose=0).history["loss"]
+        with tempfile.TemporaryDirectory() as folder:
+            model, names = resumed(make, steps, Path(folder))
+        weights = zip(whole.get_weights(), model.get_weights(), strict=True)
+        told[name] = {
+            "batches": data.num_batches,
+            "losses": losses,
+            "checkpoints": names,
+            "equal": all(np.array_equal(one, other) for one, other in weights),
+        }
+    inputs = MapDataset.source(ROWS).map(lambda row: row[:3]).batch(16)
+    predicted = whole.predict(bushel.keras.dataset(inputs), verbose=0)
+    told["predicted"] = bool(np.allclose(predicted, whole.predict(ROWS[:, :3], verbose=0)))
+    data = bushel.keras.dataset(pairs(), same_each_epoch=True)
+    told["evaluated"] = [whole.evaluate(data, verbose=0) for _ in range(2)]
+    told["directly"] = float(whole.evaluate(ROWS[:, :3], ROWS[:, 3:], verbose=0))
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
