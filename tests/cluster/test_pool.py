@@ -66,10 +66,10 @@ def test_one_stream(simulated: Make) -> None:
 @given(
     seed=st.integers(0, 10**6),
     workers=st.integers(1, 9),
-    process=st.sampled_from([3.0, 30.0, float("inf")]),
-    node=st.sampled_from([10.0, 60.0, float("inf")]),
-    memory=st.sampled_from([20.0, float("inf")]),
-    frozen=st.sampled_from([20.0, float("inf")]),
+    process=st.sampled_from([10.0, 60.0, float("inf")]),
+    node=st.sampled_from([20.0, 100.0, float("inf")]),
+    memory=st.sampled_from([60.0, float("inf")]),
+    frozen=st.sampled_from([100.0, float("inf")]),
     step=st.sampled_from([0.0, 0.3]),
 )
 def test_whatever_ends(

@@ -406,9 +406,10 @@ class ClusterPool:
                     "(`RayOptions(memory=...)`), or have fewer of them."
                 )
             return None
-        noted = NOTHING_NOTED
-        if gone.why == PROCESS and ready is not None:
-            noted = self._cluster.noted(ready)
+        if gone.why != PROCESS:
+            self._blame.other_deaths += 1
+            return None
+        noted = NOTHING_NOTED if ready is None else self._cluster.noted(ready)
         return self._blame.note(task, noted, False, f"is gone ({gone})")
 
     def _forget(self, worker: _Worker) -> None:
