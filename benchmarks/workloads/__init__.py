@@ -28,6 +28,7 @@ from benchmarks.workloads import (
     stream,
     streams,
     vectorised,
+    written,
 )
 
 WORKLOADS: dict[str, Workload] = {
@@ -81,5 +82,6 @@ WORKLOADS: dict[str, Workload] = {
         restore.WORKLOAD,
         import_time.WORKLOAD,
         shuffle_memory.WORKLOAD,
+        written.WORKLOAD,
     )
 }
