@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bushel.core.autotune import AutotuneParameter
 from bushel.core.options import DatasetOptions, ExecutionTrackingMode
 from bushel.core.rng import RngPool
 from bushel.core.stack import batch_and_pad
@@ -50,6 +51,7 @@ def apply_transformations(ds: Any, transformations: Any) -> Any:
 
 
 __all__ = [
+    "AutotuneParameter",
     "BOSHandling",
     "BestFitPackIterDataset",
     "CacheIterDataset",

@@ -140,7 +140,7 @@ class _EndsWhenPickled:
 def test_workers_that_end_for_no_known_reason_are_not_replaced_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bushel.workers.pool._MOST_TRIES", 3)
+    monkeypatch.setattr("bushel.workers.blame._MOST_TRIES", 3)
     ds = with_workers(MapDataset.range(3).map(lambda _: _EndsWhenPickled()), 1)
     with iter(ds) as iterator, pytest.raises(WorkerError, match=r"3 worker processes ended with"):
         next(iterator)

@@ -27,6 +27,8 @@ class Machine:
 
     depth = 4
     most_task_bytes = 1 << 20
+    most_times = 8
+    most_bytes_ahead = 1 << 26
 
     def __init__(self, each: float, size: int = 100, around: float = 0.0, threads: int = 1) -> None:
         self.each, self.size, self.around, self.threads = each, size, around, threads
@@ -77,6 +79,9 @@ class Machine:
 
     def rest(self) -> None:
         """Nothing to let go of."""
+
+    def note_ahead(self, was: int, now: int) -> None:
+        """Nobody is told."""
 
 
 def _stream(machine: Machine, length: int = 1 << 40, **more: Any) -> RemoteStream:
@@ -178,7 +183,7 @@ def test_who_is_late_now_and_then_has_large_batches_ahead() -> None:
 
 def test_streams_side_by_side_have_their_share() -> None:
     machine = Machine(0.005, size=1 << 19)
-    stream = _stream(machine, most_tasks=1)
+    stream = _stream(machine, streams=4)
     for _ in range(60):
         _taken(stream, 32)
         machine.now += 1.0

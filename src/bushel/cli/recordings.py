@@ -111,4 +111,4 @@ def _why_slow(options: argparse.Namespace) -> None:
 
 
 # Events that say something about speed.
-_TOLD = ("workers died", "workers", "threads", "bad records", "error")
+_TOLD = ("workers died", "workers", "tasks ahead", "threads", "bad records", "error")

@@ -30,6 +30,21 @@ def refusal(error: OSError, path: str) -> str:
     return error.strerror or str(error)
 
 
+def lacks_files(wanted: int) -> str | None:
+    """Says that fewer files than so many can still be opened, if that is so and can be told."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        opened = len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return None
+    if most == resource.RLIM_INFINITY or most - opened >= wanted:
+        return None
+    return (
+        f"this process may have {most:,} files open (`ulimit -n`), has {opened:,}, and should have "
+        f"room for {wanted}: raise that limit"
+    )
+
+
 def limit_of(error: BaseException) -> str | None:
     """Says which limit was in the way when memory, a file in memory or a process was refused.
 

@@ -47,6 +47,60 @@ def memory_limit() -> int:
     return total * 9 // 10
 
 
+def available_memory() -> int:
+    """Memory that is still free, on this machine or in its container, in bytes."""
+    free = memory_limit()
+    with suppress(OSError, ValueError, StopIteration), open("/proc/meminfo") as file:
+        line = next(line for line in file if line.startswith("MemAvailable:"))
+        free = min(free, int(line.split()[1]) * 1024)
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        folder = "/sys/fs/cgroup/"
+        with (
+            suppress(OSError, ValueError),
+            open(folder + limit) as limit_file,
+            open(folder + used) as used_file,
+        ):
+            free = min(free, max(0, int(limit_file.read()) - int(used_file.read())))
+    return free
+
+
+def used_core_seconds() -> float | None:
+    """How long the cores that this process may use were in use by anybody; None if nobody knows.
+
+    In a container that has a share of the cores alone, how long it used them itself.
+    """
+    try:
+        if _cores_of_container() < math.inf:
+            return _container_core_seconds()
+        ours, is_nice = os.sched_getaffinity(0), os.nice(0) > 0
+        ticks = 0
+        with open("/proc/stat") as file:
+            for line in file:
+                if not line.startswith("cpu"):
+                    break
+                name, *figures = line.split()
+                if name != "cpu" and int(name[3:]) in ours:
+                    # Of all figures but those of idling, waiting for a disk, and guests, which
+                    # are part of the first two. Programs that are nice leave the cores to us,
+                    # unless this one is nice itself.
+                    user, nice, system, _, _, *interrupts = map(int, figures[:8])
+                    ticks += user + nice * is_nice + system + sum(interrupts)
+        return ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _container_core_seconds() -> float | None:
+    with open("/sys/fs/cgroup/cpu.stat") as file:
+        for line in file:
+            if line.startswith("usage_usec "):
+                return int(line.split()[1]) / 1e6
+    return None
+
+
 @cache
 def boot_id() -> str:
     """Something that is another after the machine was started again; empty where nobody says."""

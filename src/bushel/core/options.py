@@ -4,9 +4,10 @@ import enum
 import os
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from bushel.core.arguments import explains, whole
+from bushel.core.autotune import AutotuneParameter, is_tuned
 from bushel.errors import PlanError
 
 
@@ -77,21 +78,28 @@ class MultiprocessingOptions:
     """How many worker processes, and how much each keeps ready.
 
     Args:
-      num_workers: worker processes; 0 evaluates in the process that asks.
-      per_worker_buffer_size: blocks that each worker may have waiting beside the one it is at.
+      num_workers: worker processes; 0 evaluates in the process that asks. "auto" begins with a
+        few and has more or fewer while it runs, by what the loop waits, within the cores and
+        `ram_budget_mb`; `AutotuneParameter(least, most)` does so between two numbers. The stream
+        is the same.
+      per_worker_buffer_size: blocks that each worker may have waiting beside the one it is at;
+        "auto" lets them become as many as it takes, within `ram_budget_mb`.
       enable_profiling: accepted for programs written for Grain.
       hang_timeout: seconds without progress after which a worker is said to hang (it should be
         longer than a batch takes); None never looks.
       on_hang: what happens then, beside a report of what it hangs in: "wait" for it, "replace"
         it by another worker that does its work again, or "raise".
+      ram_budget_mb: where something is "auto": for all workers and what they have ready, in
+        megabytes of 2^20 bytes; None is a quarter of the memory that is free.
     """
 
-    num_workers: int = 0
-    per_worker_buffer_size: int = 1
+    num_workers: int | Literal["auto"] | AutotuneParameter = 0
+    per_worker_buffer_size: int | Literal["auto"] | AutotuneParameter = 1
     enable_profiling: bool = False
     # Not shown: the text of options is as Grain's.
     hang_timeout: float | None = field(default=None, repr=False)
     on_hang: str = field(default="wait", repr=False)
+    ram_budget_mb: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.on_hang not in _ON_HANG:
@@ -100,12 +108,23 @@ class MultiprocessingOptions:
             raise PlanError(f"hang_timeout must be positive, and is {self.hang_timeout!r}.")
         for name in ("num_workers", "per_worker_buffer_size"):
             value = getattr(self, name)
+            if is_tuned(value):
+                continue
             if not isinstance(value, int):
-                raise TypeError(f"MultiprocessingOptions.{name} must be an integer: {value!r}.")
+                raise TypeError(
+                    f"MultiprocessingOptions.{name} must be an integer: {value!r}. (Or write "
+                    '"auto": it is found out while the pipeline runs.)'
+                )
             if value < 0:
                 raise PlanError(
                     f"MultiprocessingOptions.{name} must not be negative, and is {value}."
                 )
+        budget = self.ram_budget_mb
+        if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
+            raise PlanError(
+                f"MultiprocessingOptions.ram_budget_mb is a number of megabytes above 0, or None "
+                f"for a quarter of the memory that is free, and not {budget!r}."
+            )
 
 
 _explain = explains(instead=dict.fromkeys(("workers", "worker_count"), "num_workers"))

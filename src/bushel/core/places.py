@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from bushel.core.autotune import AUTO
 from bushel.core.block import Block
 from bushel.core.frozen import frozen
 from bushel.core.naming import source_name
@@ -113,7 +114,8 @@ class WorkersNode(Place):
     @property
     def label(self) -> str:
         method = "ray_prefetch" if isinstance(self.options, RayOptions) else "mp_prefetch"
-        return f"{method}(num_workers={self.options.num_workers})"
+        number = self.options.num_workers
+        return f"{method}(num_workers={number if isinstance(number, int) else AUTO})"
 
 
 @frozen

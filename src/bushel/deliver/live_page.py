@@ -152,7 +152,10 @@ def _bounded(stats: dict[str, Any]) -> dict[str, Any]:
         **stats,
         "steps": [{**step, "name": step["name"][:_MOST_NAME]} for step in steps],
         "threads": [text[:_MOST_TEXT] for text in stats["threads"][:_MOST_TEXTS]],
-        "workers": stats["workers"][:_MOST_TEXTS],
+        "workers": [
+            {**pool, "changes": [_short(change) for change in pool["changes"][-_MOST_TEXTS:]]}
+            for pool in stats["workers"][:_MOST_TEXTS]
+        ],
         "why_slow": [text[:_MOST_TEXT] for text in stats["why_slow"][:_MOST_TEXTS]],
     }
 
@@ -200,6 +203,10 @@ def _is_page(descriptor: int) -> bool:
     size = os.fstat(descriptor).st_size
     heads = (os.pread(descriptor, len(_MAGIC), slot * _SLOT_BYTES) for slot in (0, 1))
     return size == 2 * _SLOT_BYTES and all(head in (_MAGIC, bytes(len(_MAGIC))) for head in heads)
+
+
+def _short(change: dict[str, Any]) -> dict[str, Any]:
+    return {**change, "why": change["why"][:_MOST_TEXT]}
 
 
 def read_page(descriptor: int) -> bytes | None:

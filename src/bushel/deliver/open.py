@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bushel.checkpoint.made_with import made_with
 from bushel.checkpoint.signed import describe_pipeline
+from bushel.core.autotune import worker_bounds
 from bushel.core.node import Node
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, WorkersNode
@@ -103,7 +104,8 @@ def open_plan(plan: Plan) -> Lowered:
             if isinstance(step.options, RayOptions):
                 continue  # Theirs are started on the cluster, by the pool.
             if not home_of(step.key).has_workers:
-                starters[place] = Starter(step.options.num_workers)
+                bounds = worker_bounds(step.options.num_workers)
+                starters[place] = Starter(bounds.first, bounds.most)
                 starters[place].start_all()
         from bushel.workers.lowering import lowered_to_workers
 

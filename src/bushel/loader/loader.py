@@ -1,9 +1,10 @@
 """DataLoader: source, sampler and operations; Grain's older face, built as a chain."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from bushel.core.arguments import explains, whole
+from bushel.core.autotune import AutotuneParameter, is_tuned
 from bushel.core.machine import available_cores
 from bushel.core.naming import name_of, source_name
 from bushel.core.node import Node
@@ -49,8 +50,10 @@ class DataLoader(Generic[T]):
       operations: objects of the classes in `bushel.transforms`, or functions from an
         iterator of Records to another.
       worker_count: worker processes; the stream does not depend on it, and neither do its
-        states. 0 is none, and None is one less than the CPUs that this process may use.
-      worker_buffer_size: blocks that each worker may have waiting beside the one it is at.
+        states. 0 is none, and None is one less than the CPUs that this process may use. "auto"
+        has more or fewer while it runs (see `MultiprocessingOptions`).
+      worker_buffer_size: blocks that each worker may have waiting beside the one it is at, or
+        "auto".
       shard_options: which steps of the sampler this loader takes; the sampler's by default.
       read_options: how many threads may read ahead, in each worker.
       hang_timeout: seconds without progress after which a worker is said to hang (see
@@ -74,8 +77,8 @@ class DataLoader(Generic[T]):
         data_source: Any,
         sampler: Any,
         operations: Sequence[Any] = (),
-        worker_count: int | None = 0,
-        worker_buffer_size: int = 1,
+        worker_count: int | Literal["auto"] | AutotuneParameter | None = 0,
+        worker_buffer_size: int | Literal["auto"] | AutotuneParameter = 1,
         shard_options: ShardOptions | None = None,
         read_options: ReadOptions | None = None,
         enable_profiling: bool = False,
@@ -109,7 +112,7 @@ class DataLoader(Generic[T]):
             raise TypeError(
                 f"`on_error` must be `OnError('skip')` or the like, and is {on_error!r}."
             )
-        if whole(worker_buffer_size, "worker_buffer_size") < 0:
+        if not is_tuned(worker_buffer_size) and whole(worker_buffer_size, "worker_buffer_size") < 0:
             raise PlanError(
                 f"worker_buffer_size must not be negative, and is {worker_buffer_size}."
             )
@@ -215,7 +218,7 @@ def load(
     transformations: Sequence[Any] = (),
     batch_size: int | None = None,
     drop_remainder: bool = False,
-    worker_count: int | None = 0,
+    worker_count: int | Literal["auto"] | AutotuneParameter | None = 0,
     read_options: ReadOptions | None = None,
 ) -> DataLoader[Any]:
     """Makes a DataLoader over a whole source in one call.
@@ -249,7 +252,9 @@ def _shown(operation: Any) -> str:
     return name_of(operation)
 
 
-def _count_workers(worker_count: int | None) -> int:
+def _count_workers(worker_count: Any) -> Any:
+    if is_tuned(worker_count):
+        return worker_count
     if worker_count is None:
         # One is left for the training itself.
         return max(1, available_cores() - 1)

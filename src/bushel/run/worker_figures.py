@@ -4,6 +4,20 @@ from bushel.core.frozen import frozen
 
 
 @frozen
+class WorkerChange:
+    """Another number of workers, or of tasks ahead, that was chosen while an iterator ran."""
+
+    # Since the first task was done; and elements that the workers had made.
+    seconds: float
+    elements: int
+    # What is another: "workers" or "tasks ahead".
+    what: str
+    was: int
+    now: int
+    why: str
+
+
+@frozen
 class WorkerFigures:
     """What the worker processes of one iterator have done."""
 
@@ -21,6 +35,8 @@ class WorkerFigures:
     cancelled_tasks: int
     # Tasks that are done and wait to be taken, of those that are under way.
     ready_tasks: int = 0
+    # The last ones, where the number of workers is tuned.
+    changes: tuple[WorkerChange, ...] = ()
 
     @property
     def busy_share(self) -> float:

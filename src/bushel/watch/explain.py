@@ -302,7 +302,7 @@ def _names_in(step: Node) -> list[str]:
 
 def _is_shown(step: Node) -> bool:
     if isinstance(step, WorkersNode):
-        return step.options.num_workers > 0  # A loader has the step, and perhaps no workers.
+        return bool(step.options.num_workers)  # A loader has the step, and perhaps no workers.
     # What has no words was not written by anybody.
     return not isinstance(step, GatherNode) and bool(_name(step))
 

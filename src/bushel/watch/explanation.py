@@ -34,7 +34,7 @@ class ExplainedStep:
     endless: bool = False
     # "here", "thread" (one that prefetches) or "workers"; None for what does nothing by itself.
     place: str | None = None
-    workers: int = 0
+    workers: int | str = 0
     # At most so many threads read ahead in that place.
     threads: int = 0
     # Whether it runs here in the midst of steps that run in workers.
@@ -57,7 +57,9 @@ class ExplainedStep:
         """Where it runs, for people."""
         if self.place is None:
             return ""
-        place = {HERE: "here", THREAD: "a thread", WORKERS: plural(self.workers, "worker")}
+        workers = self.workers
+        there = plural(workers, "worker") if isinstance(workers, int) else f"workers ({workers})"
+        place = {HERE: "here", THREAD: "a thread", WORKERS: there}
         words = [place[self.place]]
         if self.in_order:
             words.append("in order")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bushel.batch.batch import BatchNode
+from bushel.core.autotune import AUTO
 from bushel.core.frozen import frozen
 from bushel.core.node import Node, Order, with_inputs
 from bushel.core.options import ReadOptions
@@ -57,10 +58,13 @@ class Placed:
         return self.stretch.where
 
     @property
-    def workers(self) -> int:
-        """How many worker processes run it."""
+    def workers(self) -> int | str:
+        """How many worker processes run it, or that this is found out."""
         asked = self.stretch.workers
-        return asked.options.num_workers if asked is not None and self.place == WORKERS else 0
+        if asked is None or self.place != WORKERS:
+            return 0
+        number = asked.options.num_workers
+        return number if isinstance(number, int) else AUTO
 
     @property
     def in_order(self) -> bool:

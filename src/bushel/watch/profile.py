@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bushel.core.arguments import whole
+from bushel.core.autotune import worker_bounds
 from bushel.core.machine import available_cores
 from bushel.core.node import Node, walk
 from bushel.core.options import MultiprocessingOptions
@@ -103,6 +104,7 @@ def _line_on_terminal(progress: bool | None) -> Callable[[str], None]:
 
 def _profiled(what: str, node: Node, measured: Measured, sample: Sample, pace: Pace) -> Profile:
     options = _worker_options(node)
+    buffer = options.per_worker_buffer_size
     each = pace.seconds_each or measured.seconds_each
     costs = measured.costs(plan(with_workers(node, 1)), max(0.0, sample.first_seconds - each))
     made = Profile(
@@ -112,8 +114,9 @@ def _profiled(what: str, node: Node, measured: Measured, sample: Sample, pace: P
         first_seconds=sample.first_seconds,
         queued_share=pace.queued_seconds / max(1e-9, pace.seconds + pace.queued_seconds),
         cores=available_cores(),
-        workers=options.num_workers,
-        buffer=options.per_worker_buffer_size,
+        # Where it is tuned, as many as there may come to be.
+        workers=worker_bounds(options.num_workers).most,
+        buffer=buffer if isinstance(buffer, int) else 1,
         steps=measured.steps(plan(node)),
         costs=costs,
         speeds=(),
@@ -125,7 +128,10 @@ def _profiled(what: str, node: Node, measured: Measured, sample: Sample, pace: P
 
 def _worker_options(node: Node) -> MultiprocessingOptions | RayOptions:
     steps = [step for step in steps_of(node) if isinstance(step, WorkersNode)]
-    return max((step.options for step in steps), key=lambda options: options.num_workers)
+    return max(
+        (step.options for step in steps),
+        key=lambda options: worker_bounds(options.num_workers).most,
+    )
 
 
 def _speeds(made: Profile) -> list[Speed]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
-from bushel.run.worker_figures import WorkerFigures
+from bushel.run.worker_figures import WorkerChange, WorkerFigures
 from bushel.watch.plain_text import clipped, printable
 from bushel.watch.stats import Stats, StepStats
 
@@ -97,6 +97,10 @@ class _CheckedFigures:
             raise ValueError(f"there is no {name!r}")
         return self._values.get(name, default)
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a field: older programs have fewer."""
+        return name in self._values
+
     def integer(self, name: str, default: int | None = None) -> int:
         value = self.take(name, default)
         if type(value) is not int or not -1 <= value < _MOST_INTEGER:
@@ -124,8 +128,8 @@ class _CheckedFigures:
     def text(self, name: str) -> str:
         return _text(self.take(name))
 
-    def made(self, kind: type[T]) -> T:
-        """A value of plain fields, each by its type."""
+    def made(self, kind: type[T], **others: Any) -> T:
+        """A value of plain fields, each by its type, and of `others`."""
         read: dict[Any, Callable[[str], Any]] = {
             int: self.integer,
             float: self.real,
@@ -133,8 +137,12 @@ class _CheckedFigures:
             str: self.text,
         }
         # What a program with an older bushel does not tell has its default.
-        wanted = [one for one in fields(kind) if one.name in self._values or one.default is MISSING]  # type: ignore[arg-type]
-        return kind(**{one.name: read[one.type](one.name) for one in wanted})
+        wanted = [
+            one
+            for one in fields(kind)  # type: ignore[arg-type]
+            if one.name not in others and (one.name in self._values or one.default is MISSING)
+        ]
+        return kind(**{one.name: read[one.type](one.name) for one in wanted}, **others)
 
 
 def _text(value: Any) -> str:
@@ -168,4 +176,7 @@ def _step(values: _CheckedFigures) -> StepStats:
 
 
 def _workers(values: _CheckedFigures) -> WorkerFigures:
-    return values.made(WorkerFigures)
+    changes: tuple[WorkerChange, ...] = ()
+    if values.has("changes"):
+        changes = values.list_of("changes", lambda one: _CheckedFigures(one).made(WorkerChange))
+    return values.made(WorkerFigures, changes=changes)

@@ -282,8 +282,11 @@ class _ToldAlready:
             if now.deaths > was.deaths:
                 deaths, again = now.deaths - was.deaths, now.repeated_tasks - was.repeated_tasks
                 self._event(step, "workers died", pool=number, deaths=deaths, repeated_tasks=again)
-            if now.workers != was.workers:
-                self._event(step, "workers", pool=number, was=was.workers, now=now.workers)
+            known = was.changes[-1].seconds if was.changes else -1.0
+            for change in now.changes:
+                if change.seconds > known:
+                    facts = {"was": change.was, "now": change.now, "why": change.why}
+                    self._event(step, change.what, pool=number, **facts)
         self._workers = workers
 
     def stats(self, stream: StreamIterator[Any], step: int) -> None:

@@ -8,13 +8,13 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, cast
 
 from bushel.checkpoint.signed import is_pipeline, sign
 from bushel.core.frozen import frozen
 from bushel.core.state import State
 from bushel.errors import RecordError
-from bushel.run.worker_figures import WorkerFigures
+from bushel.run.worker_figures import WorkerChange, WorkerFigures
 from bushel.watch.recorder import VERSION
 from bushel.watch.stats import Stats, StepStats
 
@@ -210,7 +210,7 @@ def _stats(told: Any) -> Stats:
         return Stats(
             steps=None if steps is None else tuple(_of(StepStats, step) for step in steps),
             threads=tuple(map(str, told["threads"])),
-            workers=tuple(_of(WorkerFigures, figures) for figures in told["workers"]),
+            workers=tuple(map(_workers, told["workers"])),
             **{
                 name: _number(told[name])
                 for name in _told_fields(Stats, told)
@@ -221,12 +221,20 @@ def _stats(told: Any) -> Stats:
         raise RecordError(f"the statistics of a recording are damaged: {error!r}.") from None
 
 
-def _of(kind: Any, told: Any) -> Any:
+def _workers(told: Any) -> WorkerFigures:
+    # Recordings from before workers were tuned have no changes.
+    changes = tuple(_of(WorkerChange, change) for change in told.get("changes", ()))
+    return cast(WorkerFigures, _of(WorkerFigures, told, changes=changes))
+
+
+def _of(kind: Any, told: Any, **others: Any) -> Any:
     return kind(
         **{
             name: str(told[name]) if wanted is str else _number(told[name])
             for name, wanted in _told_fields(kind, told).items()
-        }
+            if name not in others
+        },
+        **others,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from bushel.core.node import Node, walk
 from bushel.deliver.figures import Figures
 from bushel.run.step_times import StepTotal
-from bushel.run.worker_figures import WorkerFigures
+from bushel.run.worker_figures import WorkerChange, WorkerFigures
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import bars, heading, piece
 from bushel.watch.html import table as html_table
@@ -108,7 +108,10 @@ class Stats:
                 for step in self.steps
             ],
             "threads": list(self.threads),
-            "workers": [asdict(figures) for figures in self.workers],
+            "workers": [
+                {**asdict(figures), "changes": [asdict(change) for change in figures.changes]}
+                for figures in self.workers
+            ],
             "ready_blocks": self.ready_blocks,
             "bad_records": self.bad_records,
             "why_slow": list(self.why_slow()),
@@ -158,7 +161,10 @@ class Stats:
     def _processes(self) -> list[tuple[str, str]]:
         """What threads and worker processes there are, and what those did."""
         told = [("threads", text) for text in self.threads]
-        return told + [("workers", _told(one, self.elapsed_seconds)) for one in self.workers]
+        for one in self.workers:
+            told.append(("workers", _told(one, self.elapsed_seconds)))
+            told += [("changed", _change(change)) for change in one.changes]
+        return told
 
     def _summary(self) -> list[str]:
         if not self.elements and not self.elapsed_seconds:
@@ -285,6 +291,13 @@ def _longest(step: StepStats) -> str:
         return ""
     at = f" at {number(step.longest_call_at)}" if step.longest_call_at >= 0 else ""
     return f"{duration(step.longest_call_seconds)}{at}"
+
+
+def _change(change: WorkerChange) -> str:
+    return (
+        f"{change.what} {change.was} -> {change.now} after {duration(change.seconds)}: "
+        f"{printable(change.why)}"
+    )
 
 
 def _told(figures: WorkerFigures, elapsed_seconds: float) -> str:

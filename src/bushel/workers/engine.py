@@ -1,9 +1,11 @@
 """The engine of one iterator: tasks out, outcomes in."""
 
+import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bushel.core.autotune import as_parameter, worker_bounds
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.ray_options import RayOptions
 from bushel.core.state import State
@@ -11,11 +13,15 @@ from bushel.run.worker_figures import WorkerFigures
 from bushel.workers.fragment import Fragment, Outcome, TaskMessage
 from bushel.workers.home import Home as Home
 from bushel.workers.pool import Pool, raise_closed
+from bushel.workers.seam import WorkerPool
 from bushel.workers.start import Starter
 from bushel.workers.task import Task
+from bushel.workers.tuning import Changes, Tuning, memory_budget
 
-if TYPE_CHECKING:
-    from bushel.workers.cluster.pool import ClusterPool
+# Bytes that tasks may be ahead of the loop, all together, and how many times as many tasks as
+# there are at first; where nobody asked for more, and where the number is tuned.
+_MOST_BYTES_AHEAD, _MOST_TIMES = 1 << 26, 8
+_MOST_TIMES_TUNED = 64
 
 # Bytes of a task. To a worker elsewhere it takes a millisecond each way, whatever it is.
 _MOST_TASK_BYTES = 1 << 20
@@ -35,6 +41,23 @@ class Engine:
         self._home, self._options, self._worker_init = home, options, worker_init
         self._fragments: list[Fragment] = []
         self._closed = False
+        self._bounds = worker_bounds(options.num_workers)
+        self.changes = Changes()
+        budget = None if isinstance(options, RayOptions) else options.ram_budget_mb
+        memory_bytes = None if budget is None else budget * (1 << 20)
+        self._tuning: Tuning | None = None
+        if self._bounds.is_tuned:
+            self._tuning = Tuning(self._bounds, memory_bytes, self.changes)
+        self.most_times, self.most_bytes_ahead = float(_MOST_TIMES), _MOST_BYTES_AHEAD
+        tuned = as_parameter(options.per_worker_buffer_size)
+        self._ahead = _number(options.per_worker_buffer_size) if tuned is None else tuned.least
+        self._tells_ahead = tuned is not None
+        if tuned is not None:
+            # Half of the budget: the other one is for the workers themselves.
+            self.most_bytes_ahead = int(memory_budget(memory_bytes) / 2)
+            self.most_times = _MOST_TIMES_TUNED
+            if tuned.most is not None:
+                self.most_times = (1 + tuned.most) / (1 + tuned.least)
         # Whether outcomes tell what each step did and took.
         self.timed = False
         # And whether, at the time, they are to tell when.
@@ -46,15 +69,22 @@ class Engine:
         # Of workers that this iterator has given back.
         self._deaths = self._repeated = 0
         # The pool, in a list that the finalizer can hold without holding the engine.
-        self._pool: list[Pool | ClusterPool] = []
+        self._pool: list[WorkerPool] = []
         weakref.finalize(self, _abandon, self._pool, weakref.ref(home))
         if starter is not None:
             self._pool.append(home.pool(self._fragments, worker_init, options, starter))
 
     @property
     def workers(self) -> int:
-        """How many processes there are."""
-        return self._options.num_workers
+        """How many there are to be now."""
+        for pool in self._pool[:1]:  # Another thread may close.
+            return pool.size
+        return self._bounds.first
+
+    @property
+    def most_workers(self) -> int:
+        """How many there may come to be."""
+        return self._bounds.most
 
     @property
     def most_task_bytes(self) -> int:
@@ -65,7 +95,7 @@ class Engine:
     @property
     def depth(self) -> int:
         """How many tasks should be under way: what workers do now, and what they do next."""
-        return self._options.num_workers * (1 + max(1, self._options.per_worker_buffer_size))
+        return self.workers * (1 + max(1, self._ahead))
 
     def register(self, fragment: Fragment) -> int:
         """Makes a fragment known; before the first task, since workers are told at their start."""
@@ -78,7 +108,7 @@ class Engine:
         message = TaskMessage(
             0, fragment, state, stop, False, given, timed=self.timed, traced=traced
         )
-        task = Task(message, first)
+        task = Task(message, first, stop - first if given is None else len(given[1]))
         if self._closed:
             raise_closed()
         if self._pool and self._pool[0].closed:
@@ -92,12 +122,21 @@ class Engine:
     def wait(self, task: Task) -> Outcome:
         """Waits for a task."""
         outcome = task.outcome
+        waited = 0.0
         if outcome is None:
             if task.error is not None:
                 raise task.error
             if not self._pool:
                 raise_closed()
+            began = time.perf_counter()
             outcome = self._pool[0].wait(task)
+            waited = time.perf_counter() - began
+        self.changes.elements += task.count
+        if self._tuning is not None:
+            self.changes.begin()
+            for pool in self._resizable():
+                ahead_bytes = self.depth * task.bytes
+                self._tuning.add(pool, waited, outcome.idle_seconds, task.count, ahead_bytes)
         self._under_way.pop(id(task), None)
         self._tasks += 1
         self._bytes += task.bytes
@@ -117,6 +156,25 @@ class Engine:
             task.cancelled = True
             self._under_way.pop(id(task), None)
             self._cancelled += 1
+        if self._tuning is not None:
+            self._tuning.forget_stretch()
+
+    def note_ahead(self, was: int, now: int) -> None:
+        """Takes note that other than so many tasks are under way; tells it where that is tuned."""
+        if self._tells_ahead and now != was:
+            why = "the loop waited for a worker that had had nothing to do"
+            self.changes.note("tasks ahead", was, now, why)
+
+    def resize(self, count: int, why: str) -> None:
+        """Has another number of workers from now on; the stream does not change."""
+        for pool in self._resizable():
+            if pool.size != count:
+                self.changes.note("workers", pool.size, count, why)
+                pool.resize(count)
+
+    def _resizable(self) -> list[Pool]:
+        # (Another thread may close.)
+        return [pool for pool in self._pool[:1] if isinstance(pool, Pool)]
 
     def figures(self) -> WorkerFigures:
         """What the workers have done for this iterator."""
@@ -132,10 +190,13 @@ class Engine:
             self._cancelled,
             # (Another thread may send one.)
             sum(task.outcome is not None for task in list(self._under_way.values())),
+            tuple(self.changes.made),
         )
 
     def rest(self) -> None:
         """Lets others have the workers, if they are done."""
+        if self._tuning is not None:
+            self._tuning.forget_stretch()
         if self._pool and self._pool[0].idle:
             pool = self._pool.pop()
             self._deaths, self._repeated = (
@@ -153,7 +214,12 @@ class Engine:
         self._home.close()
 
 
-def _abandon(pools: "list[Pool | ClusterPool]", home: "weakref.ref[Home]") -> None:
+def _number(value: Any) -> int:
+    assert isinstance(value, int), value
+    return value
+
+
+def _abandon(pools: list[WorkerPool], home: "weakref.ref[Home]") -> None:
     """An iterator is gone: its workers too, unless they are idle and have a home."""
     while pools:
         pool = pools.pop()

@@ -108,11 +108,10 @@ class _WithWorkers:
         quota = root_quota or self._lowering.quota(dropping_step(root.input).label)
         positions = PositionalStream(root.input, ReadOptions(0, 0), root.allow_nones, quota)
         local, quotas = self._local(positions, fused)
-        read_options, most_tasks, first_size = root.read_options, self._engine.depth, 1
+        read_options, streams, first_size = root.read_options, 1, 1
         if isinstance(read_options, SharedReadOptions):
             # Together they keep the workers busy, and a worker is at one of them at a time.
-            most_tasks = max(1, most_tasks // read_options.streams)
-            first_size = read_options.rows
+            streams, first_size = read_options.streams, read_options.rows
             read_options = self._one_at_a_time(read_options)
         fragment = Fragment(
             root.input,
@@ -120,7 +119,7 @@ class _WithWorkers:
             read_options,
             root.allow_nones,
             keeps_metadata=not last,
-            sharing=self._engine.workers,
+            sharing=self._engine.most_workers,
         )
         sizes = [step.group_size for step in fused if isinstance(step, Fold)] or [1]
         number = self._engine.register(fragment)
@@ -137,7 +136,7 @@ class _WithWorkers:
             sizes[0],
             cut,
             [*positions.guards, *(step for step in fused if isinstance(step, Guard))],
-            most_tasks,
+            streams,
             first_size,
             max(1, least_block(root.input) // sizes[0]),
             times=self._times_of(stretch.steps),

@@ -19,8 +19,9 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, NoReturn
 
+from bushel.core.autotune import worker_bounds
 from bushel.core.ending import is_ending, say_ending
-from bushel.core.limits import limit_of
+from bushel.core.limits import lacks_files, limit_of
 from bushel.core.machine import memory_limit
 from bushel.core.options import MultiprocessingOptions
 from bushel.errors import ClosedError, PlanError, WorkerError
@@ -31,7 +32,8 @@ from bushel.workers.hangs import HangWatch
 from bushel.workers.payload import Payload
 from bushel.workers.process import WorkerProcess
 from bushel.workers.program import BROKEN, FAULT, READY
-from bushel.workers.start import Starter
+from bushel.workers.retired import Retired
+from bushel.workers.start import Starter, not_started
 from bushel.workers.starts import FailedStarts
 from bushel.workers.task import Task
 
@@ -39,12 +41,15 @@ _log = logging.getLogger("bushel")
 
 # How long a worker may take to leave by itself.
 _GRACE_SECONDS = 0.4
+# Files that there must be room for when a worker is added: its own, and those of its batches and
+# of the others'.
+_FILES_TO_SPARE = 64
 # Tasks that one worker may have: more would fill its socket.
 _MOST_TASKS = 16
 
 
 class Pool:
-    """The workers of one pipeline."""
+    """The workers of one pipeline, as processes of this machine (see `WorkerPool`)."""
 
     def __init__(
         self,
@@ -54,13 +59,18 @@ class Pool:
         starter: Starter | None = None,
     ) -> None:
         """`starter` may have processes that wait to be told; others are started when needed."""
-        self._starter = starter or Starter(options.num_workers)
-        self._fragments = fragments
+        bounds = worker_bounds(options.num_workers)
+        self._starter = starter or Starter(bounds.first, bounds.most)
+        self._size = bounds.first
+        # Whether workers are being added, or leave.
+        self._changing = False
+        self.refusal: str | None = None
+        self.learned: Any = None
         self._make_payload = make_payload
-        self._options = options
         self._workers: list[WorkerProcess] = []
-        # Processes that were told to end.
+        # Processes that were told to end, and those that were asked to leave when they are done.
         self._ending: list[Starter | WorkerProcess] = []
+        self._retired = Retired()
         # Tasks without a worker.
         self._homeless: deque[Task] = deque()
         self._failed_starts = FailedStarts()
@@ -84,6 +94,24 @@ class Pool:
     def idle(self) -> bool:
         """Whether nobody waits for anything."""
         return not self._homeless and not any(worker.tasks for worker in self._workers)
+
+    @property
+    def size(self) -> int:
+        """How many workers there are to be."""
+        return self._size
+
+    @property
+    def settled(self) -> bool:
+        """Whether there are as many, all of them ready, and none that is about to leave."""
+        return not self._changing and all(worker.ready for worker in self._workers)
+
+    def resize(self, count: int) -> None:
+        """Has more or fewer workers from the next task on."""
+        self._size, self._changing, self.refusal = max(1, count), True, None
+
+    def private_bytes(self) -> int:
+        """Memory that the largest of the workers has for itself; 0 where nobody knows."""
+        return max((worker.private_bytes() for worker in self._workers), default=0)
 
     def submit(self, task: Task) -> None:
         """Gives a task to the worker with the least to do."""
@@ -148,16 +176,20 @@ class Pool:
             self._end_rest()
             if not self._workers:
                 try:
-                    for index in range(self._options.num_workers):
+                    for index in range(self._size):
                         self._start(index)
                 except Exception:
                     self._start_over()
                     raise
                 self._instruct(self._workers)
+            elif self._changing:
+                self._change()
             while self._homeless:
                 task = self._homeless[0]
                 if not task.cancelled:
-                    worker = min(self._workers, key=lambda worker: len(worker.tasks))
+                    takers = [worker for worker in self._workers if worker.takes_tasks]
+                    # Where all that are ready are gone, tasks wait for those that are not.
+                    worker = min(takers or self._workers, key=lambda worker: len(worker.tasks))
                     if len(worker.tasks) >= _MOST_TASKS:
                         return
                     try:
@@ -179,8 +211,60 @@ class Pool:
         worker.link.send(task.message, by_value=task.message.given is not None)
         worker.tasks.append(task)
 
+    def _change(self) -> None:
+        """Comes closer to the number of workers that there are to be; waits for nobody."""
+        for worker in [worker for worker in self._workers if worker.added and not worker.ready]:
+            self._hear(worker, may_be_gone=True)
+        self._retired.end_those_gone()
+        staying = [worker for worker in self._workers if not worker.leaving]
+        # Those that have not begun leave first, then those that came last.
+        staying.sort(key=lambda worker: (worker.added and not worker.ready, worker.index))
+        for worker in staying[self._size :]:
+            worker.leaving = True
+        while len(staying) < self._size:
+            if not self._add(staying):
+                break
+        for worker in [worker for worker in self._workers if worker.leaving and not worker.tasks]:
+            # In this order: if an interrupt comes in between, it is ended twice and not never.
+            self._retired.add(worker)
+            self._workers.remove(worker)
+        self._changing = bool(self._retired) or any(
+            worker.leaving or (worker.added and not worker.ready) for worker in self._workers
+        )
+
+    def _add(self, staying: list[WorkerProcess]) -> bool:
+        """Adds a worker to those that stay; tells whether that could be."""
+        taken = {worker.index for worker in self._workers}
+        index = next(index for index in range(len(taken) + 1) if index not in taken)
+        lacking = lacks_files(_FILES_TO_SPARE)
+        if lacking is not None:
+            self._give_up_adding(f"{lacking}.")
+            return False
+        try:
+            worker = self._start(index)
+        except WorkerError as error:
+            self._give_up_adding(str(error))
+            return False
+        worker.added = True
+        staying.append(worker)
+        self._instruct([worker])
+        return True
+
+    def _give_up_adding(self, why: str) -> None:
+        """Goes on with the workers that there are, where no more can be had."""
+        self._size = max(
+            1, sum(not worker.leaving and worker.takes_tasks for worker in self._workers)
+        )
+        self._changing, self.refusal = True, why
+        _log.warning("no worker could be added (%s) The %d that there are go on.", why, self._size)
+
     def _start(self, index: int) -> WorkerProcess:
-        worker = WorkerProcess(self._starter.start(index))
+        started = self._starter.start(index)
+        try:
+            worker = WorkerProcess(started)
+        except BaseException:
+            started.end()
+            raise
         self._workers.insert(index, worker)
         return worker
 
@@ -258,6 +342,10 @@ class Pool:
             worker.ready, worker.stalled = True, 0.0
             self._failed_starts.begun(worker)
             return
+        if kind == BROKEN and worker.added:
+            worker.leaving = True
+            self._give_up_adding(f"{worker} could not begin:\n{value}")
+            return
         if kind == BROKEN:
             self.close(politely=False)
             raise WorkerError(f"{worker} could not begin:\n{value}")
@@ -286,15 +374,17 @@ class Pool:
         # First nobody works with them any more, then they are ended: an interrupt may come in
         # between, and what is left is ended the next time.
         workers, self._workers = self._workers, []
-        self._ending += [self._starter, *workers]
+        self._ending += [self._starter, *workers, *self._retired.take_all()]
         for worker in workers:
             self._homeless.extendleft(reversed(worker.tasks))
         self._end_rest()
 
     def _end_rest(self) -> None:
-        while self._ending:
-            self._ending[-1].end()
-            self._ending.pop()
+        # Another thread that closes may be at the same.
+        for ending in self._ending[::-1]:
+            ending.end()
+            with suppress(ValueError):
+                self._ending.remove(ending)
 
     def _replace(self, worker: WorkerProcess) -> None:
         """A worker is gone: another one takes its place and its tasks."""
@@ -304,6 +394,9 @@ class Pool:
             worker.process.wait(_GRACE_SECONDS)
         self._check_open()
         worker.end()
+        if worker.leaving and not worker.tasks:
+            self._workers.remove(worker)
+            return
         tasks = [task for task in worker.tasks if not task.cancelled]
         had = ", ".join(task.positions() for task in tasks[:3]) or "nothing to do"
         if len(tasks) > 3:
@@ -314,6 +407,15 @@ class Pool:
         )  # fmt: skip
         if not worker.ready:
             given_up = self._failed_starts.count(worker)
+            if worker.added:
+                self._workers.remove(worker)
+                self._changing = True  # Another one is added, unless that is no use.
+                if given_up is None and worker.refused is not None:
+                    given_up = not_started(worker.refused)
+                if given_up is not None:
+                    self._failed_starts.begun(worker)
+                    self._give_up_adding(str(given_up))
+                return
             if given_up is not None:
                 self.close(politely=False)
                 raise given_up
@@ -326,7 +428,8 @@ class Pool:
         # In this order: if an interrupt comes in between, tasks are done twice and not never.
         self._homeless.extendleft(reversed(tasks))
         self._workers.remove(worker)
-        self._instruct([self._start(worker.index)])
+        if not worker.leaving:
+            self._instruct([self._start(worker.index)])
 
     def close(self, politely: bool = True) -> None:
         """Ends all workers."""
@@ -334,9 +437,9 @@ class Pool:
             return
         self.closed = True
         self._homeless.clear()
-        workers = list(self._workers)
-        for worker in workers:
+        for worker in self._workers:
             worker.leave()
+        workers = [*self._workers, *self._retired]
         if politely:
             deadline = time.monotonic() + _GRACE_SECONDS
             for worker in workers:
@@ -345,15 +448,17 @@ class Pool:
         self._end_all()
 
     def _end_all(self) -> None:
+        self._ending += self._retired.take_all()
         self._end_rest()
-        while self._workers:
-            self._workers.pop().end()
+        with suppress(IndexError):
+            while True:
+                self._workers.pop().end()
         self._starter.end()
 
     def forget(self) -> None:
         """Lets go of everything, in a forked child: the workers are the parent's."""
         self.closed = True
-        for worker in [*self._workers, *self._ending, self._starter]:
+        for worker in [*self._workers, *self._retired.take_all(), *self._ending, self._starter]:
             worker.forget()
         self._workers, self._ending = [], []
         self._homeless.clear()

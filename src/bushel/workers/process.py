@@ -24,6 +24,9 @@ class WorkerProcess:
         self.tasks: deque[Task] = deque()
         self.ready = False
         self.hung = False
+        # Whether it was added to others, which have the tasks until it is ready; and whether it is
+        # to end when it has done its own.
+        self.added = self.leaving = False
         # How far it had come when it was last looked at, for how long it had been waited for
         # then, and for what it was reported. (See `HangWatch`.)
         self.noted = self.reported = (-1, 0)
@@ -33,6 +36,11 @@ class WorkerProcess:
 
     def __str__(self) -> str:
         return f"worker {self.index} (pid {self.process.pid})"
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether it may be given more to do."""
+        return not self.leaving and (self.ready or not self.added)
 
     def files(self) -> tuple[int, ...]:
         """What becomes readable when there is news: a message, or the end of the process."""
@@ -47,11 +55,27 @@ class WorkerProcess:
         """Whether it ended as those do that somebody outside kills, or nobody knows how."""
         return self.process.returncode in (-signal.SIGKILL, -signal.SIGTERM, UNKNOWN)
 
+    @property
+    def refused(self) -> OSError | None:
+        """Why the system would not start it, if it would not."""
+        return self.process.refused if isinstance(self.process, Child) else None
+
+    def private_bytes(self) -> int:
+        """Memory that the process has for itself; 0 where nobody knows."""
+        if not self.ready:
+            return 0
+        try:
+            with open(f"/proc/{self.process.pid}/statm") as file:
+                _, resident, shared, *_ = map(int, file.read().split())
+        except (OSError, ValueError):
+            return 0
+        return max(0, resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
     def exit(self) -> str:
         """How the process ended."""
         if self.hung:
             return "was ended because it hung"
-        if isinstance(self.process, Child) and self.process.refused is not None:
+        if self.refused is not None:
             return "could not be started"
         code = self.process.returncode
         if code is not None and code < 0:

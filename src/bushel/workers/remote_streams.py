@@ -28,9 +28,7 @@ from bushel.workers.task import Task
 
 # A trainer that comes for a lot at a time, and does something else in between, needs more tasks
 # under way than one that comes all the time. It is given more where it waits for a worker that
-# had nothing to do before: up to `_MOST_TIMES` as many tasks, of `_MOST_BYTES_AHEAD` together.
-_MOST_TIMES = 8
-_MOST_BYTES_AHEAD = 1 << 26
+# had nothing to do before, within what the engine allows.
 # Seconds of a wait below which the outcome counts as having been there.
 _NO_WAIT_SECONDS = 0.001
 _IDLE = 0.1
@@ -157,17 +155,18 @@ class RemoteStream(_Remote):
         group_size: int = 1,
         cut: Stream | None = None,
         guards: Sequence[Guard] = (),
-        most_tasks: int | None = None,
+        streams: int = 1,
         first_size: int = 1,
         least: int = 1,
         clock: Callable[[], float] = time.perf_counter,
         times: TimesOfFragment | None = None,
     ) -> None:
         super().__init__(engine, fragment, local, quotas, times)
-        # How many tasks are under way: fewer where there are other streams beside this one.
-        self._most_tasks = self._tasks_at_first = most_tasks or engine.depth
-        self._share = self._tasks_at_first / engine.depth
-        self._block_size = _task_size(engine.most_task_bytes, self._most_tasks, first_size, least)
+        # So many streams share the workers, and tasks beyond this one's share of those.
+        self._streams, self._more_tasks = streams, 0
+        self._block_size = _task_size(
+            engine.most_task_bytes, self._share_of_tasks(), first_size, least
+        )
         self._clock = clock
         # How many elements are waited for side by side.
         self._side_by_side = 1
@@ -221,15 +220,23 @@ class RemoteStream(_Remote):
         self._fill()
         return chunk
 
+    def _share_of_tasks(self) -> int:
+        """How many tasks are under way at least: fewer where there are other streams beside."""
+        return max(1, self._engine.depth // self._streams)
+
     def _have_more_under_way(self, task: Task, waited_for: Outcome) -> None:
         """More tasks, where there was somebody to do them while we waited for the last one."""
         if waited_for.idle_seconds > _IDLE * waited_for.seconds:
-            by_bytes = int(self._share * _MOST_BYTES_AHEAD / max(1, task.bytes))
-            most = min(_MOST_TIMES * self._tasks_at_first, by_bytes)
-            self._most_tasks = max(self._tasks_at_first, min(self._most_tasks * 5 // 4 + 1, most))
+            engine, least = self._engine, self._share_of_tasks()
+            by_bytes = least * engine.most_bytes_ahead // (engine.depth * max(1, task.bytes))
+            now = least + self._more_tasks
+            most = min(int(engine.most_times * least), by_bytes)
+            self._more_tasks = max(0, min(now * 5 // 4 + 1, most) - least)
+            engine.note_ahead(now, least + self._more_tasks)
 
     def _fill(self) -> None:
-        while self._next < self._length and len(self._tasks) < self._most_tasks:
+        most_tasks = self._share_of_tasks() + self._more_tasks
+        while self._next < self._length and len(self._tasks) < most_tasks:
             count = max(self._block_size.size, self._side_by_side) * self._group_size
             stop = min(self._next + count, self._length)
             state = _advanced(self._start_state, self._next - self._start)

@@ -73,8 +73,10 @@ class Started:
 class Starter:
     """Starts the workers of one pool, and others in the place of those that died."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, most: int | None = None) -> None:
+        """`count` workers at first, and `most` that there may ever be side by side."""
         self._count = count
+        self._most = count if most is None else most
         self._nursery: NurseryProcess | None = None
         # Workers that wait for their payload.
         self._waiting: list[Started] = []
@@ -99,7 +101,7 @@ class Starter:
             if self._nursery is None or self._nursery.gone:
                 self._end_nursery()
                 self._nursery = early_nursery.take() or start_nursery()
-            return Started(index, self._count, self._nursery)
+            return Started(index, self._most, self._nursery)
         except (OSError, MemoryError) as error:
             raise not_started(error) from error
 

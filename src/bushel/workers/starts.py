@@ -42,9 +42,8 @@ class FailedStarts:
         most = _MOST_KILLED if worker.was_killed() and not worker.hung else _MOST_FAILED
         if in_place < _MOST_FAILED or self._events < most:
             return None
-        refused = process.refused if isinstance(process, Child) else None
-        if refused is not None:
-            return not_started(refused)
+        if worker.refused is not None:
+            return not_started(worker.refused)
         return WorkerError(
             f"worker processes end before they begin: the last one {worker.exit()}. What "
             f"they wrote to the error output may tell why.{limits_told()}"

@@ -10,6 +10,7 @@ class Task:
     __slots__ = (
         "bytes",
         "cancelled",
+        "count",
         "deaths",
         "ends",
         "error",
@@ -21,9 +22,11 @@ class Task:
         "tries",
     )
 
-    def __init__(self, message: TaskMessage, first: int) -> None:
+    def __init__(self, message: TaskMessage, first: int, count: int = 1) -> None:
+        """`count` elements from position `first` on."""
         self.message = message
         self.first = first
+        self.count = count
         self.outcome: Outcome | None = None
         self.error: WorkerError | None = None
         self.bytes = 0

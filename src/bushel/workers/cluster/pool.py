@@ -77,7 +77,7 @@ class _Worker:
 
 
 class ClusterPool:
-    """The workers of one pipeline, on a cluster."""
+    """The workers of one pipeline, on a cluster (see `WorkerPool`)."""
 
     def __init__(
         self,
@@ -97,6 +97,11 @@ class ClusterPool:
         self._told_unplaced = False
         self.deaths = self.repeated = 0
         self.closed = False
+
+    @property
+    def size(self) -> int:
+        """How many workers there are to be."""
+        return self._options.num_workers
 
     @property
     def told(self) -> bool:

@@ -1,0 +1,354 @@
+"""How many worker processes there should be: decided from figures that are handed in.
+
+Nothing here looks at a clock or at the machine, so that a test can hand in figures of machines
+that it made up. What a decision goes by is the wait of whoever takes what the workers make: while
+that waits and the workers are busy, there are too few of them; where nobody waits and fewer would
+do, there are too many. How many it takes follows from the work, at once (Little's law). What was
+promised is measured afterwards, and taken back where it did not come.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import median
+
+from bushel.core.frozen import frozen
+
+# A loop that waits more than this share of its time is to have more workers; less than that one,
+# it may do with fewer.
+_WAITS, _DOES_NOT_WAIT = 0.03, 0.01
+# Workers that are idle for more than this share of their time are not what is waited for.
+_IDLE = 0.2
+# Room for what is not alike from one element to the next.
+_MARGIN = 1.1
+# After a change to fewer, workers may be busy for this share of their time.
+_BUSY_AFTER_SHRINKING = 0.75
+# A change is kept where this share of what it promised came true; where more than the second did
+# not, a number in between is tried.
+_DELIVERED, _NEARLY_ALL = 0.2, 0.6
+# But only if that is so much less.
+_WORTH_A_TRY = 0.8
+# Fewer workers may make an element take this much longer, as far as clocks can tell.
+_SAME = 1.05
+# What a change must promise, as a share of the time; less where there is less to gain.
+_LEAST_GAIN = 0.1
+# A core that is free for less than this share of its time is no reason for a worker.
+_FREE_CORE = 0.15
+# Stretches that are looked at together (the middle one counts), before more and before fewer.
+_LOOKS, _LOOKS_BEFORE_FEWER = 3, 8
+_SECONDS_BEFORE_FEWER = 10.0
+# Work that is so many times what it was when something was given up: it may be tried again. So it
+# may after a time, which doubles with each that was for nothing.
+_CHANGED = 1.4
+_FIRST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 120.0, 4 * 3600.0
+
+
+@frozen
+class Glance:
+    """What was seen in a stretch of time, in which the number of workers was the same."""
+
+    workers: int
+    seconds: float
+    # Of those, in which workers were waited for.
+    wait_seconds: float
+    # Of all workers together, in which they had nothing to do.
+    idle_seconds: float
+    elements: int
+    # Cores that nobody on this machine used, on average; None where nobody knows.
+    free_cores: float | None = None
+    # Memory that a worker has for itself, and that all tasks under way take per worker.
+    worker_bytes: int = 0
+    ahead_bytes: int = 0
+
+    @property
+    def cycle(self) -> float:
+        """Seconds an element."""
+        return self.seconds / self.elements
+
+    @property
+    def own(self) -> float:
+        """Seconds an element that whoever takes it needs for itself."""
+        return max(0.0, self.seconds - self.wait_seconds) / self.elements
+
+    @property
+    def work(self) -> float:
+        """Seconds an element that workers need, with all that they wait for."""
+        idle = min(self.idle_seconds, 0.99 * self.workers * self.seconds)
+        return (self.workers * self.seconds - idle) / self.elements
+
+    @property
+    def wait_share(self) -> float:
+        return self.wait_seconds / self.seconds
+
+    @property
+    def idle_share(self) -> float:
+        return min(1.0, self.idle_seconds / (self.workers * self.seconds))
+
+
+@frozen
+class WorkerBudget:
+    """What workers may be and take."""
+
+    least: int
+    most: int
+    cores: float
+    memory_bytes: float = math.inf
+
+
+@frozen
+class Decision:
+    """Another number of workers, and why."""
+
+    workers: int
+    why: str
+
+
+@frozen
+class _Trial:
+    """What was before a change, and what that is to bring."""
+
+    workers: int
+    cycle: float
+    promised: float
+
+
+@frozen
+class _TriedBound:
+    """A number of workers that was tried and given up, until then, or until the work is another."""
+
+    workers: int
+    until_seconds: float
+    # How it was with as many workers as there have been since, own time and work; as soon as that
+    # is known.
+    at_workers: int = 0
+    own: float = 0.0
+    work: float = 0.0
+
+
+@frozen
+class Learned:
+    """All that is known: handed in with what was seen, and given back with it added."""
+
+    seen: tuple[Glance, ...] = ()
+    trial: _Trial | None = None
+    # No more than, and no fewer than so many, as far as was tried.
+    ceiling: _TriedBound | None = None
+    floor: _TriedBound | None = None
+    patience_seconds: float = _FIRST_PATIENCE_SECONDS
+    seconds: float = 0.0
+    # Since the last change.
+    still_seconds: float = 0.0
+    # Whether the last change was to fewer.
+    has_shrunk: bool = False
+
+
+NOTHING_LEARNED = Learned()
+
+
+def decide(learned: Learned, seen: Glance, budget: WorkerBudget) -> tuple[Learned, Decision | None]:
+    """Adds what was seen to what is known, and says whether another number is better.
+
+    After a decision, the next stretch begins when there are as many workers as it says.
+    """
+    if not seen.elements or seen.seconds <= 0:
+        return learned, None
+    before = learned.seen if not learned.seen or _alike(learned.seen[-1], seen) else ()
+    learned = replace(
+        learned,
+        seen=(*before, seen)[-_LOOKS_BEFORE_FEWER:],
+        seconds=learned.seconds + seen.seconds,
+        still_seconds=learned.still_seconds + seen.seconds,
+    )
+    fitting = _fitting(seen, budget)
+    if seen.workers > fitting:
+        why = f"{seen.workers} take more memory than the {_gib(budget.memory_bytes)} of the budget"
+        return _changed(learned), Decision(fitting, why)
+    if len(learned.seen) < _LOOKS:
+        return learned, None
+    learned = _without_old_bounds(learned)
+    if learned.trial is not None:
+        learned, decision = _judged(learned, learned.trial, budget)
+        if decision is not None or learned.trial is not None:
+            return learned, decision
+    more = _more(learned, budget, fitting)
+    return more if more[1] is not None else _fewer(learned, budget)
+
+
+def _alike(one: Glance, other: Glance) -> bool:
+    return one.workers == other.workers
+
+
+def _middle(seen: Sequence[Glance], figure: Callable[[Glance], float]) -> float:
+    return median(map(figure, seen))
+
+
+def _fitting(seen: Glance, budget: WorkerBudget) -> int:
+    """The most workers that the budget of memory has room for, but never fewer than the least."""
+    each = seen.worker_bytes + seen.ahead_bytes
+    if not each or budget.memory_bytes == math.inf:
+        return budget.most
+    return max(budget.least, min(budget.most, int(budget.memory_bytes // each)))
+
+
+def _judged(
+    learned: Learned, trial: _Trial, budget: WorkerBudget
+) -> tuple[Learned, Decision | None]:
+    """Keeps what a change has brought, or takes it back, after a longer look."""
+    seen = learned.seen
+    is_sure = len(seen) == _LOOKS_BEFORE_FEWER
+    workers, cycle = seen[-1].workers, _middle(seen, lambda one: one.cycle)
+    kept = replace(learned, trial=None)
+    if workers < trial.workers:
+        if cycle <= _SAME * trial.cycle or _middle(seen, lambda one: one.wait_share) < _WAITS:
+            return kept, None
+        if not is_sure:
+            return learned, None
+        why = f"with {workers} an element took {_percent(cycle / trial.cycle - 1)} longer"
+        return _changed(_no_fewer(kept, trial.workers)), Decision(trial.workers, why)
+    promised, came = trial.cycle - trial.promised, trial.cycle - cycle
+    faster = _percent(trial.cycle / cycle - 1)
+    if came < _NEARLY_ALL * promised and not is_sure:
+        return learned, None
+    if came < _DELIVERED * promised:
+        expected = _percent(trial.cycle / trial.promised - 1)
+        why = f"{workers} were {faster} faster than {trial.workers}, and not {expected}"
+        return _changed(_no_more(kept, trial.workers)), Decision(trial.workers, why)
+    if came >= _NEARLY_ALL * promised:
+        return kept, None
+    enough = max(budget.least, math.ceil(_MARGIN * trial.workers * trial.cycle / cycle))
+    if not trial.workers < enough <= _WORTH_A_TRY * workers:
+        return _no_more(kept, workers), None
+    bounded = replace(_no_more(kept, enough), trial=_Trial(workers, cycle, cycle))
+    why = f"{workers} were {faster} faster than {trial.workers}, which takes no more than {enough}"
+    return _changed(bounded, keep_trial=True), Decision(enough, why)
+
+
+def _more(learned: Learned, budget: WorkerBudget, fitting: int) -> tuple[Learned, Decision | None]:
+    seen = learned.seen[-_LOOKS:]
+    workers = seen[-1].workers
+    wait, idle = (
+        _middle(seen, lambda one: one.wait_share),
+        _middle(seen, lambda one: one.idle_share),
+    )
+    if wait < _WAITS or idle > _IDLE:
+        return learned, None
+    cycle, own = _middle(seen, lambda one: one.cycle), _middle(seen, lambda one: one.own)
+    work = _middle(seen, lambda one: one.work)
+    free = _middle(seen, lambda one: _free_cores(one, budget))
+    most = min(fitting, workers + max(0, math.ceil(free - _FREE_CORE)))
+    if learned.ceiling is not None:
+        most = min(most, learned.ceiling.workers)
+    wanted = math.ceil(_MARGIN * work / own) if own * most > work / 1000 else most
+    target = min(wanted, most)
+    if target <= workers:
+        return learned, None
+    # What takes all cores already does not become faster by being more.
+    full = cycle * (1 - min(1.0, free / budget.cores))
+    promised = max(own, work / target, full)
+    if cycle - promised < min(0.5 * wait, _LEAST_GAIN) * cycle:
+        return learned, None
+    why = (
+        f"the loop waited {_percent(wait)} of its time and workers were busy {_percent(1 - idle)} "
+        "of theirs"
+    )
+    if learned.has_shrunk:
+        learned = _no_fewer(learned, target)
+    learned = replace(learned, trial=_Trial(workers, cycle, promised), has_shrunk=False)
+    return _changed(learned, keep_trial=True), Decision(target, why)
+
+
+def _fewer(learned: Learned, budget: WorkerBudget) -> tuple[Learned, Decision | None]:
+    seen = learned.seen
+    workers = seen[-1].workers
+    least = budget.least if learned.floor is None else max(budget.least, learned.floor.workers)
+    enough_seen = len(seen) == _LOOKS_BEFORE_FEWER
+    if not enough_seen or learned.still_seconds < _SECONDS_BEFORE_FEWER:
+        return learned, None
+    # One long wait, or one long pause, is no reason.
+    if sum(one.wait_share < _DOES_NOT_WAIT for one in seen) < len(seen) - 1:
+        return learned, None
+    own, work = _middle(seen, lambda one: one.own), _middle(seen, lambda one: one.work)
+    target = max(least, math.ceil(work / own / _BUSY_AFTER_SHRINKING))
+    if target >= workers:
+        return learned, None
+    idle = _middle(seen, lambda one: one.idle_share)
+    why = (
+        f"the loop waited {_percent(_middle(seen, lambda one: one.wait_share))} of its time and "
+        f"workers had nothing to do in {_percent(idle)} of theirs"
+    )
+    cycle = _middle(seen, lambda one: one.cycle)
+    learned = replace(learned, trial=_Trial(workers, cycle, cycle), has_shrunk=True)
+    return _changed(learned, keep_trial=True), Decision(target, why)
+
+
+def refused(learned: Learned, workers: int) -> Learned:
+    """Takes note that there cannot be more than so many workers, whatever they would bring."""
+    return replace(_no_more(learned, workers), trial=None)
+
+
+def _free_cores(seen: Glance, budget: WorkerBudget) -> float:
+    if seen.free_cores is None:
+        return budget.cores - seen.workers * (1 - seen.idle_share)
+    return min(seen.free_cores, budget.cores)
+
+
+def _changed(learned: Learned, keep_trial: bool = False) -> Learned:
+    """What was seen before a change says nothing of the time after it."""
+    return replace(learned, seen=(), still_seconds=0.0, trial=learned.trial if keep_trial else None)
+
+
+def _no_more(learned: Learned, workers: int) -> Learned:
+    return replace(_less_eager(learned), ceiling=_bound(learned, workers))
+
+
+def _no_fewer(learned: Learned, workers: int) -> Learned:
+    return replace(_less_eager(learned), floor=_bound(learned, workers))
+
+
+def _bound(learned: Learned, workers: int) -> _TriedBound:
+    return _TriedBound(workers, learned.seconds + learned.patience_seconds)
+
+
+def _less_eager(learned: Learned) -> Learned:
+    patience = min(2 * learned.patience_seconds, _MOST_PATIENCE_SECONDS)
+    return replace(learned, patience_seconds=patience)
+
+
+def _without_old_bounds(learned: Learned) -> Learned:
+    """Forgets what was given up where the work is another now, or long ago."""
+    return replace(
+        learned, ceiling=_still(learned.ceiling, learned), floor=_still(learned.floor, learned)
+    )
+
+
+def _still(bound: _TriedBound | None, learned: Learned) -> _TriedBound | None:
+    seen = learned.seen[-_LOOKS:]
+    if bound is None or learned.seconds > bound.until_seconds or _is_another(bound, seen):
+        return None
+    if bound.at_workers == seen[-1].workers:
+        return bound
+    own, work = _middle(seen, lambda one: one.own), _middle(seen, lambda one: one.work)
+    return replace(bound, at_workers=seen[-1].workers, own=own, work=work)
+
+
+def _is_another(bound: _TriedBound, seen: Sequence[Glance]) -> bool:
+    """Whether all of the last stretches tell of other work, with as many workers."""
+    if seen[-1].workers != bound.at_workers:
+        return False
+    # Own time that is next to nothing beside the rest may be any number of times what it was.
+    little = bound.work / bound.at_workers / 10
+    for was, figures in (
+        (bound.own + little, [one.own + little for one in seen]),
+        (bound.work, [one.work for one in seen]),
+    ):
+        if min(figures) > _CHANGED * was or max(figures) * _CHANGED < was:
+            return True
+    return False
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB"

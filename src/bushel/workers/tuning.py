@@ -1,0 +1,137 @@
+"""Tunes the number of workers of an engine while it runs: measures, asks `decide`, and acts.
+
+There is no thread for it. Whoever takes an outcome looks at the clock, and every quarter of a
+second or so at what was seen since.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from bushel.core.autotune import WorkerBounds
+from bushel.core.machine import available_cores, available_memory, used_core_seconds
+from bushel.run.worker_choice import NOTHING_LEARNED, Glance, Learned, WorkerBudget, decide, refused
+from bushel.run.worker_figures import WorkerChange
+from bushel.workers.seam import ResizablePool
+
+_log = logging.getLogger("bushel")
+
+# A stretch is so long, and every worker has done a task or two in it.
+_STRETCH_SECONDS = 0.25
+_TASKS_A_WORKER = 2
+# The share of the memory that is free at the start which workers may have.
+_SHARE_OF_MEMORY = 0.25
+# Changes that are remembered for those who look.
+_MOST_CHANGES = 20
+
+
+def memory_budget(asked: float | None) -> float:
+    """Bytes that workers and what they have ready may take; by default, a share of what is free."""
+    return _SHARE_OF_MEMORY * available_memory() if asked is None else asked
+
+
+class Changes:
+    """What was chosen while an iterator ran, the last of it; each with its reason."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._began: float | None = None
+        # Elements of which the outcome was taken.
+        self.elements = 0
+        self.made: deque[WorkerChange] = deque(maxlen=_MOST_CHANGES)
+
+    def begin(self) -> None:
+        """Notes when the first task was done."""
+        if self._began is None:
+            self._began = self._clock()
+
+    def note(self, what: str, was: int, now: int, why: str) -> None:
+        """Enters a change, and tells it to the log."""
+        seconds = 0.0 if self._began is None else self._clock() - self._began
+        self.made.append(WorkerChange(seconds, self.elements, what, was, now, why))
+        _log.info("%s: %d -> %d, since %s.", what, was, now, why)
+
+
+class Tuning:
+    """Sees to it that there are as many workers as the loop needs."""
+
+    def __init__(
+        self,
+        bounds: WorkerBounds,
+        memory_bytes: float | None,
+        changes: Changes,
+        clock: Callable[[], float] = time.perf_counter,
+        core_seconds: Callable[[], float | None] = used_core_seconds,
+    ) -> None:
+        """`core_seconds` tells how long the cores of this machine were used by anybody."""
+        memory = memory_budget(memory_bytes)
+        self._budget = WorkerBudget(bounds.least, bounds.most, available_cores(), memory)
+        self._changes, self._clock, self._core_seconds = changes, clock, core_seconds
+        self._began: float | None = None
+        self._used_cores: float | None = None
+        self._wait = self._idle = 0.0
+        self._elements = self._tasks = 0
+
+    def forget_stretch(self) -> None:
+        """Begins again: something else happened in between."""
+        self._began = None
+
+    def add(
+        self, pool: ResizablePool, waited: float, idle: float, elements: int, ahead_bytes: int
+    ) -> None:
+        """Takes note of an outcome, and perhaps changes the number of workers.
+
+        `waited` for so many seconds; before it the worker had been `idle`. All tasks that are
+        under way take about `ahead_bytes`.
+        """
+        now = self._clock()
+        if pool.refusal is not None:
+            self._give_up(pool, pool.refusal)
+        if self._began is None or not pool.settled:
+            # The time of those that begin, or are about to leave, tells nothing.
+            self._begin(now)
+            return
+        self._wait += waited
+        self._idle += idle
+        self._elements += elements
+        self._tasks += 1
+        seconds = now - self._began
+        if seconds >= _STRETCH_SECONDS and self._tasks >= _TASKS_A_WORKER * pool.size:
+            self._decide(pool, seconds, ahead_bytes)
+            self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        self._began, self._used_cores = now, self._core_seconds()
+        self._wait = self._idle = 0.0
+        self._elements = self._tasks = 0
+
+    def _decide(self, pool: ResizablePool, seconds: float, ahead_bytes: int) -> None:
+        seen = Glance(
+            pool.size,
+            seconds,
+            min(self._wait, seconds),
+            self._idle,
+            self._elements,
+            self._free_cores(seconds),
+            pool.private_bytes(),
+            ahead_bytes // pool.size,
+        )
+        learned: Learned = pool.learned or NOTHING_LEARNED
+        pool.learned, decision = decide(learned, seen, self._budget)
+        if decision is not None:
+            self._changes.note("workers", pool.size, decision.workers, decision.why)
+            pool.resize(decision.workers)
+
+    def _free_cores(self, seconds: float) -> float | None:
+        used = self._core_seconds()
+        if used is None or self._used_cores is None:
+            return None
+        return max(0.0, self._budget.cores - (used - self._used_cores) / seconds)
+
+    def _give_up(self, pool: ResizablePool, why: str) -> None:
+        pool.refusal = None
+        pool.learned = refused(pool.learned or NOTHING_LEARNED, pool.size)
+        made = self._changes.made
+        wanted = made[-1].now if made else pool.size
+        self._changes.note("workers", wanted, pool.size, why.splitlines()[0])
