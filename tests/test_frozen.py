@@ -138,7 +138,7 @@ def _is_one_of_them(value: Any) -> bool:
     return (
         isinstance(value, type)
         and value.__module__.startswith(bushel.__name__)
-        and type(value.__dict__.get("__dataclass_fields__")).__name__ == "_Fields"
+        and type(value.__dict__.get("__dataclass_fields__")).__name__ == "_ClassFields"
     )
 
 
