@@ -27,7 +27,7 @@ from bushel.sources.formats import BY_NAME
 from bushel.write.shard_counts import ShardCounts, shared_counts, shown
 from bushel.write.table_rows import schema_from, schema_of, schema_text
 from bushel.write.tasks import on_this_machine
-from bushel.write.writers import TARGETS, Target
+from bushel.write.writers import TARGETS, Target, to_sample
 
 # More than so much becomes several files, which several processes write.
 _SHARD_BYTES = 256 << 20
@@ -215,15 +215,24 @@ class _Encoded:
 
     def __init__(self, target: str, described: str, count: int) -> None:
         self._target, self._described, self._count = target, described, count
+        paths, format, options = json.loads(described)
+        # Of pictures that are not decoded, the folder with the classes.
+        is_samples = format == "images" and target == "tar" and not options.get("decode")
+        self._folder = paths[0] if is_samples else None
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, key: int) -> Any:
-        return TARGETS[self._target].encode(_opened(self._described)[key], key)
+        return self._encode(_opened(self._described)[key], key)
+
+    def _encode(self, record: Any, key: int) -> Any:
+        if self._folder is not None:
+            record = to_sample(record, self._folder)
+        return TARGETS[self._target].encode(record, key)
 
     def __getitems__(self, keys: list[int]) -> list[Any]:
-        source, encode = _opened(self._described), TARGETS[self._target].encode
+        source, encode = _opened(self._described), self._encode
         read_many = getattr(source, "__getitems__", None)
         records = map(source.__getitem__, keys) if read_many is None else read_many(keys)
         return [encode(record, int(key)) for record, key in zip(records, keys, strict=True)]

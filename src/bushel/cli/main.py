@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import bushel
-from bushel.cli import live, profile, recordings, run, where_when
+from bushel.cli import completion, live, profile, recordings, run, where_when
 from bushel.cli.convert import LOOKED_AT, convert
 from bushel.cli.inspect import describe, table
 from bushel.cli.show import as_json, brief, leaves_of
@@ -79,11 +79,31 @@ def _parser() -> argparse.ArgumentParser:
     recordings.add_commands(commands)
     live.add_commands(commands)
     profile.add_commands(commands)
+    completion.add_commands(commands)
     return parser
 
 
+_EXAMPLES = {
+    "inspect": ["bushel inspect data/", "bushel inspect 's3://bucket/train-*.parquet' --json"],
+    "index": ["bushel index 'data/*.tar'"],
+    "head": ["bushel head corpus.jsonl", "bushel head -n 1 --json train.arrayrecord"],
+    "sample": ["bushel sample images/ --format images -n 3 --seed 7"],
+    "convert": [
+        "bushel convert corpus.jsonl corpus.parquet",
+        "bushel convert photos/ photos.tar --shards 64      (as WebDataset: jpg, cls)",
+        'bushel convert table.parquet table.csv --option columns=\'["x", "y"]\'',
+    ],
+}
+
+
 def _command(commands: Any, name: str, action: Any, words: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=words,
+        description=words,
+        epilog="examples:\n  " + "\n  ".join(_EXAMPLES[name]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     command.set_defaults(run=action)
     command.add_argument("paths", nargs="+" if name != "convert" else 1, metavar="PATH")
     command.add_argument("--format", choices=sorted(BY_NAME), help="if the files do not tell")

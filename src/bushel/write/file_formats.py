@@ -12,7 +12,7 @@ from bushel.sources import endings
 from bushel.sources.tfrecord.write import write_tfrecords
 from bushel.sources.written.coding import Coding
 from bushel.write.table_rows import schema_of_columns, write_arrow, write_parquet
-from bushel.write.writers import write_array_record, write_tar
+from bushel.write.writers import write_array_record, write_lines, write_tar
 
 _LINES_AT_ONCE = 256
 
@@ -25,13 +25,6 @@ class FileFormat:
     endings: tuple[str, ...]
     # Writes encoded elements to a file of that name.
     write: Callable[[str, Iterable[Any], Coding], object]
-
-
-def _write_lines(path: str, lines: Iterable[bytes], _: Coding) -> None:
-    with open(path, "wb", buffering=1 << 20) as file:
-        for line in lines:
-            file.write(line)
-            file.write(b"\n")
 
 
 def _write_tokens(path: str, arrays: Iterable[Any], _: Coding) -> None:
@@ -62,7 +55,7 @@ FILE_FORMATS = {
             lambda path, rows, coding: write_arrow(path, rows, schema_of_columns(coding.columns)),
         ),
         FileFormat("tar", (".tar",), lambda path, samples, _: write_tar(path, samples)),
-        FileFormat("jsonl", endings.JSON_LINES, _write_lines),
+        FileFormat("jsonl", endings.JSON_LINES, lambda path, lines, _: write_lines(path, lines)),
         FileFormat("tokens", (".bin", ".tokens"), _write_tokens),
     )
 }

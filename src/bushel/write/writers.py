@@ -1,9 +1,11 @@
 """Formats that records can be written in: what becomes of a record, and of a file of them."""
 
+import csv
 import io
 import json
+import os
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -124,6 +126,17 @@ def to_members(record: Any, number: int = 0) -> list[tuple[str, bytes]]:
     return [(f"{key}.{ending}", data) for ending, data in members.items()]
 
 
+def to_sample(image: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """A picture of a folder of classes as WebDataset has it: its own ending, and `cls`.
+
+    >>> to_sample({"image": b"...", "label": 1, "path": "/data/train/dog/7.JPG"}, "/data/train")
+    {'__key__': 'dog/7', 'jpg': b'...', 'cls': 1}
+    """
+    path = os.path.relpath(str(image["path"]), folder).replace(os.sep, "/")
+    stem, ending = os.path.splitext(path)
+    return {"__key__": stem, ending[1:].lower(): image["image"], "cls": image["label"]}
+
+
 def _key(key: Any) -> str:
     """A key as the beginning of the names of files: a dot in the last part would end it.
 
@@ -180,6 +193,75 @@ def write_tar(path: str, samples: Iterable[list[tuple[str, bytes]]]) -> None:
                 archive.addfile(member, io.BytesIO(data))
 
 
+# Text.
+
+
+def to_json_line(record: Any, number: int = 0) -> bytes:
+    """A record as a line of JSON; arrays become lists.
+
+    >>> to_json_line({"x": np.arange(3), "name": "é"})
+    b'{"x": [0, 1, 2], "name": "\xc3\xa9"}'
+    """
+    row = to_row(record)
+    try:
+        return json.dumps(_plain(row), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"record {number} cannot be written as JSON: {_why(row, error)}.") from None
+
+
+def to_cells(record: Any, number: int = 0) -> dict[str, str]:
+    """A record as the cells of a table of text: lists and dicts as JSON, None as nothing.
+
+    >>> to_cells({"x": 1.5, "tags": ["a"], "note": None})
+    {'x': '1.5', 'tags': '["a"]', 'note': ''}
+    """
+    row = to_row(record)
+    try:
+        return {name: _cell(_plain(value)) for name, value in row.items()}
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"record {number} cannot be written as CSV: {_why(row, error)}.") from None
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        value.encode()  # What is no text is found here, by its field.
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _why(row: dict[str, Any], error: Exception) -> str:
+    for name, value in row.items():
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return f"{name!r} is bytes, which is no text; tar, Parquet and ArrayRecord have bytes"
+    return str(error)
+
+
+def write_lines(path: str, lines: Iterable[bytes]) -> None:
+    """Writes lines, each with its end."""
+    with open(path, "wb", buffering=1 << 20) as file:
+        for line in lines:
+            file.write(line)
+            file.write(b"\n")
+
+
+def _write_csv(path: str, rows: Iterable[dict[str, str]]) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer: Any = None
+        for number, row in enumerate(rows):
+            if writer is None:
+                writer = csv.DictWriter(file, row, lineterminator="\n")
+                writer.writeheader()
+            elif row.keys() != set(writer.fieldnames):
+                raise PlanError(
+                    f"record {number} of this file has the fields {list(row)}, and a table has the "
+                    f"same in each row; the first one has {list(writer.fieldnames)}. JSON lines "
+                    "(.jsonl) can differ."
+                )
+            writer.writerow(row)
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -188,5 +270,7 @@ TARGETS = {
         Target("parquet", (".parquet", ".pq"), to_row, write_parquet, True),
         Target("arrow", (".arrow", ".feather"), to_row, write_arrow, True),
         Target("tar", (".tar",), to_members, write_tar),
+        Target("jsonl", (".jsonl", ".ndjson"), to_json_line, write_lines),
+        Target("csv", (".csv",), to_cells, _write_csv),
     )
 }
