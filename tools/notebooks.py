@@ -93,7 +93,7 @@ def main(names: list[str]) -> None:
     for path in sorted(FOLDER.glob("*.ipynb")):
         if not names or path.stem in names:
             done = run(read(path), path.stem)
-            path.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n")
+            path.write_text(json.dumps(done, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
             print(f"notebooks: {path.stem} ran to its end")
 
 
