@@ -20,6 +20,9 @@ _ALIKE = {
     "stream": "what streams are, and the dataset that is one",
 }
 
+# A file that one reads in one sitting.
+_MOST_LINES = 500
+
 
 def _files() -> list[Path]:
     return sorted(path for path in _ROOT.rglob("*.py") if path.name != "__init__.py")
@@ -41,3 +44,10 @@ def test_files_that_share_a_name_are_listed() -> None:
     for path in _files():
         homes[path.stem].append(str(path.relative_to(_ROOT)))
     assert {name for name, places in homes.items() if len(places) > 1} == set(_ALIKE)
+
+
+def test_a_file_is_read_in_one_sitting() -> None:
+    lengths = {
+        str(path.relative_to(_ROOT)): len(path.read_text().splitlines()) for path in _files()
+    }
+    assert {name: count for name, count in lengths.items() if count > _MOST_LINES} == {}

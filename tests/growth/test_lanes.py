@@ -54,8 +54,8 @@ def test_lanes_are_read_and_taken_from_together(
     monkeypatch.setattr(Cursor, "take", counted)
     source = CountingSource(4 * ELEMENTS)
     # Whatever each costs: how much is read at once is learned from it.
-    monkeypatch.setattr("bushel.lanes.stream.SOON_SECONDS", 10.0)
-    monkeypatch.setattr("bushel.lanes.stream._SECONDS_OF_A_LANE", 10.0)
+    monkeypatch.setattr("bushel.lanes.reader.SOON_SECONDS", 10.0)
+    monkeypatch.setattr("bushel.lanes.reader._SECONDS_OF_A_LANE", 10.0)
     elements = sum(len(batch) for batch in dealt(source, lanes, filtered=True))
     assert elements >= 40 * BATCH
     assert len(source.calls) <= 400
@@ -80,7 +80,7 @@ def test_what_a_filter_leaves_out_is_asked_for_at_once(monkeypatch: pytest.Monke
         return read_on(self, want, as_rows)
 
     monkeypatch.setattr(Cursor, "read_on", counted)
-    monkeypatch.setattr("bushel.lanes.stream._SECONDS_OF_A_LANE", 10.0)
+    monkeypatch.setattr("bushel.lanes.reader._SECONDS_OF_A_LANE", 10.0)
     stream = iter(dealt(CountingSource(8 * ELEMENTS), 1024, filtered=True))
     for _ in range(64):
         next(stream)

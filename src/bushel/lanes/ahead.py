@@ -7,7 +7,7 @@ from bushel.core.frozen import plain
 from bushel.core.state import State
 from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
-from bushel.lanes.stream import LanesStream
+from bushel.lanes.gather import LanesStream
 
 # How many steps were handed out of each of the lanes that lie below a stream.
 Reached: TypeAlias = tuple[int, ...]

@@ -18,7 +18,7 @@ from bushel.core.places import (
 )
 from bushel.errors import PlanError
 from bushel.lanes.deal import Agree, DealNode, GatherNode, lanes_of
-from bushel.lanes.stream import OwnLanesNode
+from bushel.lanes.gather import OwnLanesNode
 from bushel.lanes.training_steps import StepOrder
 from bushel.order.slice import SliceNode
 from bushel.order.take import LimitNode

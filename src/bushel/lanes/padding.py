@@ -1,5 +1,6 @@
 """Elements to pad with."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,3 +26,24 @@ def zeros_like(element: Any) -> Any:
             return leaf
 
     return map_leaves(zero, element)
+
+
+class Filler:
+    """The element that hosts pad with: like the first that there was, with nothing in it."""
+
+    def __init__(self, example: Callable[[], Any]) -> None:
+        # Makes an element of the job, for a host whose lanes have none.
+        self._example = example
+        self._element: Any = None
+        self.is_known = False
+
+    def learn(self, rows: Sequence[Any]) -> None:
+        """Takes note of what elements look like."""
+        if rows and not self.is_known:
+            self._element, self.is_known = zeros_like(rows[0]), True
+
+    def element(self) -> Any:
+        """What to pad with."""
+        if not self.is_known:
+            self.learn([self._example()])
+        return self._element

@@ -12,7 +12,7 @@ from bushel.errors import StateError
 from bushel.order.held import with_held
 
 if TYPE_CHECKING:
-    from bushel.lanes.stream import LanesStream
+    from bushel.lanes.gather import LanesStream
 
 
 @plain

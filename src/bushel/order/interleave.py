@@ -4,34 +4,31 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.cursor import Cursor
-from bushel.core.frozen import frozen, plain
+from bushel.core.frozen import frozen
 from bushel.core.node import Node, failed
 from bushel.core.options import DatasetOptions
 from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
-from bushel.core.state_fields import (
-    FieldKind,
-    Fields,
-    Path,
-    Whole,
-    check_state,
-    check_whole,
-    is_flag,
-)
+from bushel.core.state_fields import Fields, Path, check_state
 from bushel.core.step import How, SideBySide, Step
-from bushel.core.stream import Chunk, ComputedMarks, Marks, Stream
+from bushel.core.stream import Chunk, ComputedMarks, Stream
 from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.errors import StateError
-from bushel.order.interleave_side import SideTurns, interleave_state
+from bushel.order.interleave_side import SideTurns
+from bushel.order.interleave_state import (
+    InterleaveMarks,
+    StreamPlace,
+    interleave_fields,
+    interleave_state,
+)
 
-_Place = tuple[Marks, int]
 # Reads the streams of nodes side by side, where they can be.
 ReadSideBySide = Callable[[Iterable[Node | None]], SideBySide | None]
 
@@ -96,7 +93,7 @@ class _CycleSlot:
         Looking ahead may move the cursor to the next chunk, and where that begins depends on
         how the stream was cut.
         """
-        self.place: _Place = self.cursor.mark()[:2]
+        self.place: StreamPlace = self.cursor.mark()[:2]
 
     def state(self) -> State:
         marks, used = self.place
@@ -122,77 +119,7 @@ class _EndedStream(Stream):
         return Fields()
 
 
-@plain
-class _InterleaveMarks(Marks):
-    """Within a run of turns in which no dataset came or went."""
-
-    turn: int
-    following: int
-    numbers: Sequence[int]
-    ended: Sequence[bool]
-    # For each slot: the place before this run, and the place of its first element in the run.
-    starts: Sequence[_Place]
-    begins: Sequence[_Place]
-    # Which slot each element came from.
-    order: Keys
-    failed: int | None = None
-
-    def at(self, used: int) -> State:
-        taken = self.order[:used]
-        counts = np.bincount(taken, minlength=len(self.numbers)).tolist()
-        if self.failed is not None and used > len(self.order):
-            counts[self.failed] += 1
-        turn = self.turn if not len(taken) else (int(taken[-1]) + 1) % len(self.numbers)
-        places = zip(counts, self.starts, self.begins, strict=True)
-        states = [
-            begin[0].at(begin[1] + count) if count else before[0].at(before[1])
-            for count, before, begin in places
-        ]
-        return interleave_state(turn, self.following, self.numbers, states, self.ended)
-
-
 _PLACE = Path().of("iterators_in_use_states")
-
-
-class _Open(FieldKind):
-    """The numbers of the datasets that are open: each is there, and there once."""
-
-    def __init__(self, node: InterleaveNode) -> None:
-        self._node = node
-
-    def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
-        count, most = len(self._node.datasets), self._node.cycle_length
-        if not isinstance(value, list) or len(value) > most:
-            raise StateError(
-                f"{name!r} in a state (at {path}) must be a list of at most {most} numbers of "
-                f"datasets, and is {value!r:.200}."
-            )
-        for place, number in enumerate(value):
-            check_whole(number, name, path.of(place), count - 1)
-        if len(set(value)) < len(value):
-            raise StateError(f"{name!r} in a state (at {path}) has one twice: {value!r:.200}.")
-        return ()
-
-
-class _AsMany(FieldKind):
-    """A list with something for each dataset that is open."""
-
-    def __init__(self, is_right: Callable[[Any], bool] | None = None, what: str = "") -> None:
-        self._is_right, self._what = is_right, what
-
-    def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
-        count = len(state["iterators_in_use_indices"])
-        if not isinstance(value, list) or len(value) != count:
-            raise StateError(
-                f"{name!r} in a state (at {path}) must be a list of {count}, one for each dataset "
-                f"that is open, and is {value!r:.200}."
-            )
-        if self._is_right is not None and not all(map(self._is_right, value)):
-            raise StateError(
-                f"{name!r} in a state (at {path}) must be a list of {self._what}, and is "
-                f"{value!r:.200}."
-            )
-        return ()
 
 
 class InterleaveStream(Stream):
@@ -343,12 +270,12 @@ class InterleaveStream(Stream):
     def _marks(
         self,
         slots: list[_CycleSlot],
-        before: Sequence[_Place],
-        begins: Sequence[_Place],
+        before: Sequence[StreamPlace],
+        begins: Sequence[StreamPlace],
         order: Keys,
         failed: int | None = None,
-    ) -> _InterleaveMarks:
-        return _InterleaveMarks(
+    ) -> InterleaveMarks:
+        return InterleaveMarks(
             self._turn,
             self._following,
             [slot.number for slot in slots],
@@ -480,24 +407,7 @@ class InterleaveStream(Stream):
         return side if side.parts.restore(states) else None
 
     def fields(self) -> Fields:
-        # Those that are open are checked when they are opened: that may take a while.
-        return Fields(
-            self._lets_in_others,
-            iterators_in_use_indices=_Open(self._node),
-            iterators_in_use_states=_AsMany(),
-            exhausted=_AsMany(is_flag, "0 or 1"),
-            next_index_in_cycle=Whole(),
-            next_index_in_datasets=Whole(len(self._node.datasets)),
-        )
-
-    def _lets_in_others(self, state: State) -> str | None:
-        numbers, following = state["iterators_in_use_indices"], state["next_index_in_datasets"]
-        turn = state["next_index_in_cycle"]
-        if numbers and max(numbers) >= following:
-            return f"dataset {max(numbers)} is open, and the next to enter is {following}"
-        if turn > max(0, len(numbers) - 1):
-            return f"it is the turn of place {turn} of {len(numbers)}"
-        return None
+        return interleave_fields(len(self._node.datasets), self._node.cycle_length)
 
     def _in_one_go(self, numbers: Sequence[int]) -> SideTurns | None:
         """Some of the datasets, where they can be read side by side."""

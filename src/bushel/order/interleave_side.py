@@ -9,23 +9,7 @@ from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
 from bushel.core.step import SideBySide
 from bushel.core.stream import Chunk, Marks
-
-
-def interleave_state(
-    turn: int,
-    following: int,
-    numbers: Sequence[int],
-    states: Sequence[State],
-    ended: Sequence[bool],
-) -> State:
-    """Whose turn it is, which dataset enters next, and those that are open."""
-    return {
-        "next_index_in_cycle": turn,
-        "next_index_in_datasets": following,
-        "iterators_in_use_indices": list(numbers),
-        "iterators_in_use_states": list(states),
-        "exhausted": [int(flag) for flag in ended],
-    }
+from bushel.order.interleave_state import interleave_state
 
 
 @plain

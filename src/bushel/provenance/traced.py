@@ -27,7 +27,7 @@ from bushel.core.places import (
 )
 from bushel.core.step import Join, Step
 from bushel.core.stream import Stream
-from bushel.lanes.stream import OwnLanesNode
+from bushel.lanes.gather import OwnLanesNode
 from bushel.order.interleave import InterleaveNode, Nodes
 from bushel.order.sampled import GlobalIndexNode, SampledNode
 from bushel.order.windows import StreamWindowsNode

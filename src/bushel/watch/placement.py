@@ -13,7 +13,7 @@ from bushel.core.positions import Positions
 from bushel.deliver.job import process_if_known
 from bushel.lanes.agree import Agreement
 from bushel.lanes.deal import DealNode, GatherNode
-from bushel.lanes.stream import OwnLanesNode
+from bushel.lanes.gather import OwnLanesNode
 from bushel.run.cut import HERE, WORKERS, Reason, Stretch
 from bushel.run.plan import Plan, plan_of, steps_of
 from bushel.watch.counts import Counts

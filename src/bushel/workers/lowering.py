@@ -11,7 +11,7 @@ from bushel.core.options import ReadOptions, SharedReadOptions
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.core.stream import Stream
 from bushel.lanes.ahead import AheadOfHosts, Reached
-from bushel.lanes.stream import LanesStream
+from bushel.lanes.gather import LanesStream
 from bushel.run.build import Lowering, how_to_open, step_of
 from bushel.run.custom import CustomStream
 from bushel.run.cut import WORKERS, Stretch

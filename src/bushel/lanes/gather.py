@@ -8,39 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from bushel.core.block import Block, Columns, Failure, merge_columns
+from bushel.core.block import Block, Failure
 from bushel.core.cursor import Cursor, Taken
 from bushel.core.frozen import frozen
 from bushel.core.merged import Merged
 from bushel.core.node import Node
-from bushel.core.positions import Keys
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Whole, all_before
-from bushel.core.step import FEWEST_TOGETHER, EvaluateTogether, How, Join
+from bushel.core.step import EvaluateTogether, How, Join
 from bushel.core.stream import Chunk, Stream
-from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
 from bushel.errors import add_note
 from bushel.lanes.deal import Agree
-from bushel.lanes.padding import zeros_like
+from bushel.lanes.in_turn import columns_in_turn, rows_in_turn
+from bushel.lanes.padding import Filler
+from bushel.lanes.reader import LaneReader
 from bushel.lanes.saved import LaneMarks, LaneStates
 
 # The steps offered by a host that has no more elements, but can pad as long as others have some.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize
-
-_AHEAD = 64
-# Elements of a lane that are taken at once, and seconds that they may take: with more, the cost
-# of taking them no longer matters. The seconds are more than what a read of one element costs
-# beside its work: with fewer, reading would stay slow because it is slow.
-_MOST_OF_A_LANE = 64
-_SECONDS_OF_A_LANE = 0.0005
-_BYTES_AT_ONCE = 1 << 22
-# Bytes that may wait, of all lanes together.
-_BYTES_AHEAD = 1 << 25
-# The least share of what a filter is asked for that is counted on.
-_LEAST_SHARE = 0.1
-# How much of what was measured still counts a step later.
-_LATELY = 0.98
 
 
 @frozen
@@ -101,7 +87,7 @@ class LanesStream(Merged):
         # Tells the least of the numbers that all hosts give, where they have to agree.
         self._agree = agree = None if node.agreement is None else node.agreement()
         # Whether lanes may be read ahead, and gone back in.
-        self._lanes_eager = self.eager
+        lanes_eager = self.eager
         if agree is not None:
             self.eager = False
         # Whether all lanes are told to begin before the first of them is waited for.
@@ -112,24 +98,12 @@ class LanesStream(Merged):
         self.rows = node.rows
         # How many elements one step has here.
         self.width = len(inputs) * node.rows
-        # How long it took lately to get how many elements from the lanes.
-        self._spent = self._cpu_spent = self._gotten = 0.0
-        self._touched = False
-        # How many elements of lanes were asked for, and how many came.
-        self._asked = self._came = 1
-        # How many steps are made at once, be they offered to other hosts or not. To take from a
-        # lane costs some microseconds, however few elements: of many lanes, more than a step.
-        most = max(1, _MOST_OF_A_LANE // node.rows)
-        self._at_once = BlockSize(
-            # To agree with other hosts costs far more.
-            most=most if agree is None else MOST_ELEMENTS,
-            most_bytes=_BYTES_AT_ONCE,
-            target_seconds=max(SOON_SECONDS, _SECONDS_OF_A_LANE * len(inputs)),
-        )
         self._clock = clock
-        self._evaluate = together(self._cursors)
-        # Makes an element to pad with, for a host whose lanes have none.
-        self._example = example
+        self._reader = LaneReader(
+            self._cursors, node.rows, lanes_eager, agree is not None, together(self._cursors), clock
+        )
+        # What hosts pad with whose lanes have no more elements.
+        self._filler = Filler(example)
         self._step = self._skip = 0
         self._over = False
         # Whether some lane has come to its end, and the others go on.
@@ -141,8 +115,6 @@ class LanesStream(Merged):
         self._agreed = 0
         self._end: int | None = None
         self._own_end: int | None = None
-        self._template: Any = None
-        self._has_template = False
         self._leave: weakref.finalize[..., LanesStream] | None = None
         close = getattr(agree, "close", None)
         if close is not None:
@@ -208,7 +180,7 @@ class LanesStream(Merged):
             self._see_to_kept()
         # Who never had an element looks for one to pad with, and there may be none anywhere.
         at_end = self._node.pads and self._own_end is not None
-        in_the_dark = at_end and not self._has_template
+        in_the_dark = at_end and not self._filler.is_known
         if (not self.ahead or in_the_dark) and self._step >= self._agreed:
             self.settle(self._step + 1)
         if self._end is not None and self._step >= self._end:
@@ -246,37 +218,38 @@ class LanesStream(Merged):
 
         Other hosts may have fewer: what is left of them is kept.
         """
-        steps, began = max(least, self._at_once.size), self._clock()
+        at_once = self._reader.at_once
+        steps, began = max(least, at_once.size), self._clock()
         chunk = self._gather(steps)
         made = 0 if chunk is None else len(chunk.block) // self.width
-        self._at_once.learn(made, self._clock() - began)
-        if chunk is not None and made and self._at_once.wants_sample():
+        at_once.learn(made, self._clock() - began)
+        if chunk is not None and made and at_once.wants_sample():
             row = chunk.block.part(0, 1).rows()[0]
-            self._at_once.limit_to(self.width * bytes_of(row))
+            at_once.limit_to(self.width * bytes_of(row))
         return chunk
 
     def _gather(self, steps: int) -> Chunk | None:
         """The next steps of this host, or None where it has no more."""
-        if self._ending or not self._lanes_eager:
+        if self._ending or not self._reader.eager:
             steps = 1
         if self._node.steps is not None:
             steps = min(steps, self._node.steps - self._step)
             if steps <= 0:
                 return None
-        taken = self._take(steps)
+        taken = self._reader.take(steps, self._step)
         whole = min(len(part.block) for part in taken) // self.rows
         if whole < steps and steps > 1:
             # Some lane ends, or fails, before that. Take what comes before.
-            self._put_back(taken)
+            self._reader.put_back(taken)
             steps = max(1, whole)
-            taken = self._take(steps)
+            taken = self._reader.take(steps, self._step)
             whole = min(len(part.block) for part in taken) // self.rows
         if whole == steps:
             marks = LaneMarks(self, self._step, steps * self.width, taken)
             return Chunk(self._in_turn(taken, steps), marks)
         if not self._node.pads and any(map(self._ended, taken)):
             # What fails in a step that is not handed out anyway, does not matter.
-            self._put_back(taken)
+            self._reader.put_back(taken)
             return None
         failure, ended = self._failure_in(taken)
         if failure is not None:
@@ -288,7 +261,7 @@ class LanesStream(Merged):
         if self._node.pads and (any(len(part.block) for part in taken) or self._node.steps):
             self._ending = True
             return Chunk(self._padded(taken), LaneMarks(self, self._step, self.width, taken))
-        self._put_back(taken)
+        self._reader.put_back(taken)
         return None
 
     def _ended(self, part: Taken) -> bool:
@@ -311,126 +284,34 @@ class LanesStream(Merged):
             ended = ended or missing > 0
         return _first_of(failures), ended
 
-    def _put_back(self, taken: Sequence[Taken]) -> None:
-        for cursor, part in zip(self._cursors, taken, strict=True):
-            cursor.put_back(part, 0)
-
-    def _take(self, steps: int) -> list[Taken]:
-        count, lanes, ahead = steps * self.rows, len(self._cursors), self._elements_ahead()
-        began, cpu_began = self._clock(), time.thread_time()
-        # Not as many of each, so that the lanes are not all read in the same step.
-        further = [ahead + ahead * lane // lanes for lane in range(lanes)]
-        if self._lanes_eager:
-            self._read(count, further)
-        taken = [
-            cursor.take(count, more) for cursor, more in zip(self._cursors, further, strict=True)
-        ]
-        if not self._touched:
-            # What runs each lane was made, which says nothing of what comes after.
-            self._touched = True
-            return taken
-        self._spent = self._spent * _LATELY + self._clock() - began
-        self._cpu_spent = self._cpu_spent * _LATELY + time.thread_time() - cpu_began
-        self._gotten = self._gotten * _LATELY + count * lanes
-        return taken
-
-    def _read(self, count: int, further: Sequence[int]) -> None:
-        """Reads what is missing of many lanes, side by side, for as long as there are many."""
-        cursors = self._cursors
-        ready = [cursor.prepared for cursor in cursors]
-        lacking = [n for n, there in enumerate(ready) if there < count]
-        while len(lacking) >= FEWEST_TOGETHER:
-            # To come back to a lane for what a filter left out costs more than to read it.
-            share = max(_LEAST_SHARE, min(1.0, self._came / self._asked))
-            wanted = [(n, int((count - ready[n]) / share) + further[n]) for n in lacking]
-            self._evaluate(wanted)
-            lacking = []
-            for n, want in wanted:
-                goes_on, there = cursors[n].read_on(want), cursors[n].prepared
-                self._asked, self._came = self._asked + want, self._came + there - ready[n]
-                ready[n] = there
-                if goes_on and there < count:
-                    lacking.append(n)
-
-    def _elements_ahead(self) -> int:
-        """How much more than a step needs is read of a lane: worth the call, and there soon."""
-        if not self._gotten:
-            return 0
-        # On a core, so that other programs make no difference; but records may wait, too.
-        worth = _SECONDS_OF_A_LANE / max(self._cpu_spent, 1e-9)
-        soon = SOON_SECONDS / max(self._spent, 1e-9)
-        # Who takes a few steps does not wait for many.
-        ahead = min(_AHEAD, min(worth, soon) * self._gotten, self._step * self.rows)
-        if self._at_once.bytes_each:
-            ahead = min(ahead, _BYTES_AHEAD * self.rows // self._at_once.bytes_each)
-        return int(ahead)
-
     def _in_turn(self, taken: Sequence[Taken], steps: int) -> Block:
         blocks = [part.block for part in taken]
         size = steps * self.width
         positions = np.arange(size, dtype=np.int64) + self._step * self.width
         if self._node.pads:
-            rows = self._rows_in_turn(blocks, steps)
-            self._remember(rows)
+            rows = rows_in_turn(blocks, self.rows)
+            self._filler.learn(rows)
             return Block([(row, True) for row in rows], positions)
-        columns = self._columns_in_turn(blocks, steps, size)
-        return Block(columns or self._rows_in_turn(blocks, steps), positions)
-
-    def _rows_in_turn(self, blocks: Sequence[Block], steps: int) -> list[Any]:
-        rows = [block.rows() for block in blocks]
-        if steps == 1:
-            return [row for lane in rows for row in lane]
-        starts = range(0, steps * self.rows, self.rows)
-        return [row for start in starts for lane in rows for row in lane[start : start + self.rows]]
-
-    def _columns_in_turn(self, blocks: Sequence[Block], steps: int, size: int) -> Columns | None:
-        first = blocks[0].values
-        if not isinstance(first, Columns):
-            return None
-        by_key = [
-            block.values.keys
-            for block in blocks
-            if isinstance(block.values, Columns) and block.values.tree is first.tree
-        ]
-        keys = [part for part in by_key if part is not None]
-        if len(keys) == len(blocks):
-            # All are selections of one and the same table: nothing is copied before the batch.
-            lanes = np.stack([part.reshape(steps, self.rows) for part in keys], axis=1)
-            return Columns(first.tree, lanes.reshape(-1))
-        return merge_columns(size, list(zip(self._places(steps), blocks, strict=True)))
-
-    def _places(self, steps: int) -> list[Keys]:
-        """The places that the elements of each lane take in the rows of `steps` steps."""
-        each = np.arange(steps)[:, None] * self.width + np.arange(self.rows)
-        return [(each + lane * self.rows).reshape(-1) for lane in range(len(self._cursors))]
+        columns = columns_in_turn(blocks, self.rows)
+        return Block(columns or rows_in_turn(blocks, self.rows), positions)
 
     def _padded(self, taken: Sequence[Taken]) -> Block:
         """One step, of which some lanes have not all rows any more."""
         rows: list[Any] = []
         for part in taken:
-            self._remember(part.block.rows())
+            self._filler.learn(part.block.rows())
         for part in taken:
             mine = part.block.rows()
             rows += [(row, True) for row in mine]
-            rows += [(self._filler(), False)] * (self.rows - len(mine))
+            rows += [(self._filler.element(), False)] * (self.rows - len(mine))
         return Block(rows, np.arange(self.width, dtype=np.int64) + self._step * self.width)
 
     def _padding(self) -> Chunk:
         """A step without a single element."""
         taken = [cursor.take(0) for cursor in self._cursors]
         positions = np.arange(self.width, dtype=np.int64) + self._step * self.width
-        block = Block([(self._filler(), False)] * self.width, positions)
+        block = Block([(self._filler.element(), False)] * self.width, positions)
         return Chunk(block, LaneMarks(self, self._step, self.width, taken))
-
-    def _filler(self) -> Any:
-        if not self._has_template:
-            self._remember([self._example()])
-        return self._template
-
-    def _remember(self, rows: Sequence[Any]) -> None:
-        """Takes note of what elements look like."""
-        if rows and not self._has_template:
-            self._template, self._has_template = zeros_like(rows[0]), True
 
     def state_of(self, states: Sequence[State], step: int, row: int) -> State:
         first = self._node.first

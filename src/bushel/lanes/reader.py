@@ -1,0 +1,115 @@
+"""Takes elements from many lanes: some way ahead of the steps that need them, and side by side."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from bushel.core.cursor import Cursor, Taken
+from bushel.core.step import FEWEST_TOGETHER, EvaluateTogether
+from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
+
+_AHEAD = 64
+# Elements of a lane that are taken at once, and seconds that they may take: with more, the cost
+# of taking them no longer matters. The seconds are more than what a read of one element costs
+# beside its work: with fewer, reading would stay slow because it is slow.
+_MOST_OF_A_LANE = 64
+_SECONDS_OF_A_LANE = 0.0005
+_BYTES_AT_ONCE = 1 << 22
+# Bytes that may wait, of all lanes together.
+_BYTES_AHEAD = 1 << 25
+# The least share of what a filter is asked for that is counted on.
+_LEAST_SHARE = 0.1
+# How much of what was measured still counts a step later.
+_LATELY = 0.98
+
+
+class LaneReader:
+    """Takes the same number of elements from each lane of a host.
+
+    Args:
+        cursors: a place in each lane.
+        rows: how many elements of a lane a step has.
+        eager: whether lanes may be read ahead, and gone back in.
+        agrees: whether other hosts are asked before steps are handed out.
+        evaluate: reads from many lanes side by side.
+    """
+
+    def __init__(
+        self,
+        cursors: Sequence[Cursor],
+        rows: int,
+        eager: bool,
+        agrees: bool,
+        evaluate: EvaluateTogether,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cursors, self._rows, self.eager = cursors, rows, eager
+        self._evaluate, self._clock = evaluate, clock
+        # How many steps are made at once, be they offered to other hosts or not. To take from a
+        # lane costs some microseconds, however few elements: of many lanes, more than a step.
+        self.at_once = BlockSize(
+            # To agree with other hosts costs far more.
+            most=MOST_ELEMENTS if agrees else max(1, _MOST_OF_A_LANE // rows),
+            most_bytes=_BYTES_AT_ONCE,
+            target_seconds=max(SOON_SECONDS, _SECONDS_OF_A_LANE * len(cursors)),
+        )
+        # How long it took lately to get how many elements from the lanes.
+        self._spent = self._cpu_spent = self._gotten = 0.0
+        self._touched = False
+        # How many elements of lanes were asked for, and how many came.
+        self._asked = self._came = 1
+
+    def put_back(self, taken: Sequence[Taken]) -> None:
+        """Goes back to before these were taken."""
+        for cursor, part in zip(self._cursors, taken, strict=True):
+            cursor.put_back(part, 0)
+
+    def take(self, steps: int, before: int) -> list[Taken]:
+        """The elements of the next steps, as far as lanes have them; `before` steps were taken."""
+        count, lanes, ahead = steps * self._rows, len(self._cursors), self._elements_ahead(before)
+        began, cpu_began = self._clock(), time.thread_time()
+        # Not as many of each, so that the lanes are not all read in the same step.
+        further = [ahead + ahead * lane // lanes for lane in range(lanes)]
+        if self.eager:
+            self._read(count, further)
+        taken = [
+            cursor.take(count, more) for cursor, more in zip(self._cursors, further, strict=True)
+        ]
+        if not self._touched:
+            # What runs each lane was made, which says nothing of what comes after.
+            self._touched = True
+            return taken
+        self._spent = self._spent * _LATELY + self._clock() - began
+        self._cpu_spent = self._cpu_spent * _LATELY + time.thread_time() - cpu_began
+        self._gotten = self._gotten * _LATELY + count * lanes
+        return taken
+
+    def _read(self, count: int, further: Sequence[int]) -> None:
+        """Reads what is missing of many lanes, side by side, for as long as there are many."""
+        cursors = self._cursors
+        ready = [cursor.prepared for cursor in cursors]
+        lacking = [n for n, there in enumerate(ready) if there < count]
+        while len(lacking) >= FEWEST_TOGETHER:
+            # To come back to a lane for what a filter left out costs more than to read it.
+            share = max(_LEAST_SHARE, min(1.0, self._came / self._asked))
+            wanted = [(n, int((count - ready[n]) / share) + further[n]) for n in lacking]
+            self._evaluate(wanted)
+            lacking = []
+            for n, want in wanted:
+                goes_on, there = cursors[n].read_on(want), cursors[n].prepared
+                self._asked, self._came = self._asked + want, self._came + there - ready[n]
+                ready[n] = there
+                if goes_on and there < count:
+                    lacking.append(n)
+
+    def _elements_ahead(self, before: int) -> int:
+        """How much more than a step needs is read of a lane: worth the call, and there soon."""
+        if not self._gotten:
+            return 0
+        # On a core, so that other programs make no difference; but records may wait, too.
+        worth = _SECONDS_OF_A_LANE / max(self._cpu_spent, 1e-9)
+        soon = SOON_SECONDS / max(self._spent, 1e-9)
+        # Who takes a few steps does not wait for many.
+        ahead = min(_AHEAD, min(worth, soon) * self._gotten, before * self._rows)
+        if self.at_once.bytes_each:
+            ahead = min(ahead, _BYTES_AHEAD * self._rows // self.at_once.bytes_each)
+        return int(ahead)
