@@ -17,7 +17,7 @@ from bushel.run.call_sizes import unsized
 from bushel.run.step_times import TimedTurns
 from bushel.samplers import IndexSampler
 from bushel.transforms import Batch
-from bushel.watch.costs import StepCost, Work
+from bushel.watch.costs import ElementWork, StepCost
 from bushel.watch.profiled import Profile
 from bushel.watch.sending import sending_costs
 from bushel.watch.step_costs import CostTimes, OutOfTimeError
@@ -289,6 +289,6 @@ def test_time_that_is_up_is_no_error_of_a_step() -> None:
 
 
 def test_work_adds_up() -> None:
-    whole = Work(1.0, 0.5, 0.25) + Work(1.0, 0.0, 0.0)
-    assert (whole, whole.cpu_share) == (Work(2.0, 0.5, 0.25), 0.25)
-    assert whole.times(2) == Work(4.0, 1.0, 0.5)
+    whole = ElementWork(1.0, 0.5, 0.25) + ElementWork(1.0, 0.0, 0.0)
+    assert (whole, whole.cpu_share) == (ElementWork(2.0, 0.5, 0.25), 0.25)
+    assert whole.times(2) == ElementWork(4.0, 1.0, 0.5)

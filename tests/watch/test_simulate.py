@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import bushel
 from bushel import MapDataset
 from bushel.errors import PlanError
-from bushel.watch.costs import Costs, Work
+from bushel.watch.costs import Costs, ElementWork
 from bushel.watch.profiled import Profile
 from bushel.watch.simulate import Simulation
 from bushel.watch.simulated_run import START_SECONDS, Setting, Simulated, simulated
@@ -20,12 +20,12 @@ from tests.thorough import examples
 
 def costs(seconds: float, cpu: float = 1.0, lock: float = 1.0, **others: Any) -> Costs:
     """A pipeline whose elements take so long, with a share of it on a core and under the lock."""
-    work = Work(seconds, cpu * seconds, lock * seconds)
+    work = ElementWork(seconds, cpu * seconds, lock * seconds)
     fields = {
         "in_workers": work,
-        "beside_workers": Work(),
+        "beside_workers": ElementWork(),
         "on_threads": work,
-        "beside_threads": Work(),
+        "beside_threads": ElementWork(),
         "sending_seconds": 0.0,
         "taking_seconds": 0.0,
         "opening_seconds": 0.0,
@@ -107,7 +107,7 @@ def test_a_training_that_takes_longer_does_not_wait() -> None:
     assert fed.steady_wait_share < 0.01
     assert fed.elapsed_seconds == pytest.approx(300 * 0.1, rel=0.03)
     # What stays here is waited for, however many workers there are.
-    here = costs(0.1, beside_workers=Work(0.02, 0.02, 0.02))
+    here = costs(0.1, beside_workers=ElementWork(0.02, 0.02, 0.02))
     assert run(here, workers=16, step_seconds=0.1).steady_wait_seconds == pytest.approx(
         0.02, rel=0.05
     )
@@ -154,7 +154,9 @@ _SETTINGS = {
 def test_what_holds_of_any_machine(
     setting: Setting, seconds: float, cpu: float, lock: float, here: float, spread: Any
 ) -> None:
-    one = costs(seconds, cpu, cpu * lock, spread=spread, beside_workers=Work(here, here, here))
+    one = costs(
+        seconds, cpu, cpu * lock, spread=spread, beside_workers=ElementWork(here, here, here)
+    )
     told = simulated(one, setting)
     training = setting.steps * setting.step_seconds
     assert told.first_seconds <= told.elapsed_seconds * (1 + 1e-9)

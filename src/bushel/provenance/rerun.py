@@ -14,7 +14,7 @@ from bushel.errors import StateRangeError, add_note
 from bushel.order.repeat import EpochsNode, StreamRepeatNode
 from bushel.provenance.records import Records, SourceRecords, joined, sources_of
 from bushel.provenance.tags import records_in
-from bushel.provenance.traced import Trace
+from bushel.provenance.traced import Tracing
 from bushel.provenance.walk import Trail, Walk
 from bushel.run.build import build_stream
 
@@ -26,7 +26,7 @@ class Replay(Closing):
     """A pipeline that is run again, from its beginning or a state."""
 
     def __init__(self, node: Node, believes: bool) -> None:
-        self._trace = Trace(believes)
+        self._trace = Tracing(believes)
         self._stream = build_stream(self._trace.of(node))
         self._cursor = Cursor(self._stream)
         # An epoch of a stream is no epoch of the dataset that it reads.

@@ -63,7 +63,7 @@ class Origin:
     lane: int | None
 
 
-class Trace:
+class Tracing:
     """Makes pipelines whose elements are tagged, and remembers what the tags mean."""
 
     def __init__(self, believes: bool) -> None:
@@ -80,7 +80,7 @@ class Trace:
         """The tagged stream of a node; `live` where somebody looks at the values of its elements.
 
         >>> from bushel import MapDataset
-        >>> trace = Trace(believes=True)
+        >>> trace = Tracing(believes=True)
         >>> ds = MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 2).batch(2)
         >>> stream = build_stream(trace.of(ds._stream_node()))
         >>> stream.pull(1).block.rows()[0].tag.rows
@@ -204,7 +204,7 @@ def _after_eaches(dataset: Node) -> Node:
 class _TracedNodes:
     """The datasets of an interleaved stream, each traced when it is its turn."""
 
-    def __init__(self, nodes: tuple[Node, ...] | Nodes, trace: Trace, live: bool) -> None:
+    def __init__(self, nodes: tuple[Node, ...] | Nodes, trace: Tracing, live: bool) -> None:
         self._nodes, self._trace, self._live = nodes, trace, live
 
     def __len__(self) -> int:

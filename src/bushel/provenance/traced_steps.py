@@ -14,7 +14,7 @@ from bushel.order.windows import StreamWindowsNode, WindowsStream
 from bushel.provenance.tags import FailedElements, Tagged, TagsOfParts, TagsOfRows
 
 
-class _Traced(Node):
+class _OverValues(Node):
     """A step over tagged elements that does what another does over their values."""
 
     __slots__ = ()
@@ -30,7 +30,7 @@ class _Traced(Node):
 
 
 @frozen
-class TracedEach(_Traced, Each):
+class TracedEach(_OverValues, Each):
     """Changes values, or only counts elements where nobody looks at their values."""
 
     input: Node
@@ -65,7 +65,7 @@ class TracedEach(_Traced, Each):
 
 
 @frozen
-class TracedDrop(_Traced, Drop):
+class TracedDrop(_OverValues, Drop):
     """Keeps the elements whose values are kept."""
 
     input: Node
@@ -76,7 +76,7 @@ class TracedDrop(_Traced, Drop):
 
 
 @frozen
-class TracedExpand(_Traced, Expand):
+class TracedExpand(_OverValues, Expand):
     """Gives what is made of an element its tag; what is made of a batch, the tags of its rows."""
 
     input: Node
@@ -101,7 +101,7 @@ class TracedExpand(_Traced, Expand):
 
 
 @frozen
-class TracedFold(_Traced, Fold):
+class TracedFold(_OverValues, Fold):
     """Makes batches that have the tags of their rows."""
 
     input: Node
@@ -131,7 +131,7 @@ class TracedFold(_Traced, Fold):
 
 
 @frozen
-class TracedGuard(_Traced, Guard):
+class TracedGuard(_OverValues, Guard):
     """Gives what stands in for an element that failed the tag of that element."""
 
     input: Node

@@ -14,7 +14,7 @@ StepSpan = tuple[int, int, int, int, int]
 TaskSpans = tuple[int, int, int, int, list[StepSpan]]
 
 
-class Span(NamedTuple):
+class WorkSpan(NamedTuple):
     """A time in which something was at work."""
 
     process: int
@@ -31,7 +31,7 @@ class Spans:
     """Collects spans of this process and of its workers; any thread may add some."""
 
     def __init__(self) -> None:
-        self.kept: deque[Span] = deque(maxlen=MOST_SPANS)
+        self.kept: deque[WorkSpan] = deque(maxlen=MOST_SPANS)
         # Blocks that were ready, and when.
         self.ready: deque[tuple[int, int]] = deque(maxlen=MOST_SPANS)
         self.workers: set[int] = set()
@@ -42,15 +42,15 @@ class Spans:
     ) -> None:
         """Adds a span of the calling thread."""
         thread = threading.get_native_id()
-        self.kept.append(Span(self._process, thread, name, began, nanoseconds, records, first))
+        self.kept.append(WorkSpan(self._process, thread, name, began, nanoseconds, records, first))
 
     def add_task(self, task: TaskSpans, labels: list[str], first: int) -> None:
         """Adds what a worker did in a task."""
         process, thread, began, nanoseconds, steps = task
         self.workers.add(process)
-        self.kept.append(Span(process, thread, "task", began, nanoseconds, -1, first))
+        self.kept.append(WorkSpan(process, thread, "task", began, nanoseconds, -1, first))
         for number, of_thread, step_began, step_nanoseconds, records in steps:
-            span = Span(
+            span = WorkSpan(
                 process, of_thread, labels[number], step_began, step_nanoseconds, records, -1
             )
             self.kept.append(span)

@@ -11,7 +11,7 @@ _LETS_OTHERS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ElementWork:
     """Seconds of work for one element of a stream.
 
     By the clock less the queue for a core, of that on a core, and of that under the interpreter's
@@ -22,16 +22,18 @@ class Work:
     cpu_seconds: float = 0.0
     lock_seconds: float = 0.0
 
-    def __add__(self, other: "Work") -> "Work":
-        return Work(
+    def __add__(self, other: "ElementWork") -> "ElementWork":
+        return ElementWork(
             self.seconds + other.seconds,
             self.cpu_seconds + other.cpu_seconds,
             self.lock_seconds + other.lock_seconds,
         )
 
-    def times(self, factor: float) -> "Work":
+    def times(self, factor: float) -> "ElementWork":
         """So many times as much."""
-        return Work(factor * self.seconds, factor * self.cpu_seconds, factor * self.lock_seconds)
+        return ElementWork(
+            factor * self.seconds, factor * self.cpu_seconds, factor * self.lock_seconds
+        )
 
     @property
     def cpu_share(self) -> float:
@@ -44,11 +46,11 @@ class Costs:
     """What one element of a stream costs, by where the work can be done."""
 
     # Steps that worker processes would do, and those that stay here all the same.
-    in_workers: Work
-    beside_workers: Work
+    in_workers: ElementWork
+    beside_workers: ElementWork
     # Steps that threads of this process could do, and those that stay in the thread that asks.
-    on_threads: Work
-    beside_threads: Work
+    on_threads: ElementWork
+    beside_threads: ElementWork
     # To send what workers have made, there, and to take it, here.
     sending_seconds: float
     taking_seconds: float
@@ -68,7 +70,7 @@ class Costs:
     spread: tuple[float, ...] = (1.0,)
 
     @property
-    def whole(self) -> Work:
+    def whole(self) -> ElementWork:
         """All steps."""
         return self.in_workers + self.beside_workers
 
@@ -77,7 +79,7 @@ class Costs:
         """Makes it of what `dataclasses.asdict` gave."""
         work = ("in_workers", "beside_workers", "on_threads", "beside_threads")
         made: dict[str, Any] = dict(values, spread=tuple(values["spread"]))
-        made.update((name, Work(**values[name])) for name in work)
+        made.update((name, ElementWork(**values[name])) for name in work)
         return cls(**made)
 
 

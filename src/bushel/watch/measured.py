@@ -7,9 +7,9 @@ from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.run.cut import WORKERS
 from bushel.run.plan import Plan
 from bushel.run.step_times import StepTotal
-from bushel.watch.costs import Costs, StepCost, Work
+from bushel.watch.costs import Costs, ElementWork, StepCost
 from bushel.watch.prepared import by_position_in, crossings_in, places_in
-from bushel.watch.sampling import Pace, Sample
+from bushel.watch.sampling import MeasuredPace, StepsSample
 from bushel.watch.stats import grouped
 from bushel.watch.step_costs import Extra
 
@@ -27,7 +27,7 @@ _UNWRITTEN = "(in between)"
 class Measured:
     """A sample of a pipeline, and the plans of the same with workers and without."""
 
-    def __init__(self, sample: Sample, pace: Pace, alone: Plan) -> None:
+    def __init__(self, sample: StepsSample, pace: MeasuredPace, alone: Plan) -> None:
         self._sample, self._pace = sample, pace
         steps = list(walk(alone.dealt))
         self._index = {id(step): index for index, step in enumerate(steps)}
@@ -63,7 +63,7 @@ class Measured:
     def _step(self, name: str, group: list[StepTotal], places: dict[int, str]) -> StepCost:
         nanoseconds = sum(total.nanoseconds for total in group)
         works = [self._work(total) for total in group]
-        whole = sum(works, Work())
+        whole = sum(works, ElementWork())
         extras = [self._extra(total) for total in group]
         looks = sum(extra.looks for extra in extras)
         sized = sum(extra.sized for extra in extras)
@@ -87,15 +87,15 @@ class Measured:
     def _extra(self, total: StepTotal) -> Extra:
         return self._sample.extras.get(id(total.node), _NOTHING)
 
-    def _work(self, total: StepTotal) -> Work:
+    def _work(self, total: StepTotal) -> ElementWork:
         """What a step does for an element."""
         extra, elements = self._extra(total), self._elements
         seconds = total.nanoseconds * 1e-9 / elements
         if not total.timed_nanoseconds:
-            return Work(seconds, seconds, seconds)
+            return ElementWork(seconds, seconds, seconds)
         cpu = seconds * min(1.0, extra.cpu_seconds * 1e9 / total.timed_nanoseconds)
         share = _lock_share(extra.looks, extra.taken)
-        return Work(seconds, cpu, cpu if share is None else share * seconds)
+        return ElementWork(seconds, cpu, cpu if share is None else share * seconds)
 
     def costs(self, with_worker: Plan, opening_seconds: float) -> Costs:
         """What an element costs; `with_worker` is the plan of the same with worker processes."""
@@ -105,7 +105,7 @@ class Measured:
         scale = (pace.seconds_each or self.seconds_each) / self.seconds_each
         places = self._placed(with_worker)
         sums = dict.fromkeys(
-            ("in_workers", "beside_workers", "on_threads", "beside_threads"), Work()
+            ("in_workers", "beside_workers", "on_threads", "beside_threads"), ElementWork()
         )
         for total in self._totals:
             work = self._work(total).times(scale)

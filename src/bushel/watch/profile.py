@@ -18,7 +18,7 @@ from bushel.run.plan import steps_of
 from bushel.watch.measured import Measured
 from bushel.watch.prepared import alone, crossings_in, stream_of, with_workers, with_workers_step
 from bushel.watch.profiled import Profile, Speed
-from bushel.watch.sampling import Pace, Sample, paced, sampled, verified
+from bushel.watch.sampling import MeasuredPace, StepsSample, paced, sampled, verified
 from bushel.watch.simulated_run import simulated
 
 # Parts of the time: to look at steps, to run in this thread alone, and to try each of two settings.
@@ -102,7 +102,9 @@ def _line_on_terminal(progress: bool | None) -> Callable[[str], None]:
     return say
 
 
-def _profiled(what: str, node: Node, measured: Measured, sample: Sample, pace: Pace) -> Profile:
+def _profiled(
+    what: str, node: Node, measured: Measured, sample: StepsSample, pace: MeasuredPace
+) -> Profile:
     options = _worker_options(node)
     buffer = options.per_worker_buffer_size
     each = pace.seconds_each or measured.seconds_each
@@ -151,7 +153,11 @@ def _speeds(made: Profile) -> list[Speed]:
 
 
 def _tried(
-    made: Profile, node: Node, pace: Pace, limits: tuple[float, int], say: Callable[[str], None]
+    made: Profile,
+    node: Node,
+    pace: MeasuredPace,
+    limits: tuple[float, int],
+    say: Callable[[str], None],
 ) -> Profile:
     """Runs the pipeline as it is written, and with as many workers as are best.
 

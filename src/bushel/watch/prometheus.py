@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = tuple[tuple[str, str], ...]
 
 
-class _Series(NamedTuple):
+class _MetricSeries(NamedTuple):
     metric: str
     labels: Labels
 
@@ -56,14 +56,14 @@ class Exposition:
     """Tells figures as metrics, time after time."""
 
     def __init__(self) -> None:
-        self._told: dict[_Series, float] = {}
+        self._told: dict[_MetricSeries, float] = {}
 
     def families(self, iterators: Iterable[tuple[Labels, LiveIterator]]) -> "Families":
         """The metrics that there are now of some iterators, each known by labels of its own."""
-        found: dict[_Series, float] = {}
+        found: dict[_MetricSeries, float] = {}
         for own, iterator in iterators:
             for name, labels, value in _values(iterator):
-                series = _Series(name, (*own, *labels))
+                series = _MetricSeries(name, (*own, *labels))
                 # Steps whose names differ in what may not be told are added up.
                 found[series] = found.get(series, 0.0) + value
         for series, value in found.items():

@@ -38,7 +38,7 @@ _MOST_BYTES_SENT = 1 << 25
 
 
 @plain
-class Sample:
+class StepsSample:
     """What the steps did while they were looked at."""
 
     totals: list[StepTotal]
@@ -57,7 +57,7 @@ class Sample:
 
 
 @plain
-class Pace:
+class MeasuredPace:
     """How fast elements came."""
 
     elements: int
@@ -78,7 +78,7 @@ class Pace:
 
 def sampled(
     planned: Plan, seconds: float, most_seconds: float, crossings: Sequence[Node], most: int
-) -> Sample:
+) -> StepsSample:
     """Looks at every step for some seconds, or until there are as many elements as `most`.
 
     For `most_seconds` where no element came until then.
@@ -130,7 +130,7 @@ def sampled(
     for step in crossings:
         rows = last if step is crossings[0] else times.kept_of(step, _MOST_SENT)
         sending[id(step)] = sending_costs(rows or last)
-    return Sample(
+    return StepsSample(
         totals,
         times.extras_by_node(),
         elements,
@@ -190,7 +190,7 @@ def _nothing(totals: list[StepTotal], passes: int, seconds: float) -> Exception:
     )
 
 
-def paced(planned: Plan, state: Any, seconds: float, most: int) -> Pace:
+def paced(planned: Plan, state: Any, seconds: float, most: int) -> MeasuredPace:
     """Runs in this thread alone, and nobody looks at steps."""
     opened = lowered(planned.dealt, planned.cut)
     pipeline = describe_pipeline(planned.described)
@@ -221,10 +221,10 @@ def paced(planned: Plan, state: Any, seconds: float, most: int) -> Pace:
                 warm = warm or count > 0
                 stopwatch, count, began = Stopwatch(), 0, perf_counter()
         state = _state_of(iterator)
-    return Pace(elements, spent_seconds, queued, pieces=tuple(pieces), state=state)
+    return MeasuredPace(elements, spent_seconds, queued, pieces=tuple(pieces), state=state)
 
 
-def verified(node: Node, state: Any, seconds: float, most: int) -> Pace:
+def verified(node: Node, state: Any, seconds: float, most: int) -> MeasuredPace:
     """Runs a pipeline as a loop would that does nothing itself, and tells its pace.
 
     After a start, in which workers come and threads are tried.
@@ -259,6 +259,6 @@ def verified(node: Node, state: Any, seconds: float, most: int) -> Pace:
                 warm, since = True, now
             if now >= ended or elements >= most:
                 break
-        return Pace(counted, perf_counter() - since, first_seconds=first, passes=passes)
+        return MeasuredPace(counted, perf_counter() - since, first_seconds=first, passes=passes)
     finally:
         iterator.close()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bushel.core.tune import MOST_BYTES, TARGET_SECONDS, BlockSize
-from bushel.watch.costs import Costs, Work
+from bushel.watch.costs import Costs, ElementWork
 from bushel.workers.fragment import TASK_SECONDS
 
 # Tasks of workers, and blocks of threads, take about so long; the former are about so large.
@@ -111,8 +111,8 @@ class _Makers:
 
     count: int
     is_workers: bool
-    each: Work
-    here: Work
+    each: ElementWork
+    here: ElementWork
     elements: int
     tasks_ahead: int
     task_cost: float
@@ -121,7 +121,7 @@ class _Makers:
 def simulated(costs: Costs, setting: Setting) -> Simulated:
     """Counts a training with these costs."""
     makers = _makers(costs, setting)
-    run = _Run(costs, setting, makers)
+    run = _SimulatedHosts(costs, setting, makers)
     elements = makers.elements
     tasks = -(-setting.steps // elements)
     # At least so many that what comes at first no longer matters.
@@ -184,14 +184,16 @@ def _makers(costs: Costs, setting: Setting) -> _Makers:
             _BLOCK_COST,
         )
     elements = _elements(costs.whole, _BLOCK_SECONDS, costs.bytes)
-    return _Makers(0, False, Work(), costs.whole, elements, 0, 0.0)
+    return _Makers(0, False, ElementWork(), costs.whole, elements, 0, 0.0)
 
 
-def _busy(seconds: float) -> Work:
-    return Work(seconds, seconds, seconds)
+def _busy(seconds: float) -> ElementWork:
+    return ElementWork(seconds, seconds, seconds)
 
 
-def _elements(work: Work, seconds: float, bytes_each: float, most_bytes: int = MOST_BYTES) -> int:
+def _elements(
+    work: ElementWork, seconds: float, bytes_each: float, most_bytes: int = MOST_BYTES
+) -> int:
     """How many elements a task has, by what decides it where it runs."""
     size = BlockSize(most_bytes=most_bytes, target_seconds=seconds)
     size.limit_to(round(bytes_each))
@@ -200,7 +202,7 @@ def _elements(work: Work, seconds: float, bytes_each: float, most_bytes: int = M
     return size.size
 
 
-def _side_by_side(work: Work, costs: Costs, cores: float) -> int:
+def _side_by_side(work: ElementWork, costs: Costs, cores: float) -> int:
     """How many elements a worker makes at the same time: by threads, where they pay."""
     if not costs.most_threads:
         return 1
@@ -212,17 +214,19 @@ def _side_by_side(work: Work, costs: Costs, cores: float) -> int:
     return threads if work.seconds > _WORTH_IT * best else 1
 
 
-def _waits(work: Work) -> bool:
+def _waits(work: ElementWork) -> bool:
     return work.cpu_share < 0.5
 
 
-def _divided(work: Work, side: int) -> Work:
+def _divided(work: ElementWork, side: int) -> ElementWork:
     """What an element takes a worker that waits for so many of them at the same time."""
     if side == 1:
         return work
     seconds = work.seconds * (1 + _LAST_ONE) / side
     cpu_seconds = min((_WAKING if _waits(work) else 1.0) * work.cpu_seconds, work.seconds)
-    return Work(max(seconds, cpu_seconds / side, work.lock_seconds), cpu_seconds, work.lock_seconds)
+    return ElementWork(
+        max(seconds, cpu_seconds / side, work.lock_seconds), cpu_seconds, work.lock_seconds
+    )
 
 
 def _threads(costs: Costs, setting: Setting) -> int:
@@ -238,12 +242,12 @@ def _threads(costs: Costs, setting: Setting) -> int:
     return threads if user + work.seconds > _WORTH_IT * best else 0
 
 
-def _one_by_one(work: Work, costs: Costs) -> float:
+def _one_by_one(work: ElementWork, costs: Costs) -> float:
     """What threads of one process cannot do at the same time."""
     return max(work.lock_seconds, costs.made_bytes * _SECONDS_A_BYTE)
 
 
-class _Run:
+class _SimulatedHosts:
     """The clock of all hosts, and who is free when on each of them."""
 
     def __init__(self, costs: Costs, setting: Setting, makers: _Makers) -> None:

@@ -19,7 +19,7 @@ from bushel.deliver.ready import Ready
 from bushel.deliver.timed import TimedIterator
 from bushel.errors import PlanError
 from bushel.files.whole import written_whole
-from bushel.run.spans import MOST_SPANS, Span, Spans
+from bushel.run.spans import MOST_SPANS, Spans, WorkSpan
 from bushel.run.step_times import StepTimes
 from bushel.watch.plain_text import clipped, printable
 from bushel.watch.report import check_file
@@ -85,7 +85,7 @@ def trace_of(spans: Spans) -> dict[str, Any]:
     }
 
 
-def _event(span: Span, began: int) -> dict[str, Any]:
+def _event(span: WorkSpan, began: int) -> dict[str, Any]:
     event = {
         "name": clipped(printable(span.name), _MOST_NAME),
         "ph": "X",
@@ -99,7 +99,7 @@ def _event(span: Span, began: int) -> dict[str, Any]:
     return {**event, "args": known} if known else event
 
 
-def _names(kept: list[Span], own: int, workers: list[int]) -> Iterator[dict[str, Any]]:
+def _names(kept: list[WorkSpan], own: int, workers: list[int]) -> Iterator[dict[str, Any]]:
     """The names of processes and threads."""
     names = {own: "training", **{pid: f"worker {n}" for n, pid in enumerate(workers)}}
     for process, name in names.items():

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bushel.core.frozen import plain
 from bushel.core.node import Guard, Node
 from bushel.core.state import State, innermost_index, replaced
 from bushel.core.state_fields import Fields
@@ -19,11 +18,11 @@ from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.errors import StateError
 from bushel.lanes.ahead import Reached
 from bushel.on_error.budget import Ledger, bad_records_in, with_bad_records
-from bushel.order.held import with_held
 from bushel.run.quota import DropQuota
 from bushel.run.step_times import StepTimes
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import TASK_SECONDS, Outcome, pack_block
+from bushel.workers.remote_marks import FailureMarks, PlacedMarks, RecountedMarks
 from bushel.workers.task import Task
 
 # A trainer that comes for a lot at a time, and does something else in between, needs more tasks
@@ -211,7 +210,7 @@ class RemoteStream(_Remote):
             self._ledger.enter(record)
         chunk = outcome.chunk()
         if any(before):
-            chunk.marks = _RecountedMarks(chunk.marks, before)
+            chunk.marks = RecountedMarks(chunk.marks, before)
         if chunk.block.failure is not None:
             # Reading goes on after it, which the tasks ahead do not.
             self._cancel()
@@ -267,42 +266,6 @@ class RemoteStream(_Remote):
     def close(self) -> None:
         self._cancel()
         self._engine.close()
-
-
-@plain
-class _RecountedMarks(Marks):
-    """States of a task that counted bad records from none on, though there were some before."""
-
-    marks: Marks
-    counts: list[int]
-
-    def at(self, used: int) -> State:
-        return with_bad_records(self.marks.at(used), self.counts)
-
-    def before(self, index: int) -> State:
-        return with_bad_records(self.marks.before(index), self.counts)
-
-
-@plain
-class _PlacedMarks(Marks):
-    """States of elements that were made of a block, in terms of the stream it came from."""
-
-    made: Marks
-    input: Marks
-    depth: int
-
-    def at(self, used: int) -> State:
-        return replaced(self.made.at(used), self.depth, self._input_state)
-
-    def before(self, index: int) -> State:
-        return replaced(self.made.before(index), self.depth, self._input_state)
-
-    def _input_state(self, root: State) -> State:
-        index = root["next_index"]
-        if not root.get("before"):
-            return self.input.at(index)
-        # Within what was made of one element, as streams here say it (see `ExpandStream`).
-        return with_held(self.input.before(index), lambda: self.input.at(index + 1))
 
 
 class RemoteSteps(_Remote):
@@ -390,7 +353,7 @@ class RemoteSteps(_Remote):
 
     def _finished(self, taken: Chunk, outcome: Outcome, reached: Reached) -> Chunk:
         chunk = outcome.chunk()
-        marks = _PlacedMarks(chunk.marks, taken.marks, self._depth)
+        marks = PlacedMarks(chunk.marks, taken.marks, self._depth)
         block = chunk.block
         if block.failure is not None:
             # Go on after it; what was sent after it counted one too many.
@@ -399,7 +362,7 @@ class RemoteSteps(_Remote):
             unsent = [
                 (
                     Chunk(chunk.block, chunk.marks.input)
-                    if isinstance(chunk.marks, _WithoutElements)
+                    if isinstance(chunk.marks, FailureMarks)
                     else chunk,
                     needed,
                 )
@@ -429,7 +392,7 @@ class RemoteSteps(_Remote):
             if not len(block):
                 if block.failure is not None:
                     state = _advanced(self._counts, self._since)
-                    marks = _WithoutElements(state, chunk.marks, self._depth)
+                    marks = FailureMarks(state, chunk.marks, self._depth)
                     self._sent.append((None, Chunk(block, marks), reached))
                 continue
             state = replaced(_advanced(self._counts, self._since), self._depth, _at_the_start)
@@ -462,18 +425,6 @@ class RemoteSteps(_Remote):
         self._cancel()
         self._input.close()
         self._engine.close()
-
-
-@plain
-class _WithoutElements(Marks):
-    """States around a failure of the input that came alone."""
-
-    counts: State
-    input: Marks
-    depth: int
-
-    def at(self, used: int) -> State:
-        return replaced(self.counts, self.depth, lambda _: self.input.at(used))
 
 
 def _at_the_start(_: State) -> State:

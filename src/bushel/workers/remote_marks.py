@@ -1,0 +1,55 @@
+"""States between elements that workers made, in terms of the streams that workers stand for."""
+
+from bushel.core.frozen import plain
+from bushel.core.state import State, replaced
+from bushel.core.stream import Marks
+from bushel.on_error.budget import with_bad_records
+from bushel.order.held import with_held
+
+
+@plain
+class RecountedMarks(Marks):
+    """States of a task that counted bad records from none on, though there were some before."""
+
+    marks: Marks
+    counts: list[int]
+
+    def at(self, used: int) -> State:
+        return with_bad_records(self.marks.at(used), self.counts)
+
+    def before(self, index: int) -> State:
+        return with_bad_records(self.marks.before(index), self.counts)
+
+
+@plain
+class PlacedMarks(Marks):
+    """States of elements that were made of a block, in terms of the stream it came from."""
+
+    made: Marks
+    input: Marks
+    depth: int
+
+    def at(self, used: int) -> State:
+        return replaced(self.made.at(used), self.depth, self._input_state)
+
+    def before(self, index: int) -> State:
+        return replaced(self.made.before(index), self.depth, self._input_state)
+
+    def _input_state(self, root: State) -> State:
+        index = root["next_index"]
+        if not root.get("before"):
+            return self.input.at(index)
+        # Within what was made of one element, as streams here say it (see `ExpandStream`).
+        return with_held(self.input.before(index), lambda: self.input.at(index + 1))
+
+
+@plain
+class FailureMarks(Marks):
+    """States around a failure of the input that came alone."""
+
+    counts: State
+    input: Marks
+    depth: int
+
+    def at(self, used: int) -> State:
+        return replaced(self.counts, self.depth, lambda _: self.input.at(used))
