@@ -25,10 +25,10 @@ from bushel.workers.cluster.cluster import (
     NOTHING_NOTED,
     PROCESS,
     Noted,
-    Ready,
     ResultLost,
     TaskFault,
     WorkerGone,
+    WorkerGreeting,
 )
 from bushel.workers.fragment import Outcome, Runner, TaskMessage
 from bushel.workers.payload import Luggage
@@ -216,7 +216,7 @@ class SimulatedCluster:
     def ready(self, call: Any) -> Any:
         self._check(call)
         node = call.worker.node
-        return Ready(node.name, node.name, 1, *versions(), [], "")
+        return WorkerGreeting(node.name, node.name, 1, *versions(), [], "")
 
     def outcome(self, call: Any) -> tuple[Outcome, int]:
         self._check(call)
@@ -231,7 +231,7 @@ class SimulatedCluster:
         except Exception as error:
             raise TaskFault(repr(error)) from error
 
-    def noted(self, worker: Ready) -> Noted:
+    def noted(self, worker: WorkerGreeting) -> Noted:
         return NOTHING_NOTED
 
     def draining(self) -> set[str]:

@@ -102,7 +102,7 @@ LAZY = {
     ("deliver/open.py", "bushel.workers.home"): "the same",
     ("deliver/open.py", "bushel.workers.start"): "and first of all what takes them longest",
     ("deliver/open.py", "bushel.run.build"): "building a dataset takes none of what runs it",
-    ("dataset/stream.py", "bushel.deliver.early"): "only for those who want processes",
+    ("dataset/in_workers.py", "bushel.deliver.early"): "only for those who want processes",
     ("dataset/stream.py", "bushel.deliver.open"): "building a dataset takes none of what runs it",
     ("dataset/steps.py", "bushel.deliver.open"): "the same",
     ("dataset/random_access.py", "bushel.run.inline"): "the same",

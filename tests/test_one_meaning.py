@@ -15,6 +15,7 @@ _ALIKE = {
     "experimental": "Grain has both",
     "iterator": "of datasets, and of loaders",
     "parquet": "the source, and the stream that Grain has in its place",
+    "pool": "workers of this machine, and of a cluster",
     "profile": "what it does, and the command",
     "scan": "of one format of files",
     "source": "of one format of files",

@@ -17,10 +17,9 @@ import numpy as np
 from bushel.batch.unbatch import UnbatchNode
 from bushel.core.arguments import NotThere, explains, whole
 from bushel.core.node import Node
-from bushel.core.options import MultiprocessingOptions, WorkersKey
-from bushel.core.places import CustomStreamNode, SeedNode, ToStreamNode, WorkersNode
-from bushel.core.ray_options import RayOptions
+from bushel.core.places import CustomStreamNode, SeedNode, ToStreamNode
 from bushel.dataset.base import Dataset, S, T, shown
+from bushel.dataset.in_workers import InWorkers
 from bushel.dataset.lengths import Lengths
 from bushel.dataset.steps import (
     batch_step,
@@ -108,17 +107,13 @@ class _IterDatasetMeta(ABCMeta):
         return StreamNodeDataset(mix_step(parts, weights, names, on_end), list(datasets))
 
 
-_FOR_WORKERS = dict.fromkeys(
-    ("workers", "num_workers", "worker_count"),
-    "mp_prefetch(MultiprocessingOptions(num_workers=...))",
-)
 _BUFFER_SIZE = (
     "a stream is shuffled within a buffer of so many elements. Write `shuffle(1000, seed=...)`; or "
     "shuffle the whole `MapDataset`, before `to_iter_dataset()`, which takes no memory."
 )
 
 
-class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
+class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMeta):
     """Dataset that can only be iterated; the iterator has a state.
 
     Lazy and immutable. Subclasses of your own define `__iter__`, which returns a
@@ -385,74 +380,6 @@ class IterDataset(Lengths[T], Dataset[T], metaclass=_IterDatasetMeta):
         """
         parts = _parts_of(self, others, "interleave")
         return StreamNodeDataset(interleave_step(parts, cycle_length), (self, *others))
-
-    @explains(instead=_FOR_WORKERS)
-    def mp_prefetch(
-        self,
-        options: MultiprocessingOptions | None = None,
-        worker_init_fn: Callable[[int, int], None] | None = None,
-        sequential_slice: bool = False,
-    ) -> IterDataset[T]:
-        """Runs the pipeline so far in worker processes; without workers it does nothing.
-
-        The stream is the same, whatever the number of workers, and so are its states. Workers
-        stay for the next pass over this dataset, and end with it or when an iterator is closed.
-
-        Args:
-          options: how many workers, how far ahead, and what to do about one that hangs.
-          worker_init_fn: called in each worker, before anything else, with its number and how
-            many there are.
-          sequential_slice: accepted for programs written for Grain; no worker has a part of
-            the data of its own here, so there is nothing to slice.
-        """
-        if options is None:
-            return self
-        if not isinstance(options, MultiprocessingOptions):
-            number = options if isinstance(options, int) else 2
-            raise TypeError(
-                "`mp_prefetch` takes `MultiprocessingOptions`, and got a "
-                f"{type(options).__name__}: {options!r:.100}. Write "
-                f"`mp_prefetch(MultiprocessingOptions(num_workers={number}))`."
-            )
-        if not options.num_workers:
-            return self
-        if worker_init_fn is not None and not callable(worker_init_fn):
-            raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
-        from bushel.deliver.early import key_of_workers  # Only for those who want them.
-
-        key = key_of_workers()
-        return self._then(WorkersNode(stream_node(self), options, worker_init_fn, key))
-
-    def ray_prefetch(
-        self,
-        options: RayOptions | None = None,
-        worker_init_fn: Callable[[int, int], None] | None = None,
-    ) -> IterDataset[T]:
-        """Runs the pipeline so far in workers on a Ray cluster.
-
-        The stream and its states are those of local workers, of any number of them and of none:
-        a state saved with one is good for the others. Needs the package `ray`; connects to the
-        cluster that there is, and starts none unless `RayOptions(address="local")` says so.
-
-        Args:
-          options: how many workers, where they may run, and what to do about one that hangs.
-          worker_init_fn: called in each worker, before anything else, with its number and how
-            many there are.
-        """
-        options = RayOptions() if options is None else options
-        if not isinstance(options, RayOptions):
-            raise TypeError(
-                f"`ray_prefetch` takes `RayOptions`, and got a {type(options).__name__}: "
-                f"{options!r:.100}. Write `ray_prefetch(RayOptions(num_workers=2))`."
-            )
-        if worker_init_fn is not None and not callable(worker_init_fn):
-            raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
-        node = WorkersNode(stream_node(self), options, worker_init_fn, WorkersKey())
-        return self._then(node)
-
-    def prefetch(self, multiprocessing_options: MultiprocessingOptions) -> IterDataset[T]:
-        """The older name of `mp_prefetch`."""
-        return self.mp_prefetch(multiprocessing_options)
 
     def _flat_map(self, transform: Any) -> IterDataset[Any]:
         return self._then(flat_map_step(stream_node(self), transform))

@@ -17,7 +17,7 @@ from bushel.core.limits import limit_of
 from bushel.run.shared_threads import ThreadsOfStreams
 from bushel.transport.link import dump_apart
 from bushel.transport.own_classes import remember_classes
-from bushel.workers.cluster.cluster import Ready
+from bushel.workers.cluster.cluster import WorkerGreeting
 from bushel.workers.cluster.pages import new_page
 from bushel.workers.fragment import Runner, up_to_unpicklable
 
@@ -34,11 +34,11 @@ class ClusterWorker:
         self._runners: list[Runner] = []
         self._page_path, self._page = new_page()
 
-    def hello(self, node: str, paths: Sequence[str]) -> Ready:
+    def hello(self, node: str, paths: Sequence[str]) -> WorkerGreeting:
         """Says where this is, with which versions, and which of these paths it does not see."""
         missing = [path for path in paths if not os.path.exists(path)][:8]
         here = (node, socket.gethostname(), os.getpid())
-        return Ready(*here, *versions(), missing, self._page_path)
+        return WorkerGreeting(*here, *versions(), missing, self._page_path)
 
     def begin(self, prepare: bytes, search: Sequence[str], pickled: Bytes, *arrays: Bytes) -> None:
         """Learns the pipeline; large arrays stay where they are, which is read-only."""

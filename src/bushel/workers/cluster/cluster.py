@@ -13,7 +13,7 @@ from bushel.workers.fragment import Outcome, TaskMessage
 PROCESS, NODE, MEMORY, UNREACHABLE = "process", "node", "memory", "unreachable"
 
 
-class Ready(NamedTuple):
+class WorkerGreeting(NamedTuple):
     """What a worker says of itself when it has a place."""
 
     node: str
@@ -61,7 +61,7 @@ class Cluster(Protocol):
     """Workers, somewhere."""
 
     def start(self, index: int) -> tuple[Handle, Call]:
-        """Has a worker started; the call is done when it has a place, with a `Ready`."""
+        """Has a worker started; the call is done when it has a place, with a `WorkerGreeting`."""
 
     def instruct(self, worker: Handle) -> Call:
         """Tells a worker the pipeline; the call is done when it has it."""
@@ -72,7 +72,7 @@ class Cluster(Protocol):
     def wait(self, calls: Sequence[Call], seconds: float | None) -> list[Call]:
         """Waits until at least one of the calls is done, or for so long."""
 
-    def ready(self, call: Call) -> Ready:
+    def ready(self, call: Call) -> WorkerGreeting:
         """What a worker said; raises as `outcome` does."""
 
     def outcome(self, call: Call) -> tuple[Outcome, int]:
@@ -81,7 +81,7 @@ class Cluster(Protocol):
         Raises `WorkerGone`, `ResultLost` or `TaskFault`.
         """
 
-    def noted(self, worker: Ready) -> Noted:
+    def noted(self, worker: WorkerGreeting) -> Noted:
         """What a worker that has ended noted last, if its node still knows."""
 
     def draining(self) -> set[str]:

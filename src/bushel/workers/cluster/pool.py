@@ -25,10 +25,10 @@ from bushel.workers.cluster.cluster import (
     Call,
     Cluster,
     Handle,
-    Ready,
     ResultLost,
     TaskFault,
     WorkerGone,
+    WorkerGreeting,
 )
 from bushel.workers.fragment import Fragment, Outcome
 from bushel.workers.pool import raise_closed
@@ -59,13 +59,13 @@ class _Assigned:
     since: float | None
 
 
-class _Worker:
+class _PoolWorker:
     def __init__(self, index: int, handle: Handle, starting: Call, asked: float) -> None:
         self.index, self.handle = index, handle
         # What it is waited for before it gets tasks, and since when.
         self.starting: Call | None = starting
         self.asked = asked
-        self.ready: Ready | None = None
+        self.ready: WorkerGreeting | None = None
         # Tasks in the order sent, which is that of their outcomes.
         self.tasks: deque[_Assigned] = deque()
         self.hung = False
@@ -88,7 +88,7 @@ class ClusterPool:
         self._make_cluster, self._options = make_cluster, options
         self._cluster: Cluster | None = None
         self._blame = Blame(fragments)
-        self._workers: list[_Worker] = []
+        self._workers: list[_PoolWorker] = []
         self._homeless: deque[Task] = deque()
         self._next_number = self._failed_starts = 0
         # How long a task takes as a rule, and how often one was asked of two workers.
@@ -160,7 +160,7 @@ class ClusterPool:
         for index in range(self._options.num_workers):
             if index not in taken:
                 handle, starting = cluster.start(index)
-                self._workers.append(_Worker(index, handle, starting, cluster.now()))
+                self._workers.append(_PoolWorker(index, handle, starting, cluster.now()))
         draining = cluster.draining()
         while self._homeless:
             task = self._homeless[0]
@@ -172,7 +172,7 @@ class ClusterPool:
             # Only now: if an interrupt comes in between, it is done twice and not never.
             self._homeless.popleft()
 
-    def _free_worker(self, draining: set[str]) -> _Worker | None:
+    def _free_worker(self, draining: set[str]) -> _PoolWorker | None:
         most = 1 + max(1, self._options.per_worker_buffer_size)
         free = [
             worker
@@ -184,7 +184,7 @@ class ClusterPool:
         ]
         return min(free, key=lambda worker: len(worker.tasks), default=None)
 
-    def _send(self, worker: _Worker, task: Task) -> None:
+    def _send(self, worker: _PoolWorker, task: Task) -> None:
         assert self._cluster is not None
         call = self._cluster.run(worker.handle, task.message)
         since = None if worker.tasks else self._cluster.now()
@@ -214,7 +214,7 @@ class ClusterPool:
         if not done:
             self._look_around()
 
-    def _take_start(self, worker: _Worker, call: Call) -> None:
+    def _take_start(self, worker: _PoolWorker, call: Call) -> None:
         assert self._cluster is not None
         try:
             said = self._cluster.ready(call)
@@ -232,7 +232,7 @@ class ClusterPool:
         worker.starting = None
         self._failed_starts = 0
 
-    def _compare(self, ready: Ready) -> None:
+    def _compare(self, ready: WorkerGreeting) -> None:
         """Refuses a worker that would not give the same stream."""
         here = versions()
         if ready.missing:
@@ -255,7 +255,7 @@ class ClusterPool:
                 ready, ready.numpy, here[1],
             )  # fmt: skip
 
-    def _take_outcome(self, worker: _Worker, call: Call) -> None:
+    def _take_outcome(self, worker: _PoolWorker, call: Call) -> None:
         assert self._cluster is not None
         assigned = worker.tasks[0]
         task = assigned.task
@@ -280,7 +280,7 @@ class ClusterPool:
         if task.outcome is None:  # Otherwise it was asked of two, and this is the second.
             task.outcome, task.bytes = outcome, size
 
-    def _next_of(self, worker: _Worker) -> None:
+    def _next_of(self, worker: _PoolWorker) -> None:
         assert self._cluster is not None
         worker.tasks.popleft()
         worker.hung = False
@@ -293,7 +293,7 @@ class ClusterPool:
         self.repeated += len(again)
         self._homeless.extendleft(reversed(again))
 
-    def _is_late(self, worker: _Worker) -> bool:
+    def _is_late(self, worker: _PoolWorker) -> bool:
         since = worker.tasks[0].since if worker.tasks else None
         if since is None or self._cluster is None:
             return False
@@ -336,7 +336,7 @@ class ClusterPool:
                 len(waiting), len(self._workers), seconds, self._cluster.room(),
             )  # fmt: skip
 
-    def _hangs(self, worker: _Worker, seconds: float) -> None:
+    def _hangs(self, worker: _PoolWorker, seconds: float) -> None:
         assigned = worker.tasks[0]
         text = f"{worker} has been at {assigned.task.positions()} for {seconds:.1f} s"
         if self._options.on_hang == "raise":
@@ -369,7 +369,7 @@ class ClusterPool:
                     self.doubled += 1
                     self._send(other, task)
 
-    def _replace(self, worker: _Worker, gone: WorkerGone) -> None:
+    def _replace(self, worker: _PoolWorker, gone: WorkerGone) -> None:
         """A worker is gone: another one takes its place, and others its tasks."""
         assert self._cluster is not None
         tasks = [assigned.task for assigned in worker.tasks]
@@ -396,7 +396,7 @@ class ClusterPool:
         self._again(tasks)
 
     def _find_out(
-        self, task: Task | None, ready: Ready | None, gone: WorkerGone
+        self, task: Task | None, ready: WorkerGreeting | None, gone: WorkerGone
     ) -> WorkerError | None:
         """What a worker died of; an element is blamed for its process only, not for its node."""
         assert self._cluster is not None
@@ -417,7 +417,7 @@ class ClusterPool:
         noted = NOTHING_NOTED if ready is None else self._cluster.noted(ready)
         return self._blame.note(task, noted, False, f"is gone ({gone})")
 
-    def _forget(self, worker: _Worker) -> None:
+    def _forget(self, worker: _PoolWorker) -> None:
         assert self._cluster is not None
         self._workers.remove(worker)
         self._cluster.end(worker.handle)

@@ -20,10 +20,10 @@ from bushel.workers.cluster.cluster import (
     PROCESS,
     UNREACHABLE,
     Noted,
-    Ready,
     ResultLost,
     TaskFault,
     WorkerGone,
+    WorkerGreeting,
 )
 from bushel.workers.cluster.pages import read_page
 from bushel.workers.cluster.warm import WarmMemory
@@ -111,7 +111,7 @@ class RayCluster:
         class Worker(ClusterWorker):
             """Knows its node, which only Ray can tell."""
 
-            def hello(self, node: str, paths: Sequence[str]) -> Ready:
+            def hello(self, node: str, paths: Sequence[str]) -> WorkerGreeting:
                 import ray
 
                 return super().hello(ray.get_runtime_context().get_node_id(), paths)
@@ -185,7 +185,7 @@ class RayCluster:
         except errors.ObjectLostError as error:
             raise ResultLost(_first_line(error)) from error
 
-    def noted(self, worker: Ready) -> Noted:
+    def noted(self, worker: WorkerGreeting) -> Noted:
         ray = self._ray
         place = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             node_id=worker.node, soft=False
