@@ -1,11 +1,14 @@
 """Whose turn it is in a mixture whose weights change: the fast ways say what the plain one says."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel import WeightSchedule
+from bushel.order import shares
 from bushel.order.proportions import Runs, table_of
 from bushel.order.shares import (
     chosen,
@@ -82,6 +85,49 @@ def test_runs_fall_due_as_each_element_says(data: st.DataObject) -> None:
     for which, end in (chosen_by_runs(columns, sizes, ahead), chosen_one_by_one(each, ahead)):
         assert which.tolist() == expected.tolist()
         assert end == expected_end
+
+
+@tried
+@given(
+    st.lists(st.tuples(st.integers(0, 10**14), st.integers(0, 10**17)), min_size=1, max_size=9),
+    st.sampled_from([1, 10**4, 10**9]),
+)
+def test_shares_are_exact(pairs: list[tuple[int, int]], divisor: int) -> None:
+    weights = np.array([weight // divisor for weight, _ in pairs])
+    rests = weights + np.array([more // divisor for _, more in pairs])
+    expected = [ONE * int(w) // max(int(r), 1) for w, r in zip(weights, rests, strict=True)]
+    assert shares._shares(weights, rests).tolist() == expected
+
+
+def test_what_is_taken_is_not_divided_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[int] = []
+    divide = shares._shares
+
+    def counted(weight: Any, rest: Any) -> Any:
+        computed.append(weight.size)
+        return divide(weight, rest)
+
+    monkeypatch.setattr(shares, "_shares", counted)
+    parts, steps = 500, 2000
+    rng = np.random.default_rng(0)
+    ramp = WeightSchedule.linear([(step, list(rng.uniform(1, 2, parts))) for step in (0, 9999)])
+    runs = table_of(ramp, None, parts).at(np.arange(steps))
+    which, end = chosen(runs, (0,) * parts)
+    # Half of the elements are gone, on the average, before they come to a part.
+    assert sum(computed) <= 0.6 * parts * steps
+    expected, expected_end = chosen_by_runs(runs.columns, runs.sizes, (0,) * parts)
+    assert which.tolist() == expected.tolist()
+    assert end == expected_end
+
+
+def test_a_part_without_weight_stays_without_where_all_others_change() -> None:
+    rng = np.random.default_rng(0)
+    ends = [[0.0, 1e-13, *rng.uniform(1, 2, 98)] for _ in range(2)]
+    ramp = WeightSchedule.linear([(0, ends[0]), (500, ends[1])])
+    steps = np.arange(100, 400)
+    runs = table_of(ramp, None, 100).at(steps)
+    assert len(runs.sizes) == len(steps)
+    assert (runs.each() == to_proportions(lines_of(ramp).at(steps))).all()
 
 
 def test_a_slow_schedule_computes_nothing_for_each_element() -> None:

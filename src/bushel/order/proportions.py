@@ -52,6 +52,8 @@ class Runs:
 
     def each(self) -> Proportions:
         """A column for each step."""
+        if len(self.sizes) == self.steps:
+            return self.columns
         return self.columns.repeat(self.sizes, axis=1)
 
 
@@ -129,6 +131,11 @@ class _Points(ProportionTable):
         if not lines.is_linear or steps[0] >= lines.steps[-1] or steps[-1] <= lines.steps[0]:
             yield Runs(to_proportions(lines.at(steps[:1])), np.array([len(steps)]))
             return
+        if self._parts >= FEWEST_PARTS:
+            columns = lines.changing_columns(steps[: _MOST // self._parts])
+            if columns is not None:
+                yield Runs(columns, np.ones(columns.shape[1], dtype=np.int64))
+                steps = steps[columns.shape[1] :]
         at_once = max(1, _WEIGHTS_AT_ONCE // self._parts)
         for start in range(0, len(steps), at_once):
             some = steps[start : start + at_once]

@@ -1,8 +1,8 @@
 """Which parts of a mixture get the next elements, by what each is due of them.
 
 There are four ways, which say the same bit by bit: part after part for each element, where parts
-are few; element after element, where they are few; by arithmetic, where proportions stay the same
-for long; and both for all others.
+are few or change all the time; element after element, where they are few; by arithmetic, where
+proportions stay the same for long; and both for all others.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from bushel.core.positions import Keys
 from bushel.order.proportions import FEWEST_PARTS, Runs
-from bushel.order.weight_lines import Proportions
+from bushel.order.weight_lines import SHORT_RUN, Proportions
 
 # How far each part is ahead of its share, in units of 2**-60 elements. Shares are rounded
 # down to that. So fixed weights give the order of a `Pattern`, for as many elements as their
 # sum goes into 2**60: a weight that never falls due too early falls due in time.
 Ahead: TypeAlias = tuple[int, ...]
-_BITS = np.uint64(60)
-ONE_ELEMENT = 1 << 60
+_BITS = 60
+ONE_ELEMENT = 1 << _BITS
 _FRACTION = np.uint64(ONE_ELEMENT - 1)
 
 _Counts = npt.NDArray[np.uint64]
@@ -29,6 +29,8 @@ _Counts = npt.NDArray[np.uint64]
 # Up to this number, elements are gone through one by one, if a run has few of them: to go through
 # all parts, once or for each run, takes up to eight times as long.
 _FEW_ELEMENTS, _FEW_OF_A_RUN = 64, 32
+# Up to this number of parts nothing is saved where proportions stay the same.
+_FEW_PARTS = 32
 # Up to this number, runs are gone through one after the other.
 _FEW_RUNS = 32
 # Shares are added up in two digits, so that sums of many fit into 64 bits.
@@ -36,15 +38,20 @@ _DIGIT = 30
 _LOW = (1 << _DIGIT) - 1
 # Shares that are computed at a time: they stay in the cache of the processor.
 _SHARES_AT_ONCE = 1 << 14
+# Whole numbers below this are exact in floating point.
+_EXACT = 1 << 53
 
 
 def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
     """Whose turn it is, and how far the parts are ahead in the end."""
-    if len(ahead) < FEWEST_PARTS:
-        return chosen_each(runs.each(), ahead)
-    if runs.steps <= min(_FEW_ELEMENTS, _FEW_OF_A_RUN * len(runs.sizes)):
+    are_few = runs.steps <= min(_FEW_ELEMENTS, _FEW_OF_A_RUN * len(runs.sizes))
+    if are_few and len(ahead) >= FEWEST_PARTS:
         return chosen_one_by_one(runs.each(), ahead)
+    if len(ahead) <= _FEW_PARTS:
+        return chosen_each(runs.each(), ahead)
     if len(runs.sizes) > _FEW_RUNS:
+        if runs.steps <= SHORT_RUN * len(runs.sizes):
+            return chosen_each(runs.each(), ahead)
         return chosen_by_runs(runs.columns, runs.sizes, ahead)
     which = [np.empty(0, dtype=np.int64)]
     for column, size in zip(runs.columns.T, runs.sizes.tolist(), strict=True):
@@ -54,30 +61,52 @@ def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
 
 
 def chosen_each(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
-    """The same by a column of proportions for each element."""
+    """The same by a column of proportions for each element.
+
+    Some parts at a time, for the elements that those before have left.
+    """
     size = table.shape[1]
     which = np.zeros(size, dtype=np.int64)
     rest = table.sum(axis=0)
-    # The elements that no part before this one gets.
     places = np.arange(size)
     end = list(ahead)
-    for part, weights in enumerate(table):
-        if not len(places):
-            break
-        weight = weights if len(places) == size else weights.take(places)
-        if not weight.any():  # It has ended, or has no weight for now: it stays where it is.
-            continue
-        share = _shares(weight, rest)
-        # Sums wrap around, and so does the difference: what is left are fractions.
-        after = (np.uint64(ahead[part]) - share.cumsum(dtype=np.uint64)) & _FRACTION
-        end[part] = int(after[-1])
-        after += share
-        after &= _FRACTION
-        gets = share > after
-        which[places[gets]] = part
-        others = ~gets
-        places, rest = places[others], (rest - weight)[others]
+    first = 0
+    while first < len(table) and len(places):
+        stop = first + max(1, _SHARES_AT_ONCE // len(places))
+        some = table[first:stop]
+        if len(places) < size:
+            some = some.take(places, axis=1)
+        shares, rest = _shares_in_turn(some, rest)
+        left = np.ones(len(places), dtype=np.bool_)
+        for number, share in enumerate(shares):
+            part = first + number
+            gets, end[part] = _gets(share, ahead[part])
+            if len(gets):
+                which[places.take(gets)] = part
+                left[gets] = False
+                # Nothing of them is due to the others.
+                shares[number + 1 :, gets] = 0
+        places, rest = places[left], rest[left]
+        first = stop
     return which, tuple(end)
+
+
+def _shares_in_turn(some: Proportions, rest: Keys) -> tuple[Keys, Keys]:
+    """What some parts are due of each element that gets to them, and what is left after them."""
+    rests = np.empty((len(some) + 1, len(rest)), dtype=np.int64)
+    rests[0] = rest
+    for number, weights in enumerate(some):  # `cumsum` over rows takes thirty times as long.
+        np.subtract(rests[number], weights, out=rests[number + 1])
+    return _shares(some, rests[:-1]).view(np.int64), rests[-1]
+
+
+def _gets(share: Keys, before: int) -> tuple[Keys, int]:
+    """Which of the elements a part gets, and how far it is ahead then."""
+    # Sums wrap around, and so does the difference: what is left are fractions.
+    after = (np.uint64(before) - share.view(np.uint64).cumsum()) & _FRACTION
+    end = int(after[-1])
+    after += share.view(np.uint64)
+    return np.flatnonzero(after >= ONE_ELEMENT), end
 
 
 def chosen_one_by_one(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
@@ -133,14 +162,19 @@ def chosen_by_runs(columns: Proportions, sizes: Keys, ahead: Ahead) -> tuple[Key
     left, end = sizes.copy(), list(ahead)
     taken: list[tuple[int, list[int], list[int]]] = []
     rest = columns.sum(axis=0)
-    at_once = max(1, _SHARES_AT_ONCE // len(sizes))
-    high_sum, low_sum = np.empty((2, len(sizes)), dtype=np.int64)
-    remaining = int(left.sum())
-    for first in range(0, len(columns), at_once):
-        some = columns[first : first + at_once]
-        sums = some.cumsum(axis=0)
-        shares = _shares(some, rest - (sums - some)).view(np.int64)
-        rest = rest - sums[-1]
+    # The runs of which anything is left.
+    numbers = np.arange(len(sizes))
+    remaining, first = int(left.sum()), 0
+    while first < len(columns) and remaining:
+        if not left.all():
+            there = np.flatnonzero(left)
+            numbers, left, rest = numbers[there], left[there], rest[there]
+        stop = first + max(1, _SHARES_AT_ONCE // len(left))
+        some = columns[first:stop]
+        if len(left) < len(sizes):
+            some = some.take(numbers, axis=1)
+        shares, rest = _shares_in_turn(some, rest)
+        high_sum, low_sum = np.empty((2, len(left)), dtype=np.int64)
         highs, lows = shares >> _DIGIT, shares & _LOW
         for part, (high, low) in enumerate(zip(highs, lows, strict=True), first):
             np.multiply(high, left, out=high_sum).cumsum(out=high_sum)
@@ -154,11 +188,12 @@ def chosen_by_runs(columns: Proportions, sizes: Keys, ahead: Ahead) -> tuple[Key
             runs, places = _fall_due(
                 before, gets, remaining, shares[part - first], left, high_sum, low_sum
             )
-            taken.append((part, runs, places))
+            taken.append((part, numbers.take(runs).tolist(), places))
             np.subtract.at(left, runs, 1)
             remaining -= gets
             if not remaining:
-                return _in_place(taken, len(sizes)), tuple(end)
+                break
+        first = stop
     return _in_place(taken, len(sizes)), tuple(end)
 
 
@@ -206,6 +241,14 @@ def _shares(weight: Proportions, rest: Proportions) -> _Counts:
     rest = np.maximum(rest, 1)
     # Floating point tells all but the last bits. What these are tells the remainder, of which
     # a 64-bit number holds all that matters.
-    share: Proportions = (weight / rest * ONE_ELEMENT).astype(np.int64)
-    wrapped: Proportions = (weight.astype(np.uint64) << _BITS).view(np.int64) - share * rest
-    return (share + wrapped // rest).view(np.uint64)
+    quotient = weight / rest
+    quotient *= ONE_ELEMENT
+    share: Proportions = quotient.astype(np.int64)
+    remainder: Proportions = weight << _BITS
+    remainder -= share * rest
+    if quotient.max(initial=0) < _EXACT and rest.max(initial=0) < _EXACT:
+        remainder >>= 63  # Rounded up at the most, so it is one too many where this is negative.
+    else:
+        remainder //= rest
+    share += remainder
+    return share.view(np.uint64)

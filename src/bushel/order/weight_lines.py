@@ -19,6 +19,10 @@ _SMALLEST = 100
 _LEAST = 1e-12
 # Weights below this are multiplied, which changes no bit of them, before they are divided by.
 _TINY, _TIMES = 2.0**-500, 2.0**500
+# Up to this number of steps with the same proportions, nothing is saved by looking for them.
+SHORT_RUN = 2
+# Weights that stay in the cache of the processor, with what is computed of them.
+_AT_ONCE = 1 << 14
 
 
 @plain
@@ -37,18 +41,19 @@ class Lines:
     def at(self, steps: Positions, parts: Positions | None = None) -> Floats:
         """The weights at these steps, of all parts or some."""
         weights = self.weights if parts is None else self.weights.take(parts, axis=0)
-        before = self.points_before(steps)
+        before, after, way = self._between(steps)
         if not self.is_linear:
             return weights[:, before]
+        if before[0] == before[-1]:  # They grow: so all are between the same two points.
+            before, after = before[:1], after[:1]
+        return _part_way(weights[:, before], weights[:, after], way)
+
+    def _between(self, steps: Positions) -> tuple[Positions, Positions, Floats]:
+        """The points before and after each step, and which part of the way it is at."""
+        before = self.points_before(steps)
         after = np.minimum(before + 1, len(self.steps) - 1)
         start, stop = self.steps[before], self.steps[after]
-        # Between equal weights nothing may change, not even by rounding: so this form.
-        way = np.clip(steps - start, 0, stop - start) / np.maximum(stop - start, 1)
-        if before[0] == before[-1]:  # They grow: so all are between the same two points.
-            low, high = weights[:, before[:1]], weights[:, after[:1]]
-        else:
-            low, high = weights[:, before], weights[:, after]
-        return cast(Floats, low + (high - low) * way)
+        return before, after, np.clip(steps - start, 0, stop - start) / np.maximum(stop - start, 1)
 
     def proportions(self, steps: Positions) -> tuple[Proportions, Positions]:
         """The proportions at these steps, which grow and have no point in between.
@@ -63,14 +68,45 @@ class Lines:
         changing = np.flatnonzero(least != most)
         if not len(changing):
             return least[:, None], np.array([len(steps)])
-        scale = _SMALLEST / self.at(steps, smallest).min(axis=0)
-        some = (self.at(steps, changing) * scale).astype(np.int64)
+        some = self._scaled(steps, changing, smallest)
         is_new = (some[:, 1:] != some[:, :-1]).any(axis=0)
         starts = np.concatenate([[0], np.flatnonzero(is_new) + 1])
         columns = np.empty((len(least), len(starts)), dtype=np.int64)
         columns[:] = least[:, None]
         columns[changing] = some.take(starts, axis=1)
         return columns, np.diff(starts, append=len(steps))
+
+    def changing_columns(self, steps: Positions) -> Proportions | None:
+        """The proportions at each step, where there is a change every few steps, or more."""
+        bounds = self._bounds(steps)
+        if bounds is None:
+            return None
+        least, most, smallest = bounds
+        # Parts that are alike change together.
+        kinds = np.unique(np.stack([least, most]), axis=1)
+        if SHORT_RUN * float((kinds[1] - kinds[0]).sum()) < len(steps):
+            return None
+        changing = np.flatnonzero(least != most)
+        some = self._scaled(steps, changing, smallest)
+        if len(changing) == len(least):
+            return some
+        columns = least[:, None].repeat(len(steps), axis=1)
+        columns[changing] = some
+        return columns
+
+    def _scaled(self, steps: Positions, parts: Positions, smallest: Positions) -> Proportions:
+        """The proportions of some parts, where it is known who may have the least weight."""
+        scale = _SMALLEST / self.at(steps, smallest).min(axis=0)
+        before, after, way = self._between(steps)
+        low, high = self.weights[parts, before[0]], self.weights[parts, after[0]]
+        made = np.empty((len(parts), len(steps)), dtype=np.int64)
+        at_once = max(1, _AT_ONCE // len(steps))
+        for start in range(0, len(parts), at_once):
+            some = slice(start, start + at_once)
+            weights = _part_way(low[some, None], high[some, None], way)
+            weights *= scale
+            made[some] = weights
+        return made
 
     def _bounds(self, steps: Positions) -> tuple[Positions, Positions, Positions] | None:
         """The least and the greatest proportion of each part, and who may have the least weight.
@@ -91,6 +127,13 @@ class Lines:
         most = np.where(used, high, 0) * (_SMALLEST / least_smallest)
         smallest = np.flatnonzero(used & (low <= most_smallest))
         return least.astype(np.int64), most.astype(np.int64), smallest
+
+
+def _part_way(low: Floats, high: Floats, way: Floats) -> Floats:
+    # Between equal weights nothing may change, not even by rounding: so this form.
+    weights: Floats = (high - low) * way
+    weights += low
+    return weights
 
 
 def to_proportions(weights: Floats) -> Proportions:
