@@ -98,6 +98,21 @@ def test_zipped_streams(size: int, calls: Counter[str]) -> None:
     assert calls["read"] <= 25
 
 
+@SIZES
+def test_zipped_streams_that_leave_elements_out(
+    size: int, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long it takes: how much is read of each at a time is learned from it.
+    monkeypatch.setattr("bushel.order.foresight._SECONDS", 10.0)
+    monkeypatch.setattr("bushel.order.foresight._WAIT", 10.0)
+    filtered = [stream.filter(lambda x: x % 2 == 0) for stream in streams(size)]
+    rows = list(islice(ZipIterDataset(filtered), 64))
+    even = [[part[i] for i in range(200) if part[i] % 2 == 0][63] for part in parts(size)[:3]]
+    assert list(rows[63][:3]) == even
+    # Not one by one.
+    assert calls["pull"] <= 32 * size
+
+
 def test_records_of_many_lists_are_read_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[int] = []
     fetch = SequenceNode.fetch

@@ -1,13 +1,19 @@
 """A chain of a hundred steps does a hundred steps' work: each element once through each."""
 
+import itertools
 import json
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
 import pytest
 
 import bushel
+from bushel.core.options import DatasetOptions
+from bushel.run.build import build_stream
+from bushel.run.positional import PositionalStream
+from bushel.run.quota import DropQuota
 from tests.growth.counting import CountingSource
 
 ELEMENTS = 3_000
@@ -160,3 +166,34 @@ def test_thousands_of_steps_are_sent_to_a_worker() -> None:
         assert [batch.tolist() for batch in stream] == [
             list(range(start + STEPS, start + STEPS + 5)) for start in (0, 5, 10, 15)
         ]
+
+
+def test_a_block_of_many_steps_grows_though_it_takes_long() -> None:
+    source = CountingSource(10**6)
+    dataset = bushel.MapDataset.source(source)
+    for _ in range(2000):
+        dataset = dataset[1:]
+    # Each block takes longer than a block should, however few elements it has.
+    clock = itertools.count(step=0.03).__next__
+    quota = DropQuota("", DatasetOptions())
+    inner = PositionalStream(dataset._own_node(), bushel.ReadOptions(0, 0), False, quota, clock)
+    found = 0
+    while found < 2000:
+        chunk = inner.pull(1)
+        assert chunk is not None
+        found += len(chunk.block)
+    assert len(source.calls) <= 12
+
+
+def test_a_chunk_of_many_steps_of_a_stream_grows_though_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = CountingSource(10**6)
+    dataset = maps(bushel.MapDataset.source(source).to_iter_dataset(), 1000, Counter())
+    clock = itertools.count(step=0.03).__next__
+    monkeypatch.setattr("bushel.run.step_streams.time", SimpleNamespace(perf_counter=clock))
+    inner = build_stream(dataset._own_node())
+    sizes = [len(chunk.block) for _ in range(4) if (chunk := inner.pull(1)) is not None]
+    inner.close()
+    assert sizes[0] == 1
+    assert sizes[-1] >= 16

@@ -1,20 +1,23 @@
 """One element from each of several streams, in a tuple."""
 
+import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from bushel.core.block import Block, Failure
-from bushel.core.cursor import Taken
+from bushel.core.cursor import Cursor, Taken
 from bushel.core.frozen import frozen, plain
 from bushel.core.merged import Merged
 from bushel.core.node import Node, Zip
 from bushel.core.positions import Positions
 from bushel.core.state import State
 from bushel.core.state_fields import Declares, Fields, Flag, Inners, all_before
-from bushel.core.step import How, Join, SideBySide
+from bushel.core.step import EvaluateTogether, How, Join, SideBySide
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError
+from bushel.order.foresight import Foresight
 
 # Fewer datasets are read faster each by itself, in blocks of its own.
 _FEWEST_SIDE_BY_SIDE = 16
@@ -40,9 +43,11 @@ class ZipNode(Zip, Join):
 
     def join(self, inputs: Callable[[], Sequence[Stream]], how: How) -> Stream:
         parts = how.side_by_side(self.parts) if len(self.parts) >= _FEWEST_SIDE_BY_SIDE else None
-        if parts is None:
-            return ZipStream(inputs(), self.strict)
-        return SideZipStream(parts, lambda: ZipStream(inputs(), self.strict))
+
+        def each() -> ZipStream:
+            return ZipStream(inputs(), self.strict, how.together)
+
+        return each() if parts is None else SideZipStream(parts, each)
 
     def describe(self) -> str:
         return f"zip({len(self.parts)} parts)"
@@ -77,15 +82,31 @@ def _zip_state(states: Sequence[State], stopped: bool) -> State:
 class ZipStream(Merged):
     """Makes tuples of one element from each input."""
 
-    def __init__(self, inputs: Sequence[Stream], strict: bool) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Stream],
+        strict: bool,
+        together: Callable[[Sequence[Cursor]], EvaluateTogether],
+    ) -> None:
         super().__init__(inputs)
         self._strict = strict
+        # To read from a stream costs more than an element. Of many streams one element would take
+        # so long that no more are asked for: so several of each are read, and wait.
+        self._foresight: Foresight | None = None
+        if self.eager and len(inputs) >= _FEWEST_SIDE_BY_SIDE:
+            evaluate = together(self._cursors)
+            self._foresight = Foresight(self._cursors, evaluate, time.perf_counter)
         self._stopped = False
         self._mismatched = False
 
     def pull(self, want: int) -> Chunk | None:
         if self._stopped:
             return None
+        if self._foresight is not None:
+            ready = [cursor.prepared for cursor in self._cursors]
+            missing = [(number, want) for number, count in enumerate(ready) if count < want]
+            if missing:
+                self._foresight.prepare(missing)
         if want == 1 or not self.eager:
             return self._pull_one()
         taken = [cursor.take(want) for cursor in self._cursors]
@@ -98,6 +119,7 @@ class ZipStream(Merged):
         # To the shortest: what is left of the others was put back.
         rows = list(zip(*(part.block.rows() for part in taken), strict=False))
         block = Block(rows, taken[0].block.positions[:end])
+        self._look_at(rows[0])
         return Chunk(block, _ZipMarks(_marks_of(taken), (), end))
 
     def _pull_one(self) -> Chunk | None:
@@ -128,12 +150,18 @@ class ZipStream(Merged):
         block = Block([], np.empty(0, dtype=np.int64), failure)
         if failure is None:
             row = tuple(part.block.rows()[0] for part in taken)
+            self._look_at(row)
             return Chunk(Block([row], taken[0].block.positions), _ZipMarks(_marks_of(taken), (), 1))
         while len(taken) < len(self._cursors):
             taken.append(self._cursors[len(taken)].take(0))
             counts.append(0)
         self._mismatched = ended is not None
         return Chunk(block, _ZipMarks(_marks_of(taken), counts, 0, self._mismatched))
+
+    def _look_at(self, row: tuple[Any, ...]) -> None:
+        """Takes note of how large elements are, by those of one tuple."""
+        if self._foresight is not None:
+            self._foresight.look_at(row[0])
 
     def _unequal(self, number: int, how: str) -> Failure | None:
         if not self._strict:

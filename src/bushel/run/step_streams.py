@@ -25,6 +25,8 @@ from bushel.run.quota import DropQuota
 # chunk. But elements that take longer than `_MOST_SECONDS` come by themselves.
 STEPS_FOR_ANOTHER = 32
 _MOST_SECONDS = 0.05
+# Thousands of steps take longer for one element, beside their work, than for some.
+_SECONDS_OF_A_STEP = 100e-6
 
 
 class _Elementwise(OneInput):
@@ -40,7 +42,8 @@ class _Elementwise(OneInput):
         self._rest: Chunk | None = None
         # How many steps this one is after, and the seconds of an element in all of them.
         self._steps: int = input._steps + 1 if isinstance(input, _Elementwise) else 1
-        self._seconds_each = _MOST_SECONDS
+        self._most_seconds = max(_MOST_SECONDS, _SECONDS_OF_A_STEP * self._steps)
+        self._seconds_each = self._most_seconds
 
     def _chain(self) -> "tuple[list[_Elementwise], Stream]":
         """This step and those that it follows, the last first, and what the first reads from."""
@@ -56,7 +59,7 @@ class _Elementwise(OneInput):
     def pull(self, want: int) -> Chunk | None:
         if self._steps < STEPS_FOR_ANOTHER or not self.eager:
             return self._pull(want)
-        least = min(self._steps // STEPS_FOR_ANOTHER, int(_MOST_SECONDS / self._seconds_each))
+        least = min(self._steps // STEPS_FOR_ANOTHER, int(self._most_seconds / self._seconds_each))
         began = time.perf_counter()
         chunk = self._pull(max(want, least))
         if chunk is not None:
