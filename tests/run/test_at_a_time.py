@@ -10,7 +10,8 @@ from bushel import MapDataset, MultiprocessingOptions, ReadOptions
 from bushel.core.node import Each
 from bushel.core.options import DatasetOptions
 from bushel.core.stream import Chunk
-from bushel.run.positional import PositionalStream, least_block
+from bushel.run.long_chains import least_block
+from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota
 from bushel.run.step_streams import EachStream
 from bushel.workers.noted_steps import Watch

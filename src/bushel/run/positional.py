@@ -7,7 +7,7 @@ import numpy as np
 
 from bushel.core.block import Block, Failure
 from bushel.core.machine import available_cores
-from bushel.core.node import Fold, Guard, Node, Order, Source, leaves_out, walk
+from bushel.core.node import Guard, Node, leaves_out, walk
 from bushel.core.options import ReadOptions
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Whole
@@ -19,11 +19,12 @@ from bushel.on_error.budget import BadCounts, Ledger
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.call_sizes import unsized
 from bushel.run.fixed_threads import FixedThreads, threads_counted_on
+from bushel.run.long_chains import chain_of, least_block, seconds_beside_work
 from bushel.run.on_demand_progress import OnDemandProgress
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
 from bushel.run.spent import Stopwatch
-from bushel.run.step_streams import STEPS_FOR_ANOTHER, KeptMarks
+from bushel.run.step_streams import KeptMarks
 from bushel.run.step_times import StepTimes
 from bushel.run.threads import Evaluate, ReadAhead
 from bushel.run.work import Work
@@ -121,7 +122,7 @@ class PositionalStream(Stream):
         self._bad_records = bad_records
         # What is asked for may be far more than should be evaluated at a time: threads that
         # read ahead make pulls look cheap.
-        seconds = max(block_seconds, _seconds_beside_work(_chain_of(node)))
+        seconds = max(block_seconds, seconds_beside_work(chain_of(node)))
         self._block_size = BlockSize(least=self._least, target_seconds=seconds)
         self._ahead: ReadAhead | None = None
         # Elements that a source gave beyond what was asked for, and how many were handed out.
@@ -461,46 +462,6 @@ def position_fields(length: int, guards: Sequence[Guard] = ()) -> Fields:
     if not guards:
         return Fields(next_index=index)
     return Fields(next_index=index, bad=BadCounts(len(guards), optional=True))
-
-
-def least_block(node: Node) -> int:
-    """How many elements a source, or a long chain, wants to be asked for at once, at the least."""
-    records, wanted = 1, 1
-    steps = _chain_of(node)
-    for step in steps:
-        if isinstance(step, Fold):
-            records *= step.group_size
-    first = steps[-1].inputs[0] if steps else node
-    if isinstance(first, Source):
-        wanted = first.at_a_time
-    # What a step costs beside its work, it costs for each block: a thousand steps are worth
-    # larger ones.
-    least = len(steps) // STEPS_FOR_ANOTHER
-    if least:
-        least = int(_seconds_beside_work(steps) / _SECONDS_OF_A_STEP) // STEPS_FOR_ANOTHER
-    return max(1, wanted // records, least)
-
-
-def _chain_of(node: Node) -> list[Node]:
-    """The steps up to a source, or to one that joins several; the last one first."""
-    steps: list[Node] = []
-    while len(node.inputs) == 1:
-        steps.append(node)
-        node = node.inputs[0]
-    return steps
-
-
-# What a step costs for a block, beside its work, a few times over.
-_SECONDS_OF_A_STEP, _SECONDS_OF_AN_ORDER = 20e-6, 200e-6
-
-
-def _seconds_beside_work(steps: Sequence[Node]) -> float:
-    """What a block should take at the least, so that a long chain is about its work.
-
-    Else one element of thousands of steps takes longer than a block should, and each comes alone.
-    """
-    orders = sum(isinstance(step, Order) for step in steps)
-    return len(steps) * _SECONDS_OF_A_STEP + orders * _SECONDS_OF_AN_ORDER
 
 
 def dropping_step(node: Node) -> Node:

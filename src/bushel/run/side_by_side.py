@@ -29,7 +29,8 @@ from bushel.order.repeat import EpochsNode, epoch_fields
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
-from bushel.run.positional import least_block, position_fields
+from bushel.run.long_chains import least_block
+from bushel.run.positional import position_fields
 from bushel.run.spent import Stopwatch
 from bushel.transforms.function import any_none
 

@@ -15,7 +15,8 @@ from bushel.lanes.gather import LanesStream
 from bushel.run.build import Lowering, how_to_open, step_of
 from bushel.run.custom import CustomStream
 from bushel.run.cut import WORKERS, Stretch
-from bushel.run.positional import PositionalStream, dropping_step, least_block
+from bushel.run.long_chains import least_block
+from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Fragment, detached
