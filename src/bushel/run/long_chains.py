@@ -1,4 +1,4 @@
-"""Long chains: what steps cost beside their work, and so how large blocks should be at the least."""
+"""Long chains: what steps cost beside their work, and how large blocks should be for it."""
 
 from collections.abc import Sequence
 
