@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -17,6 +18,8 @@ from tests.patience import PATIENCE_SECONDS
 __all__ = ["kept_nursery", "one_nursery"]
 
 _A_MOMENT_SECONDS = 0.2
+# So many modules bring objects enough for collections to take long: JAX, TensorFlow, torch.
+_MANY_MODULES = 300
 
 # For the many processes that tests start: numpy's threads look for work, on cores that others
 # want, for as long as it takes to import the rest of numpy. No test multiplies matrices.
@@ -27,6 +30,31 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
     """Leaves out a look for doctests in tests: there are none, and it takes seconds."""
     return [found for found in (yield) if not isinstance(found, DoctestModule)]
+
+
+class _Spared:
+    """What collections of garbage pass over: the tests, and the modules that they import.
+
+    Many tests collect garbage, and to look through all of that takes longer than most tests.
+    """
+
+    def __init__(self) -> None:
+        self._modules = 0
+
+    def see_to_modules(self) -> None:
+        """Spares what is there, if much was imported since the last time."""
+        if len(sys.modules) - self._modules > _MANY_MODULES:
+            gc.collect()  # What is spared is never collected.
+            gc.freeze()
+            self._modules = len(sys.modules)
+
+
+_spared = _Spared()
+
+
+def pytest_collection_finish() -> None:
+    """Spares all tests, of which there are thousands."""
+    _spared.see_to_modules()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,6 +75,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     nobody refers to any more is collected, which tells its threads. One that has not been told
     never ends.
     """
+    _spared.see_to_modules()
     before = set(threading.enumerate())
     yield
     if has_failed(request):
