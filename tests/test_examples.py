@@ -1,7 +1,7 @@
 """Every example runs as it stands, and comes to the end that it promises.
 
-Those that are Grain programs but for one line are run with Grain as well, and have to print
-the same.
+Those that are Grain programs but for one line have to print what they print with Grain. What that
+was once is kept; they are run with Grain where they print something else, and by `make test-all`.
 """
 
 import importlib.util
@@ -15,8 +15,11 @@ import pytest
 
 import bushel
 from tests.patience import PATIENCE_SECONDS
+from tests.thorough import THOROUGH
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+# What Grain programs print with Grain 0.2.18.
+KEPT = Path(__file__).parent / "golden" / "examples"
 # The bushel under test, wherever the script runs, and what examples import from each other.
 PATHS = [str(Path(bushel.__file__).parent.parent), str(EXAMPLES)]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
@@ -121,8 +124,11 @@ def test_runs(path: Path, tmp_path: Path) -> None:
         accuracies = [float(number) for number in re.findall(r"(\d+\.\d\d)%", done.stdout)]
         assert accuracies and min(accuracies) >= least, done.stdout
     if path.name in FOR_GRAIN:
-        oracle = run(with_grain(path, tmp_path), tmp_path, *FOR_GRAIN[path.name])
-        assert oracle.stdout and done.stdout.startswith(oracle.stdout)
+        kept = (KEPT / path.name).with_suffix(".txt").read_text()
+        # Other versions of what draws and trains may print other numbers, with either library.
+        if THOROUGH or not kept or not done.stdout.startswith(kept):
+            oracle = run(with_grain(path, tmp_path), tmp_path, *FOR_GRAIN[path.name])
+            assert oracle.stdout and done.stdout.startswith(oracle.stdout)
 
 
 def test_numbered_ones_are_short() -> None:
