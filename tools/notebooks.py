@@ -4,7 +4,7 @@ python -m tools.notebooks             runs docs/tutorials/*.ipynb, and writes th
 python -m tools.notebooks audio       one of them
 
 A notebook is run as Jupyter does: its cells one after the other, in one namespace. Jupyter
-itself is not needed. The site shows each of them as a page (`tools/notebook_pages.py`).
+itself is not needed. The site shows each of them as a page (`tools/site_pages.py`).
 """
 
 import ast
