@@ -13,18 +13,17 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
-
-import notebooks
-
-from bushel.cli.main import main
+# mkdocs runs this file by itself, and not as a part of a package.
+_ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(_ROOT), str(_ROOT / "src")]
 
 _HELP_MARK = "<!-- the help of every command -->"
 
 
 def on_files(files: Any, *, config: Any) -> Any:
     """Adds a page for each notebook; the notebook itself is copied, too, as any file is."""
+    from tools import notebooks
+
     for path in sorted(notebooks.FOLDER.glob("*.ipynb")):
         text = notebooks.markdown(notebooks.read(path), path.stem)
         files.append(File.generated(config, f"tutorials/{path.stem}.md", content=text))
@@ -37,7 +36,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _all_help() -> str:
-    commands = re.findall(r"^    ([a-z-]+)  ", _help(), re.MULTILINE)
+    commands = re.findall(r"^    ([a-z-]+)(?:  |$)", _help(), re.MULTILINE)
     return "\n\n".join(
         f"### `bushel {command}`\n\n```text\n{_help(command)}```" for command in commands
     )
@@ -45,6 +44,8 @@ def _all_help() -> str:
 
 def _help(*command: str) -> str:
     """What `--help` says, of the width of a page."""
+    from bushel.cli.main import main
+
     told, os.environ["COLUMNS"] = io.StringIO(), "96"
     with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
         main([*command, "--help"])
