@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -164,3 +165,18 @@ def test_what_is_no_option() -> None:
     stream = bushel.MapDataset.range(3).to_iter_dataset()
     with pytest.raises(TypeError, match=r"ray_prefetch\(RayOptions\(num_workers=2\)\)"):
         stream.ray_prefetch(bushel.MultiprocessingOptions(2))  # type: ignore[arg-type]
+
+
+def test_written_by_a_cluster(simulated: Make, tmp_path: Path) -> None:
+    squares = bushel.MapDataset.range(100).map(lambda x: {"x": x, "square": x * x})
+    made = simulated(faults=Faults(process=3.0), task_seconds=lambda _: 1.0)
+    there = squares.write(
+        tmp_path / "there/a-*.jsonl", shards=9, workers=bushel.RayOptions(num_workers=3)
+    )
+    here = squares.write(tmp_path / "here/a-*.jsonl", shards=9, workers=0)
+    assert made and there.records == here.records == 100
+    shards = sorted(path.name for path in (tmp_path / "here").glob("*.jsonl"))
+    assert len(shards) == 9
+    for name in shards:
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+    assert bushel.open(str(tmp_path / "there"))[99] == {"x": 99, "square": 99 * 99}

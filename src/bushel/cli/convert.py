@@ -26,7 +26,7 @@ from bushel.files.whole import replacing
 from bushel.sources.formats import BY_NAME
 from bushel.write.shard_counts import ShardCounts, shared_counts, shown
 from bushel.write.table_rows import schema_from, schema_of, schema_text
-from bushel.write.tasks import on_this_machine
+from bushel.write.tasks import by_workers
 from bushel.write.writers import TARGETS, Target, to_sample
 
 # More than so much becomes several files, which several processes write.
@@ -165,7 +165,7 @@ def _write_all(work: ConversionFolder, target: Target, plan: dict[str, Any], wor
         if len(pending) == 1 and workers:
             shard.write(pending[0], workers)
         else:
-            for _ in on_this_machine(shard, pending, workers):
+            for _ in by_workers(shard, pending, workers):
                 pass
 
 

@@ -11,6 +11,7 @@ from bushel.core.frozen import written_behind
 from bushel.core.node import Guard, Node, chain_of
 from bushel.core.options import DatasetOptions, OnError
 from bushel.core.places import OptionsNode
+from bushel.core.ray_options import RayOptions
 from bushel.dataset.grain_stats import NoStats
 from bushel.on_error.policy import guarded
 from bushel.transforms import base as transforms
@@ -189,7 +190,7 @@ class Dataset(Generic[T]):
         format: str | None = None,
         shards: int | None = None,
         shard_records: int | None = None,
-        workers: int | None = None,
+        workers: int | RayOptions | None = None,
         on_error: str = "raise",
         overwrite: bool = False,
         json_fields: Iterable[str] = (),
@@ -221,7 +222,8 @@ class Dataset(Generic[T]):
             default, what the ending says.
           shards: how many; by default, as many as have about 128 MiB each, and a few at least.
           shard_records: instead of `shards`: how many elements a shard is made of.
-          workers: how many processes; by default, as many as there are cores. 0 for this one.
+          workers: how many processes; by default, as many as there are cores. 0 for this one,
+            and `bushel.RayOptions(...)` for workers on a Ray cluster, which must see the path.
           on_error: "skip" leaves out elements that cannot be made or written, and counts them.
           overwrite: whether what another pipeline wrote there is removed first.
           json_fields: names of fields that differ in their type from element to element, or that

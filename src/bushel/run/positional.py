@@ -19,7 +19,7 @@ from bushel.on_error.budget import BadCounts, Ledger
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.call_sizes import unsized
 from bushel.run.fixed_threads import FixedThreads, threads_counted_on
-from bushel.run.long_chains import chain_of, least_block, seconds_beside_work
+from bushel.run.long_chains import least_block, seconds_beside_work
 from bushel.run.on_demand_progress import OnDemandProgress
 from bushel.run.quota import DropQuota
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
@@ -122,7 +122,7 @@ class PositionalStream(Stream):
         self._bad_records = bad_records
         # What is asked for may be far more than should be evaluated at a time: threads that
         # read ahead make pulls look cheap.
-        seconds = max(block_seconds, seconds_beside_work(chain_of(node)))
+        seconds = max(block_seconds, seconds_beside_work(node))
         self._block_size = BlockSize(least=self._least, target_seconds=seconds)
         self._ahead: ReadAhead | None = None
         # Elements that a source gave beyond what was asked for, and how many were handed out.

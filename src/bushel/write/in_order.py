@@ -8,6 +8,7 @@ import numpy as np
 from bushel.core.node import walk
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.places import WorkersNode
+from bushel.core.ray_options import RayOptions
 from bushel.on_error.budget import bad_records_in
 from bushel.provenance.walk import length_of
 from bushel.sources.written.manifest import WrittenShard
@@ -42,7 +43,7 @@ def size_of(record: Any) -> int:
 
 
 def write_stream(
-    ds: Any, plan: WritePlan, folder: Folder, workers: int, silent: bool
+    ds: Any, plan: WritePlan, folder: Folder, workers: int | RayOptions, silent: bool
 ) -> Sequence[WrittenShard]:
     """Writes the shards of a stream that are not there yet, one after the other."""
     done = folder.noted(plan.digest)
@@ -51,7 +52,9 @@ def write_stream(
         shards.append(done[len(shards)])
     stream = encoded(ds, plan)
     has_workers = any(isinstance(step, WorkersNode) for step in walk(ds._stream_node()))
-    if workers and not has_workers:
+    if isinstance(workers, RayOptions):
+        stream = stream if has_workers else stream.ray_prefetch(workers)
+    elif workers and not has_workers:
         stream = stream.mp_prefetch(MultiprocessingOptions(workers))
     iterator = iter(stream)
     before = sum(shard.records for shard in shards)

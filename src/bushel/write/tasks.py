@@ -1,13 +1,11 @@
-"""Tasks that are done side by side, each by whoever is free, and told of as they end.
-
-This is the place for other machines: whoever can call a function with a number somewhere, and
-tell what it returned, can take the place of `on_this_machine`.
-"""
+"""Tasks that are done side by side, each by whoever is free, and told of as they end."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from bushel.core.options import MultiprocessingOptions, ReadOptions
+from bushel.core.ray_options import RayOptions
 from bushel.dataset import MapDataset
 from bushel.workers.engine import Engine
 from bushel.workers.fragment import Fragment
@@ -16,25 +14,25 @@ from bushel.workers.task import Task
 
 R = TypeVar("R")
 
-# Calls a function with each number, perhaps again where somebody died meanwhile, and yields what
-# it returned, whichever comes first.
-DoTasks: TypeAlias = Callable[[Callable[[int], R], Sequence[int]], Iterator[R]]
 
-
-def on_this_machine(
-    function: Callable[[int], R], numbers: Sequence[int], workers: int
+def by_workers(
+    function: Callable[[int], R], numbers: Sequence[int], workers: "int | RayOptions"
 ) -> Iterator[R]:
-    """Does tasks in worker processes, or here where `workers` is 0.
+    """Does tasks in worker processes, here or on a cluster; without any where `workers` is 0.
 
     An exception of the function is raised here; what others are at then is given up.
     """
-    workers = min(workers, len(numbers))
-    if not workers:
+    wanted = workers.num_workers if isinstance(workers, RayOptions) else workers
+    count = min(wanted, len(numbers))
+    if not count:
         yield from map(function, numbers)
         return
+    options: MultiprocessingOptions | RayOptions = MultiprocessingOptions(count, 1)
+    if isinstance(workers, RayOptions):
+        options = replace(workers, num_workers=count)
     node = MapDataset.source(list(numbers)).map(function)._own_node()
-    engine = Engine(Home(), MultiprocessingOptions(workers, 1), None)
-    fragment = engine.register(Fragment(node, (), ReadOptions(0, 0), True, False, workers))
+    engine = Engine(Home(), options, None)
+    fragment = engine.register(Fragment(node, (), ReadOptions(0, 0), True, False, count))
     waiting = iter(range(len(numbers)))
     under_way: list[Task] = []
     try:
@@ -42,7 +40,7 @@ def on_this_machine(
             for place in waiting:
                 state = {"next_index": place}
                 under_way.append(engine.submit(fragment, state, place + 1, place))
-                if len(under_way) >= workers:
+                if len(under_way) >= count:
                     break
             if not under_way:
                 return

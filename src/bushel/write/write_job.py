@@ -10,6 +10,7 @@ from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.arguments import whole
 from bushel.core.machine import available_cores
 from bushel.core.node import Guard, Node, walk
+from bushel.core.ray_options import RayOptions
 from bushel.dataset.base import Dataset
 from bushel.dataset.random_access import MapDataset, map_node
 from bushel.errors import BadRecordsError, FileError, PlanError, add_note
@@ -29,7 +30,7 @@ from bushel.write.origin_columns import sources_told, why_unknown
 from bushel.write.shard import WriteShard
 from bushel.write.shard_counts import is_watched, shared_counts, shown
 from bushel.write.target_folder import Folder, folder_of
-from bushel.write.tasks import DoTasks, on_this_machine
+from bushel.write.tasks import by_workers
 from bushel.write.write_plan import COMPARED, WritePlan, differences, read_plan
 
 # Elements that are looked at for the fields that elements have.
@@ -46,13 +47,12 @@ def write(
     format: str | None = None,
     shards: int | None = None,
     shard_records: int | None = None,
-    workers: int | None = None,
+    workers: int | RayOptions | None = None,
     on_error: str = "raise",
     overwrite: bool = False,
     json_fields: Iterable[str] = (),
     origins: bool = True,
     progress: bool | None = None,
-    do_tasks: DoTasks[Any] | None = None,
 ) -> Manifest:
     """Writes a dataset to shards: `ds.write(...)`, which has the rest of the words."""
     path = _pattern(os.fspath(to), format)
@@ -61,7 +61,7 @@ def write(
     job = _WriteJob(ds, folder, format, shards, shard_records, on_error, list(json_fields), origins)
     if workers is None:
         workers = available_cores()
-    elif whole(workers, "workers") < 0:
+    elif not isinstance(workers, RayOptions) and whole(workers, "workers") < 0:
         raise PlanError(f"`workers` is a number of processes, and cannot be {workers}.")
     silent = not (is_watched() if progress is None else progress)
     with folder.alone():
@@ -75,7 +75,7 @@ def write(
         elif job.is_stream:
             shards_made = write_stream(ds, job.plan, folder, workers, silent)
         else:
-            shards_made = job.write_shards(workers, silent, do_tasks)
+            shards_made = job.write_shards(workers, silent)
         manifest = job.finish(shards_made)
         folder.remove_folder(folder.work)
         return manifest
@@ -282,9 +282,7 @@ class _WriteJob:
             raise cannot_be_written(misfit, format) from None
         return layout, -(-sum(sizes) // len(sizes))
 
-    def write_shards(
-        self, workers: int, silent: bool, do_tasks: DoTasks[Any] | None
-    ) -> Sequence[WrittenShard]:
+    def write_shards(self, workers: int | RayOptions, silent: bool) -> Sequence[WrittenShard]:
         """Writes the shards that are not there yet, in any order."""
         plan, folder = self.plan, self._folder
         assert plan is not None and plan.shards is not None and plan.length is not None
@@ -298,13 +296,9 @@ class _WriteJob:
             shown("writing", plan.length, "elements", counts, before, silent),
         ):
             # Where there is one to write, others can still make its elements.
-            within = workers if len(pending) == 1 and do_tasks is None else 0
+            within = workers if len(pending) == 1 and isinstance(workers, int) else 0
             task = WriteShard(self._ds, plan, folder, counts, within)  # type: ignore[arg-type]
-            if do_tasks is None:
-                results = on_this_machine(task, pending, 0 if within else workers)
-            else:
-                results = do_tasks(task, pending)
-            for result in results:
+            for result in by_workers(task, pending, 0 if within else workers):
                 number = result["number"]
                 done[number] = shard_from(result["shard"])
                 budget.add(done[number])
