@@ -246,6 +246,13 @@ def test_wrong_questions(monkeypatch: pytest.MonkeyPatch) -> None:
         profiled(MapDataset.range(100).map(wait).to_iter_dataset().batch(100), seconds=0.001)
 
 
+def test_no_time_at_all_is_too_little_for_elements_and_enough_to_try_what_looks_cost() -> None:
+    times = CostTimes(-1.0)
+    assert times.look_inside > 0
+    with pytest.raises(OutOfTimeError):
+        times.sheet().call(0, int, (), unsized)
+
+
 def test_progress_is_told_where_somebody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     profiled(MapDataset.range(10))
     assert capsys.readouterr().err == ""

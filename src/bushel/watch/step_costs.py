@@ -5,6 +5,7 @@ thread (`run/spent.py`), and by a thread that sees now and then whether the inte
 taken (`run/lock_probe.py`). When a look was, tells which step it was about.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -77,7 +78,8 @@ class CostTimes(StepTimes):
     def __init__(self, deadline: float) -> None:
         """`deadline` is the time by `perf_counter` from which on no step begins any more."""
         super().__init__()
-        self.deadline = deadline
+        # What looks cost is tried first, which may take longer than there is time for.
+        self.deadline = math.inf
         self.extras: dict[int, Extra] = {}
         # What some steps have made last, by their numbers.
         self.kept: dict[int, Chunk | None] = {}
@@ -86,6 +88,7 @@ class CostTimes(StepTimes):
         # What a look adds to the call that it is about, and to the one around that.
         self.look_inside = self.look_outside = 0.0
         self._calibrate()
+        self.deadline = deadline
 
     def sheet(self) -> Sheet:
         return CostSheet(self)
