@@ -37,9 +37,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _all_help() -> str:
     commands = re.findall(r"^    ([a-z-]+)(?:  |$)", _help(), re.MULTILINE)
-    return "\n\n".join(
-        f"### `bushel {command}`\n\n```text\n{_help(command)}```" for command in commands
-    )
+    fence = "``` { .text .help .no-copy }"
+    return "\n\n".join(f"### `bushel {name}`\n\n{fence}\n{_help(name)}```" for name in commands)
 
 
 def _help(*command: str) -> str:
