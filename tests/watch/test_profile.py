@@ -236,11 +236,14 @@ def test_wrong_questions(monkeypatch: pytest.MonkeyPatch) -> None:
         profiled([1, 2])
     with pytest.raises(PlanError, match="elements is how many to make"):
         profiled(dataset, elements=0)
-    for wrong in (0, -1.0, float("nan")):
+    for wrong in (0, -1.0, float("nan"), float("inf")):
         with pytest.raises(PlanError, match=r"step_seconds is how long.*leave it out"):
             profiled(dataset, step_seconds=wrong)
         with pytest.raises(PlanError, match="seconds is how long to measure"):
             profiled(dataset, seconds=wrong)
+    for name in ("seconds", "step_seconds"):
+        with pytest.raises(TypeError, match=f"{name} must be a number, and is '1', a str"):
+            profiled(dataset, **{name: "1"})
     monkeypatch.setattr("bushel.watch.profile._PATIENCE", 0.01)
     with pytest.raises(PlanError, match=r"no element came within 10 ms.*more time"):
         profiled(MapDataset.range(100).map(wait).to_iter_dataset().batch(100), seconds=0.001)

@@ -229,5 +229,8 @@ def test_wrong_questions() -> None:
             bushel.simulate(dataset, **options)
     with pytest.raises(TypeError, match="hosts"):
         bushel.simulate(dataset, hosts=1.5)
+    for name in ("step_seconds", "bandwidth", "cores"):
+        with pytest.raises(TypeError, match=f"{name} must be a number, and is '1', a str"):
+            bushel.simulate(dataset, **{name: "1"})
     with pytest.raises(TypeError, match="takes a MapDataset"):
         bushel.simulate([1, 2])

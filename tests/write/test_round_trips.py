@@ -186,6 +186,9 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("tokens", np.zeros(3), "tokens are whole numbers"),
     ("parquet", {1: 2}, "the element has the key 1, and fields go by names"),
     ("parquet", {"x": [np.zeros(2)]}, "'x' is a list of what JSON cannot say"),
+    ("arrayrecord", {"x": np.ma.array([1, 2], mask=[0, 1])}, "'x' is a masked array"),
+    ("jsonl", {"x": np.zeros(2, np.longdouble)}, "which JSON cannot hold"),
+    ("arrow", {"x": np.zeros(2, np.longdouble)}, "which a table cannot hold"),
 ]
 
 

@@ -221,6 +221,8 @@ def test_two_at_once(tmp_path: Path) -> None:
         (lambda: MapDataset.range(3), {"on_error": "replace"}, "`on_error` is 'raise' or 'skip'"),
         (lambda: MapDataset.range(3), {"json_fields": ["x"]}, "have no field 'x' to be JSON"),
         (lambda: MapDataset.range(3).to_iter_dataset(), {"shards": 2}, "say `shard_records=`"),
+        (lambda: MapDataset.range(3), {"shards": 10**18}, "makes 1,000,000,000,000,000,000 shards"),
+        (lambda: MapDataset.range(10**7), {"shard_records": 2}, "more `shard_records`"),
     ],
 )
 def test_what_cannot_be(tmp_path: Path, make: Any, options: Any, words: str) -> None:
@@ -237,11 +239,36 @@ def test_what_cannot_be(tmp_path: Path, make: Any, options: Any, words: str) -> 
         ("*/a-*.jsonl", {}, "is to have one star, in its last part"),
         ("a.jsonl", {"shards": 2}, "is one file, and several shards need a star"),
         ("", {}, "is a folder: add `format=`"),
+        ("a\0-*.jsonl", {}, "has a null byte in it"),
     ],
 )
 def test_paths_that_cannot_be(tmp_path: Path, to: str, options: Any, words: str) -> None:
     with pytest.raises(PlanError, match=words):
         MapDataset.range(3).write(f"{tmp_path}/{to}", **options)
+
+
+@pytest.mark.parametrize("to", [None, 5, b"a-*.jsonl"])
+def test_what_is_no_path(to: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"takes the path of the shards, and got .* Write it as text"
+    ):
+        MapDataset.range(3).write(to)
+
+
+def test_names_that_are_no_list(tmp_path: Path) -> None:
+    """Text would be taken for its letters."""
+    ds = MapDataset.range(3).map(lambda x: {"text": x})
+    for given, instead in (("text", r"\['text'\]"), (None, r"\['text'\]")):
+        with pytest.raises(TypeError, match=f"is a list of names, .*`json_fields={instead}`"):
+            ds.write(tmp_path / "a-*.jsonl", json_fields=given)  # type: ignore[arg-type]
+
+
+def test_a_manifest_that_is_no_json_is_not_written_over(tmp_path: Path) -> None:
+    for text in ("", "[" * 100_000):
+        (tmp_path / "a.manifest.json").write_text(text)
+        with pytest.raises(FileError, match="is there already and cannot be read"):
+            dataset().write(tmp_path / "a-*.jsonl", workers=0)
+        assert (tmp_path / "a.manifest.json").read_text() == text
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -27,6 +27,21 @@ def whole(value: Any, name: str) -> int:
         ) from None
 
 
+def real(value: Any, name: str) -> float:
+    """Returns a number that an argument has to be, with a fraction or without.
+
+    >>> real("0.5", "seconds")
+    Traceback (most recent call last):
+        ...
+    TypeError: seconds must be a number, and is '0.5', a str.
+    """
+    if isinstance(value, (str, bytes, bytearray)) or not hasattr(type(value), "__float__"):
+        raise TypeError(
+            f"{name} must be a number, and is {value!r:.100}, a {type(value).__name__}."
+        )
+    return float(value)
+
+
 def meant(name: str, names: Iterable[str]) -> str:
     """What somebody may have meant who wrote a name that is not there, as a sentence.
 

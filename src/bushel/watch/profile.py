@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bushel.core.arguments import whole
+from bushel.core.arguments import real, whole
 from bushel.core.autotune import worker_bounds
 from bushel.core.machine import available_cores
 from bushel.core.node import Node, walk
@@ -59,12 +59,12 @@ def profile(
       progress: whether a line on standard error tells what is done; None where that is a
         terminal.
     """
-    if step_seconds is not None and not step_seconds > 0:
+    if step_seconds is not None and not 0 < real(step_seconds, "step_seconds") < float("inf"):
         raise PlanError(
             f"step_seconds is how long the training takes for an element, and cannot be "
             f"{step_seconds!r}: leave it out if that is not known."
         )
-    if not seconds > 0:
+    if not 0 < real(seconds, "seconds") < float("inf"):
         raise PlanError(f"seconds is how long to measure, and cannot be {seconds!r}.")
     most = sys.maxsize if elements is None else whole(elements, "elements")
     if most < 1:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bushel.core.arguments import whole
+from bushel.core.arguments import real, whole
 from bushel.errors import PlanError
 from bushel.watch.costs import Costs
 from bushel.watch.durations import duration, percent
@@ -146,13 +146,13 @@ def simulate(
         raise PlanError(f"workers is how many processes each host has, and cannot be {workers}.")
     if whole(steps, "steps") < 1:
         raise PlanError(f"steps is how long the training is, at least 1, and cannot be {steps}.")
-    if not 0 <= step_seconds < float("inf"):
+    if not 0 <= real(step_seconds, "step_seconds") < float("inf"):
         raise PlanError(
             f"step_seconds is how long the training takes for an element, and cannot be "
             f"{step_seconds!r}."
         )
     for name, value in (("bandwidth", bandwidth), ("cores", cores)):
-        if value is not None and not value > 0:
+        if value is not None and not real(value, name) > 0:
             raise PlanError(f"{name} must be more than 0, and is {value!r}.")
     measured = dataset
     if not isinstance(dataset, Profile):

@@ -38,6 +38,8 @@ _LOOKED_AT = 16
 # A shard is work that a process loses when it is killed, and that others wait for at the end. So
 # there are some even of little data, unless that is next to none.
 _FEW_SHARDS, _FEW_RECORDS = 16, 256
+# More files than a folder should have; a manifest has a few hundred bytes for each.
+_MOST_SHARDS = 1_000_000
 
 
 def write(
@@ -55,10 +57,11 @@ def write(
     progress: bool | None = None,
 ) -> Manifest:
     """Writes a dataset to shards: `ds.write(...)`, which has the rest of the words."""
-    path = _pattern(os.fspath(to), format)
+    path = _pattern(_path(to), format)
     folder = folder_of(path)
     file_format(folder.pattern, format)
-    job = _WriteJob(ds, folder, format, shards, shard_records, on_error, list(json_fields), origins)
+    names = _names(json_fields)
+    job = _WriteJob(ds, folder, format, shards, shard_records, on_error, names, origins)
     if workers is None:
         workers = available_cores()
     elif not isinstance(workers, RayOptions) and whole(workers, "workers") < 0:
@@ -79,6 +82,32 @@ def write(
         manifest = job.finish(shards_made)
         folder.remove_folder(folder.work)
         return manifest
+
+
+def _path(to: Any) -> str:
+    path = os.fspath(to) if isinstance(to, os.PathLike) else to
+    if not isinstance(path, str):
+        raise TypeError(
+            f"`write` takes the path of the shards, and got {_a(to)}: {to!r:.100}. Write it as "
+            "text, 'out/train-*.parquet'."
+        )
+    if "\0" in path:
+        raise PlanError(f"{path!r:.100} has a null byte in it, and no file can be called so.")
+    return path
+
+
+def _names(json_fields: Any) -> list[str]:
+    if isinstance(json_fields, str) or not isinstance(json_fields, Iterable):
+        given = [json_fields] if isinstance(json_fields, str) else ["text"]
+        raise TypeError(
+            f"`json_fields` is a list of names, and got {_a(json_fields)}: {json_fields!r:.100}. "
+            f"Write `json_fields={given!r:.100}`."
+        )
+    return list(json_fields)
+
+
+def _a(value: Any) -> str:
+    return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 def _pattern(to: str, format: str | None) -> str:
@@ -156,6 +185,7 @@ class _WriteJob:
             "origins": origins,
         }
         self._check_end()
+        self._check_count()
         self.plan: WritePlan | None = None
 
     def _check_end(self) -> None:
@@ -168,6 +198,19 @@ class _WriteJob:
                 "number of epochs, or take a part, `ds[:n]` or `.take(n)`."
             )
         assert ENDLESS < INFINITE
+
+    def _check_count(self) -> None:
+        length, size = self._asked["length"], self._asked["shard_records"]
+        count = self._asked["shards"] or 0
+        if size is not None and length is not None:
+            count = -(-length // size)
+        if count > _MOST_SHARDS:
+            given = "shards" if size is None else "shard_records"
+            raise PlanError(
+                f"`{given}={self._asked[given]}` makes {count:,} shards, and there can be "
+                f"{_MOST_SHARDS:,}: a file takes longer to open than a few records to read. Say "
+                f"{'fewer `shards`' if size is None else 'more `shard_records`'}."
+            )
 
     def settle(self, overwrite: bool) -> Manifest | None:
         """Finds what is there already; returns the manifest where all of it is."""
@@ -212,7 +255,7 @@ class _WriteJob:
             manifest = manifest_from(told, folder.path(folder.manifest))
             before = {**told["asked"], "pipeline": told["pipeline"], "made_with": told["made_with"]}
             different = list(differences(before, self._asked))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FileError(
                 f"{folder.path(folder.manifest)!r} is there already and cannot be read ({error}). "
                 "`overwrite=True` replaces the dataset."

@@ -78,9 +78,11 @@ def json_text(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def _check_numbers(layout: ElementLayout, format: str) -> None:
+def _check_numbers(layout: ElementLayout, format: str, most_bytes: int = 16) -> None:
     for field in layout.fields:
-        if field.dtype is not None and field.dtype.kind not in _NUMBERS:
+        if field.dtype is not None and (
+            field.dtype.kind not in _NUMBERS or field.dtype.itemsize > most_bytes
+        ):
             raise MisfitError(
                 field.name,
                 f"is {field}, which {format} cannot hold: make it an array of numbers, or text, or "
@@ -165,7 +167,7 @@ def _feature(field: Field, features: dict[str, Any], as_bytes: bool) -> Any:
 
 
 def _of_rows(layout: ElementLayout) -> Coding:
-    _check_numbers(layout, "a table")
+    _check_numbers(layout, "a table", most_bytes=8)
     columns: list[tuple[str, str, np.dtype[Any] | None]] = []
     for field in layout.fields:
         dtype = None if field.dtype is None else field.dtype.newbyteorder("=")
@@ -316,7 +318,7 @@ def _finite(field: Field, value: Any) -> Any:
 
 
 def _of_lines(layout: ElementLayout) -> Coding:
-    _check_numbers(layout, "JSON")
+    _check_numbers(layout, "JSON", most_bytes=8)
 
     def encode(element: Any, _: int) -> bytes:
         values = [

@@ -73,6 +73,8 @@ class Field:
         if self.kind == "array":
             if not isinstance(value, np.ndarray):
                 raise MisfitError(self.name, f"is {_a(value)} here, and {self} elsewhere")
+            if type(value) is not np.ndarray:
+                _refuse_masked(self.name, value)
             if value.dtype != self.dtype or value.ndim != self.ndim:
                 here = Field(self.path, "array", value.dtype, value.ndim)
                 raise MisfitError(self.name, f"is {here} here, and {self} elsewhere")
@@ -87,6 +89,15 @@ class Field:
         elif _PLAIN.get(kind) == self.kind:
             return bytes(value) if self.kind == "bytes" else value
         raise MisfitError(self.name, f"is {_a(value)} here, and {self} elsewhere")
+
+
+def _refuse_masked(name: str, value: Any) -> None:
+    if isinstance(value, np.ma.MaskedArray):
+        raise MisfitError(
+            name,
+            "is a masked array, and no format holds what is masked: write `.filled(...)` of it, "
+            "and `np.ma.getmaskarray(...)` as a field of its own",
+        )
 
 
 def _a(value: Any) -> str:
@@ -307,6 +318,7 @@ def _shape(value: Any, path: Path, as_json: set[str]) -> "Field | _ElementParts"
     if isinstance(value, (np.ndarray, np.generic)):
         if text_of(value.dtype) is None:
             raise MisfitError(name, f"is of {value.dtype}, a type that no file can name")
+        _refuse_masked(name, value)
         of_array = isinstance(value, np.ndarray)
         return Field(path, "array" if of_array else "scalar", value.dtype, value.ndim)
     if is_json(value):
