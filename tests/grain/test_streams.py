@@ -135,6 +135,23 @@ def test_grain_states_restore(data: st.DataObject) -> None:
         _assert_same_until_error(expected[stop:], restored, f"{state} ")
 
 
+@pytest.mark.parametrize(("count", "size"), [(1, 1), (2, 1), (4, 2), (5, 3), (6, 3)])
+def test_grain_states_of_windows_that_are_used_up(count: int, size: int) -> None:
+    """Of such a window Grain's state names the start, and the number of the next one."""
+    theirs, ours = (
+        library.experimental.WindowShuffleIterDataset(
+            library.MapDataset.range(count).to_iter_dataset(), window_size=size, seed=3
+        )
+        for library in (grain, bushel)
+    )
+    for stop in range(count + 1):
+        iterator, restored = iter(theirs), iter(ours)
+        for _ in range(stop):
+            next(iterator)
+        restored.set_state(iterator.get_state())
+        assert list(restored) == list(iterator)
+
+
 @examples(50)
 @given(map_programs(failing=True), st.integers(0, 3), st.booleans(), st.booleans(), block_sizes)
 def test_failures_stand_where_the_element_would(

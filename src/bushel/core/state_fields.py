@@ -170,10 +170,17 @@ class Bound:
         self.most, self.what = most, what
 
 
-def given_by(stream: Declares, field: str = "parent") -> Bound:
-    """As many as the elements that a stream below has given."""
+def given_by(
+    stream: Declares, field: str = "parent", beyond: Callable[[State], int] = lambda _: 0
+) -> Bound:
+    """As many as the elements that a stream below has given, and so many beyond that."""
     what = "elements before this place in what it reads from"
-    return Bound(lambda state: stream.most_before(state[field]), what)
+
+    def most(state: State) -> int | None:
+        given = stream.most_before(state[field])
+        return None if given is None else given + beyond(state)
+
+    return Bound(most, what)
 
 
 def all_before(streams: Sequence[Declares], states: Sequence[State | None]) -> int | None:

@@ -150,9 +150,13 @@ class FoldStream(Stream):
             return input.fields()
         return Fields(
             parent_window_start_state=Inner(input),
-            window_index=Whole(within=given_by(input, "parent_window_start_state")),
+            window_index=Whole(within=given_by(input, "parent_window_start_state", self._used_up)),
             pos_in_window=Whole(self._node.group_size),
         )
+
+    def _used_up(self, state: State) -> int:
+        """Windows used up to their ends: Grain counts such a one, and still names its start."""
+        return int(state["pos_in_window"] >= self._node.group_size)
 
     def most_before(self, state: State | None) -> int | None:
         input = self._cursor.stream
