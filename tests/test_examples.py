@@ -42,6 +42,7 @@ PROMISES = {
     "14_many_hosts.py": ["are those of one process that never stopped"],
     "15_text_corpora.py": ["is padding", "record 40 of web.jsonl", "other 51 are identical"],
     "16_torch_ranks.py": ["are those of one process that never stopped"],
+    "17_ray_train.py": ["2 workers trained", "4 workers", "of one process that never stopped"],
     "train_digits.py": ["came to the identical end"],
 }
 # Per cent, for every accuracy that it prints.
@@ -64,8 +65,11 @@ NEEDS = {
     "13_older_names.py": ["orbax"],
     "14_many_hosts.py": ["orbax"],
     "16_torch_ranks.py": ["torch"],
+    "17_ray_train.py": ["ray", "torch"],
     "digits_tfds.py": ["tensorflow_datasets"],
 }
+# Those that start a cluster.
+SLOW = {"17_ray_train.py"}
 # Grain programs, and arguments for Grain: its batches depend on the number of its workers.
 FOR_GRAIN = {
     "07_dataloader_guide.py": [],
@@ -109,7 +113,11 @@ def test_there_are_examples() -> None:
 
 
 @every_example
-def test_runs(path: Path, tmp_path: Path) -> None:
+def test_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if path.name in SLOW:
+        if not THOROUGH:
+            pytest.skip("takes minutes; `make test-all` runs it")
+        monkeypatch.setitem(ENVIRONMENT, "HOME", str(tmp_path))  # Ray keeps a token there.
     for module in NEEDS.get(path.name, []):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{path.name} needs {module}")

@@ -55,12 +55,17 @@ def nodes() -> Iterator[Nodes]:
     ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
     from ray.cluster_utils import Cluster
 
-    keep = {
-        name: os.environ.get(name) for name in ("RAY_USAGE_STATS_ENABLED", "RAY_TMPDIR", "HOME")
-    }
     home = Path(_FOLDER, "home")
     home.mkdir()
-    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=_FOLDER, HOME=str(home))
+    settings = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_TMPDIR": _FOLDER,
+        "HOME": str(home),
+        # What others take of this machine's memory is no concern of these tests.
+        "RAY_memory_monitor_refresh_ms": "0",
+    }
+    keep = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     cluster = Cluster(
         initialize_head=True,
         head_node_args={

@@ -1,6 +1,8 @@
 """The pool on a cluster that is not there: whatever ends, the stream is the same."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,10 @@ from hypothesis import strategies as st
 import bushel
 from benchmarks.simulated_cluster import Faults, SimulatedCluster
 from bushel.workers.cluster import ray_cluster
+from tests.contract.events import events_of, run_events
+from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.thorough import examples
+from tests.workers.streams import assert_same_events
 
 Make = Callable[..., list[SimulatedCluster]]
 
@@ -97,6 +102,21 @@ def test_whatever_ends(
     assert made[0].most_under_way <= workers
 
 
+@pytest.mark.parametrize("name", PIPELINES)
+def test_any_pipeline_resumed_anywhere(name: str, simulated: Make) -> None:
+    simulated(start_seconds=0.1, faults=Faults(process=0.3), seed=len(name))
+    inline = stream_of(name, Kit())
+    expected = run_events(inline)
+    half = len(expected) // 2
+    there = inline.ray_prefetch(bushel.RayOptions(num_workers=2))
+    with iter(inline) as plain, iter(there) as iterator:
+        assert_same_events(events_of(iterator), expected)
+        for _ in range(half):
+            next(plain)
+        iterator.set_state(plain.get_state())
+        assert_same_events(events_of(iterator), expected[half:])
+
+
 def test_states_go_on_with_local_workers_and_back(simulated: Make) -> None:
     simulated()
     rng = random.Random(5)
@@ -137,6 +157,12 @@ def test_no_place_at_all(simulated: Make) -> None:
     none = r"no worker has found a place.*0 simulated"
     with pytest.raises(bushel.errors.WorkerError, match=none):
         _with(bushel.RayOptions(num_workers=2, start_timeout=20))
+
+
+def test_no_memory_for_any(simulated: Make) -> None:
+    simulated(faults=Faults(memory=0.001))
+    with pytest.raises(bushel.errors.WorkerError, match=r"10 workers in a row.*\(memory\)"):
+        _with(bushel.RayOptions(num_workers=2))
 
 
 def test_room_for_some(simulated: Make, caplog: pytest.LogCaptureFixture) -> None:
@@ -180,3 +206,15 @@ def test_written_by_a_cluster(simulated: Make, tmp_path: Path) -> None:
     for name in shards:
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
     assert bushel.open(str(tmp_path / "there"))[99] == {"x": 99, "square": 99 * 99}
+
+
+def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(bushel.errors.MissingPackageError, match=r"bushel\[ray\]"):
+        next(iter(_pipeline().ray_prefetch()))
+
+
+def test_ray_is_imported_by_whoever_uses_it() -> None:
+    text = "import bushel, sys; bushel.RayOptions(); print('ray' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"

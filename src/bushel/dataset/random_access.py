@@ -342,7 +342,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
           count: how many lanes: a multiple of every number of hosts that the job may run on.
             It is part of the pipeline; another number is another stream.
           shard_options: which host this is, of how many. By default this process of a JAX
-            or `torch.distributed` job.
+            or `torch.distributed` job, or this worker of Ray Train.
           read_options: threads and buffer, so much for all lanes of this host together.
           remainder: lanes do not end together. "drop" ends before the first step for which some
             lane has too few elements. "pad" goes on until all lanes are at their end: elements
@@ -350,9 +350,9 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
             is not there, so that a batch is `(batch, mask)`.
           agree: how hosts find out together that the data ends, where that takes looking (a
             filter over finite data): a function that gets an integer and returns the least of
-            all hosts' integers. By default processes of a JAX or `torch.distributed` job do so by
-            themselves. All hosts call it before the same steps, with any number of workers; where
-            a thread prefetches them, that thread does.
+            all hosts' integers. By default processes of a JAX or `torch.distributed` job, and
+            workers of Ray Train, do so by themselves. All hosts call it before the same steps,
+            with any number of workers; where a thread prefetches them, that thread does.
           agree_timeout_s: how long another process of the job may be late before this one
             raises an `AgreementError`. It may be busy for long before its first step: reading,
             compiling. Who is waited for is logged after some seconds.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from bushel.deliver import device
+from bushel.deliver.ray_train_job import ray_train_agreement, ray_train_process
 from bushel.deliver.torch_job import torch_agreement, torch_process
 from bushel.lanes.agree import Agreement
 
@@ -10,14 +11,14 @@ from bushel.lanes.agree import Agreement
 # there is no JAX job of several processes. Each returns None at once where it knows of none.
 _OTHER_JOBS: tuple[
     tuple[Callable[[], tuple[int, int] | None], Callable[[float], Agreement]], ...
-] = ((torch_process, torch_agreement),)
+] = ((torch_process, torch_agreement), (ray_train_process, ray_train_agreement))
 
 
 def process_of_job() -> tuple[int, int]:
     """Returns this process's number and the number of processes of its job.
 
-    That is a JAX job of several processes, a `torch.distributed` job, or what `torchrun`
-    started; this process alone where there is none.
+    That is a JAX job of several processes, a `torch.distributed` job, what `torchrun`
+    started, or a run of Ray Train; this process alone where there is none.
     """
     return _other_job()[0] or device.process_index_and_count()
 

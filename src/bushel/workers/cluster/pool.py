@@ -384,11 +384,11 @@ class ClusterPool:
         self.deaths += 1
         if not started:
             self._failed_starts += 1
-            if self._failed_starts >= _MOST_FAILED_STARTS and gone.why == PROCESS:
+            if self._failed_starts >= _MOST_FAILED_STARTS and gone.why in (PROCESS, MEMORY):
                 self.close()
                 raise WorkerError(
                     f"{self._failed_starts} workers in a row ended before they had begun: the last "
-                    f"one, {worker}: {gone}"
+                    f"one, {worker} ({gone.why}): {gone}"
                 )
         error = self._find_out(tasks[0] if tasks else None, ready, gone)
         if error is not None and tasks:
