@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import bushel
 from bushel import MapDataset
 from bushel.cli.main import main
 from bushel.errors import BadRecordsError, FileError, MissingFileError, PlanError
+from bushel.write.shard_counts import ShardCounts, shared_counts
 from tests.patience import PATIENCE_SECONDS
 from tests.write import parts
 
@@ -408,6 +411,22 @@ def test_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "ZeroDivisionError" in told and "in shard 1 of 2, element 27" in told
     assert main(["head", str(tmp_path / "out"), "-n", "1"]) == 0
     assert main(["run", f"{program}:missing", "--to", to]) == 1
+
+
+def test_counts_leave_nothing_and_touch_nothing(tmp_path: Path) -> None:
+    """Processes of this machine see them; a path that leads to another file is not written to."""
+    before = set(os.listdir(tempfile.gettempdir()))
+    with shared_counts(3) as counts:
+        program = "import pickle, sys; pickle.load(sys.stdin.buffer).set(1, 7)"
+        subprocess.run([sys.executable, "-c", program], input=pickle.dumps(counts), check=True)
+        assert counts.total() == 7
+        left = set(os.listdir(tempfile.gettempdir())) - before
+        assert not [name for name in left if name.startswith("bushel-counts")]
+    other = tmp_path / "other"
+    other.write_bytes(b"data of somebody else, longer than the counts")
+    elsewhere = ShardCounts(str(other), "bushel-counts-1", 3)
+    elsewhere.set(0, 5)
+    assert elsewhere.total() == 5 and other.read_bytes().startswith(b"data of")
 
 
 def test_silent_where_nobody_watches(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,20 @@ _SECONDS = 0.2
 class ShardCounts:
     """Numbers, one for each shard, in a file that the processes of this machine share."""
 
-    def __init__(self, path: str, count: int) -> None:
-        self._path, self._count = path, count
+    def __init__(self, path: str, name: str, count: int) -> None:
+        """`name` is what the file is called, wherever `path` leads to it."""
+        self._path, self._name, self._count = path, name, count
         self._mapped: Any = None
 
     def _open(self) -> Any:
         if self._mapped is None:
             try:
+                # On another machine, the path may lead to a file of somebody else.
+                if self._name not in os.path.realpath(self._path):
+                    raise FileNotFoundError(self._path)
                 self._mapped = np.memmap(self._path, np.int64, "r+", shape=(self._count,))
             except (OSError, ValueError):
-                # On another machine, where nobody would see them.
+                # Nobody would see them.
                 self._mapped = np.zeros(self._count, np.int64)
         return self._mapped
 
@@ -46,14 +50,22 @@ class ShardCounts:
 @contextmanager
 def shared_counts(count: int) -> Iterator[ShardCounts]:
     """ShardCounts for as long as the block lasts."""
-    descriptor, path = tempfile.mkstemp(prefix="bushel-counts-")
-    try:
-        os.truncate(descriptor, 8 * max(1, count))
-        os.close(descriptor)
-        yield ShardCounts(path, max(1, count))
-    finally:
-        with suppress(OSError):
-            os.unlink(path)
+    count = max(1, count)
+    name = f"bushel-counts-{os.urandom(8).hex()}"
+    if hasattr(os, "memfd_create"):
+        # In memory: nothing is left of it, whoever is killed, and no disk can be full.
+        descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+        try:
+            os.truncate(descriptor, 8 * count)
+            yield ShardCounts(f"/proc/{os.getpid()}/fd/{descriptor}", name, count)
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.TemporaryDirectory(prefix="bushel-") as folder:
+        path = os.path.join(folder, name)
+        with open(path, "wb") as file:
+            file.truncate(8 * count)
+        yield ShardCounts(path, name, count)
 
 
 def is_watched() -> bool:
