@@ -16,7 +16,7 @@ from bushel.core.options import DatasetOptions
 from bushel.deliver.figures import Figures
 from bushel.deliver.waits import Waits
 from bushel.run import step_sheet, step_times
-from bushel.run.call_sizes import unsized
+from bushel.run.call_sizes import by_count, unsized
 from bushel.run.step_times import StepTimes, TimedTurns
 from bushel.run.worker_figures import WorkerFigures
 from bushel.watch.stats import Stats, StepStats, stats_of
@@ -115,6 +115,9 @@ def test_parts_that_are_evaluated_together_are_left_out() -> None:
     assert stats.elements == 100
     assert stats.steps is not None
     assert all("map(abs)" not in step.name or step.records_are_estimated for step in stats.steps)
+    assert stats.parts_together == 100
+    assert "100 parts of mixtures are evaluated together" in str(stats)
+    assert "100 parts of mixtures are evaluated together" in stats._repr_html_()
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -241,10 +244,35 @@ def test_turns_are_timed_so_seldom_that_it_does_not_show(monkeypatch: Any) -> No
             turns.alone(step)
         (total,) = times.totals()
         timed = total.timed_nanoseconds // nanoseconds
-        cost = timed * (times.cost_of_a_turn + 500)
+        cost = timed * (times.cost_of_a_turn + 750)
         # But for the first turns, which are timed more often.
         assert cost <= 0.003 * 2000 * nanoseconds + 10 * (times.cost_of_a_turn + 500)
         assert timed >= 8
+
+
+def test_slow_first_turns_stand_for_themselves_alone(monkeypatch: Any) -> None:
+    now = 0
+    for module in (step_times, step_sheet):
+        monkeypatch.setattr(module, "perf_counter_ns", lambda: now)
+    times = StepTimes()
+    node = MapDataset.range(3)._own_node()
+
+    def work(records: int, nanoseconds: int) -> None:
+        nonlocal now
+        now += nanoseconds
+
+    step = times.clocked(times.number(node), work, by_count(0))
+    turns = TimedTurns(times)
+    sizes = [1, 1, 2, 4, 8, *[16] * 20]
+    for count, size in enumerate(sizes):
+        # What is imported and opened takes a thousand times as long as a record.
+        turns.alone(step, size, 1_000 * size + 1_000_000 * (not count))
+        done = times.totals()[0]
+        # As the streams count; here nobody else does.
+        done.records = sum(sizes[: count + 1])
+        done.settle(1.0)
+        assert done.nanoseconds == 1_000_000 + 1_000 * done.records
+    assert done.timed_records < done.records
 
 
 def test_turns_that_are_interrupted_do_not_end_the_timing() -> None:

@@ -1,7 +1,7 @@
 """What is known of an iterator at work, as plain values; `bushel.watch` makes words of them."""
 
 from bushel.core.frozen import frozen
-from bushel.run.step_times import StepTotal
+from bushel.run.step_total import StepTotal
 from bushel.run.worker_figures import WorkerFigures
 
 
@@ -25,3 +25,5 @@ class Figures:
     ready_blocks: int = 0
     # Records that were passed over, where a step does that.
     bad_records: int = 0
+    # Parts of mixtures that are evaluated together, so that nobody can tell their steps apart.
+    parts_together: int = 0

@@ -453,7 +453,7 @@ class StreamIterator(DatasetIterator[T]):
             # Elements that are made on demand are so by what was begun without a trace.
             self._asking |= self._on_demand is not None
 
-    def _figures(self) -> Figures:
+    def _figures(self, **others: Any) -> Figures:
         waits = self._waits
         return Figures(
             elements=self._handed_out + self._ready.used,
@@ -463,6 +463,7 @@ class StreamIterator(DatasetIterator[T]):
             ready_refills=waits.ready,
             longest_wait_seconds=waits.longest_seconds,
             longest_wait_at=waits.longest_at,
+            **others,
         )
 
     def __repr__(self) -> str:

@@ -17,6 +17,7 @@ same page in that file. It outlives the program; while the program runs, it hold
 
 import fcntl
 import json
+import math
 import os
 import stat
 import struct
@@ -45,6 +46,8 @@ _MOST_STEPS, _MOST_NAME, _MOST_TEXTS, _MOST_TEXT = 400, 100, 20, 500
 # Seconds between two times that figures are put on the page, and the share of its time that this
 # may take: pipelines of thousands of steps have many figures.
 _EVERY_SECONDS, _MOST_SHARE = 0.5, 0.002
+# Seconds that the last figures of iterators may take that end soon; more of it comes with time.
+_LAST_SECONDS = 0.02
 # What "recent" means.
 _RECENT_SECONDS = 10.0
 
@@ -133,6 +136,37 @@ class LivePage:
 def seconds_until_next(spent: float) -> float:
     """How long figures that took so many seconds to put there may stay."""
     return max(_EVERY_SECONDS, spent / _MOST_SHARE)
+
+
+class LastFigures:
+    """Sees to it that the last figures of iterators take little of a program that makes many.
+
+    Where they would take too much, the page of an iterator goes when its data ends.
+
+    >>> last = LastFigures()
+    >>> last.are_too_many(now=0.0), last.took(0.021)
+    (False, None)
+    >>> last.are_too_many(now=0.1), last.are_too_many(now=1.0)
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._seconds = _LAST_SECONDS
+        self._at = math.inf
+
+    def are_too_many(self, now: float) -> bool:
+        """Whether there have been so many lately that none are put on a page now."""
+        more = _MOST_SHARE * max(0.0, now - self._at)
+        self._seconds, self._at = min(self._seconds + more, _LAST_SECONDS), now
+        return self._seconds <= 0.0
+
+    def took(self, seconds: float) -> None:
+        """Takes note of what some took."""
+        self._seconds -= seconds
+
+
+# Those of this program.
+LAST_FIGURES = LastFigures()
 
 
 def _close(descriptor: int, process: int) -> None:

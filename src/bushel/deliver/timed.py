@@ -3,14 +3,13 @@
 import logging
 import math
 from contextlib import suppress
-from dataclasses import replace
 from time import monotonic, perf_counter
 from typing import Any
 
 from bushel.core.node import Guard, walk
 from bushel.deliver.figures import Figures
 from bushel.deliver.iterator import StreamIterator, T
-from bushel.deliver.live_page import LivePage, seconds_until_next
+from bushel.deliver.live_page import LAST_FIGURES, LivePage, seconds_until_next
 from bushel.deliver.ready import Ready
 from bushel.errors import StateError
 from bushel.on_error.budget import bad_records_in
@@ -35,12 +34,14 @@ class TimedIterator(StreamIterator[T]):
         self._page: LivePage | None = None
         node = self._node
         self._has_guards = node is not None and any(isinstance(one, Guard) for one in walk(node))
-        # Whether the last figures are those of the end of the data.
-        self._is_at_end = False
+        # Whether figures were put on the page, and are those of the end of the data.
+        self._is_published = self._is_at_end = False
         # When figures are to be put on the page again.
         self._due = 0.0
         # It stands above this module. Loaded now, so that nobody waits for it at the first element.
-        import bushel.watch.stats  # noqa: F401
+        from bushel.watch.stats import stats_of
+
+        self._stats_of = stats_of
 
     def _made_a_few(self) -> Ready | None:
         # This comes before the stream is asked, which may take long, or for ever.
@@ -59,11 +60,19 @@ class TimedIterator(StreamIterator[T]):
         if self._due == math.inf:
             return
         began = perf_counter()
-        self._is_at_end = is_over
+        is_nameless = self._page is not None and not self._page.has_name
+        if is_over and is_nameless and LAST_FIGURES.are_too_many(began):
+            self._end_page()
+            return
+        # Before the first element the steps have done nothing.
+        with_steps = self._is_published
+        self._is_published, self._is_at_end = True, is_over
         try:
             if self._page is None:
                 self._page = LivePage()
-            self._page.put(self.stats().to_dict(), is_over, monotonic())
+            figures = self._figures() if with_steps else self._without_steps()
+            stats = self._stats_of(figures, self._node)
+            self._page.put(stats.to_dict(), is_over, monotonic())
         except Exception as error:
             # Whatever it is: nobody's training is to end because nobody can look at it.
             _log.info("`bushel top` cannot look at this iterator: %s", error)
@@ -74,6 +83,8 @@ class TimedIterator(StreamIterator[T]):
         if takes is not None and block.size > takes:
             block.size = takes
         ended = perf_counter()
+        if is_over:
+            LAST_FIGURES.took(ended - began)
         self._due = ended + seconds_until_next(ended - began)
 
     def _end_page(self) -> None:
@@ -92,16 +103,19 @@ class TimedIterator(StreamIterator[T]):
         super().close()
         self._end_page()
 
-    def _figures(self) -> Figures:
+    def _figures(self, **others: Any) -> Figures:
+        return self._without_steps(steps=tuple(self._times.totals()), **others)
+
+    def _without_steps(self, **others: Any) -> Figures:
         times = self._times
         workers = tuple(figures() for figures in times.workers)
-        return replace(
-            super()._figures(),
-            steps=tuple(times.totals()),
+        return super()._figures(
             threads=tuple(describe() for describe in times.threads),
             workers=workers,
             ready_blocks=times.ready_blocks() + sum(one.ready_tasks for one in workers),
             bad_records=self._bad_records(),
+            parts_together=times.parts_together,
+            **{"steps": (), **others},
         )
 
     def _ready_blocks(self) -> int:

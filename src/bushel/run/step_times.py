@@ -15,11 +15,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
-from bushel.core.frozen import plain
 from bushel.core.node import Node, walk
 from bushel.core.places import NOWHERE
 from bushel.core.stream import Chunk, OnDemand, Stream
@@ -27,6 +25,7 @@ from bushel.run.call_sizes import Sized
 from bushel.run.read_records import records_read
 from bushel.run.spans import Spans
 from bushel.run.step_sheet import Sheet
+from bushel.run.step_total import StepTotal
 from bushel.run.worker_figures import WorkerFigures
 
 T = TypeVar("T")
@@ -36,51 +35,11 @@ Ranges = Callable[[], list[tuple[int, int]]]
 
 # Nanoseconds that it takes to time a call, to begin with it in a turn, and that for each function
 # that is exchanged; and the share of the time that this may be.
-_COST_OF_A_LOOK, _COST_OF_A_TURN, _COST_OF_AN_EXCHANGE = 500, 10_000, 400
+_COST_OF_A_LOOK, _COST_OF_A_TURN, _COST_OF_AN_EXCHANGE = 750, 10_000, 400
 _MOST_SHARE = 0.003
 _MOST_TURNS = 256
 # Of elements that are made on demand, how many are timed in a turn.
 _ROWS_OF_A_TURN = 8
-
-
-@plain
-class StepTotal:
-    """What one step has done."""
-
-    node: Node
-    where: str
-    # How many it had to do with; of parts of a mixture, that is an estimate.
-    records: int = 0
-    is_estimate: bool = False
-    # Its own time for those, and for those that were timed.
-    nanoseconds: int = 0
-    timed_records: int = 0
-    timed_nanoseconds: int = 0
-    # The longest call that was timed, and the first position or element that it was about.
-    longest_nanoseconds: int = 0
-    longest_at: int = -1
-    # What is waited for, where that is all that it does.
-    waits_for: str = ""
-
-    def add(
-        self, records: int, nanoseconds: int, longest_nanoseconds: int, longest_at: int
-    ) -> None:
-        """Adds records that were timed, their time, and the longest call with its place."""
-        self.timed_records += records
-        self.timed_nanoseconds += nanoseconds
-        if longest_nanoseconds > self.longest_nanoseconds:
-            self.longest_nanoseconds, self.longest_at = longest_nanoseconds, longest_at
-
-    def settle(self, times: float) -> None:
-        """Finds the time of all records by that of those that were timed.
-
-        Where they were not counted, there were so many times as many.
-        """
-        if not self.records:
-            self.records, self.is_estimate = round(self.timed_records * times), True
-        if self.timed_records:
-            times = self.records / self.timed_records
-        self.nanoseconds = round(self.timed_nanoseconds * times)
 
 
 class _ThreadSheet(threading.local):
@@ -109,8 +68,9 @@ class StepTimes:
         self._streams: list[weakref.ref[Stream]] = []
         # Streams of positions, and the datasets that they read.
         self._positions: list[tuple[weakref.WeakMethod[Ranges], Node]] = []
-        # The `id` of steps of parts that are evaluated together.
+        # The `id` of steps of parts that are evaluated together, and how many parts those are.
         self._together: set[int] = set()
+        self.parts_together = 0
         # What tells of threads that streams may have, and of worker processes.
         self.threads: list[Callable[[], str]] = []
         self.workers: list[Callable[[], WorkerFigures]] = []
@@ -163,6 +123,7 @@ class StepTimes:
     def together(self, nodes: Sequence[Node]) -> None:
         """Takes note that parts are evaluated together, so that their steps are not timed."""
         with self._lock:
+            self.parts_together += len(nodes)
             for node in nodes:
                 self._together.update(id(step) for step in walk(node))
 
@@ -203,31 +164,35 @@ class StepTimes:
         self._positions.append((weakref.WeakMethod(ranges), dataset))
 
     def add(self, node: Node, spent: Sequence[int]) -> None:
-        """Adds what a worker tells of a step: records, and what `StepTotal.add` takes."""
+        """Adds what a worker tells of a step: its records, and what `StepTotal.add` takes."""
         number = self.number(node, "workers")
         with self._lock:
             total = self._totals[number]
             total.where = "workers"
-            records, timed_records, *timed = spent
+            records, *timed = spent
             total.records += records
-            total.add(timed_records, *timed)
+            total.add(*timed)
 
     @contextmanager
     def timing(self, sheet: Sheet) -> Iterator[None]:
         """The time in which a thread takes the times of a turn."""
-        with self._lock:
-            self._timing += 1
-            if self._timing == 1:
-                self._exchange(timed=True)
+        self.exchange(1)
         self._thread.sheet = sheet
         try:
             yield
         finally:
             self._thread.sheet = None
-            with self._lock:
-                self._timing -= 1
-                if not self._timing:
-                    self._exchange(timed=False)
+            self.exchange(-1)
+
+    def exchange(self, turns: int) -> None:
+        """Takes note that so many more turns are timed, or fewer: functions are exchanged for it.
+
+        Those with a look at the clock only pass on what comes from a thread without a sheet.
+        """
+        with self._lock:
+            was, self._timing = self._timing, self._timing + turns
+            if bool(was) != bool(self._timing):
+                self._exchange(timed=bool(self._timing))
 
     def _exchange(self, timed: bool) -> None:
         for holder, attribute, function, with_clock in self._functions:
@@ -245,11 +210,11 @@ class StepTimes:
 
         return call
 
-    def enter(self, sheet: Sheet) -> None:
-        """Adds a turn."""
+    def enter(self, sheet: Sheet, turns: int) -> None:
+        """Adds a turn that stands for so many."""
         with self._lock:
             for number, (records, nanoseconds, longest, at) in sheet.spent.items():
-                self._totals[number].add(records, nanoseconds, longest, at)
+                self._totals[number].add(records, nanoseconds, longest, at, turns)
 
     @property
     def cost_of_a_turn(self) -> int:
@@ -264,7 +229,7 @@ class StepTimes:
     def totals(self) -> list[StepTotal]:
         """What every step has done so far."""
         with self._lock:
-            totals = [replace(total) for total in self._totals]
+            totals = [total.copied() for total in self._totals]
         top = 0
         for reference in self._streams:
             stream = reference()
@@ -293,8 +258,9 @@ class TimedTurns:
 
     def __init__(self, times: StepTimes) -> None:
         self._times = times
-        # One turn of so many is timed, and so many are left until then.
-        self._every = self._left = 1
+        # One turn of so many is timed, and so many are left until then; no more than that. It grows
+        # step by step: the first turns are of few elements, and tell little of later ones.
+        self._every = self._left = self._most = 1
         times._turns.add(self)
 
     def is_next(self) -> None:
@@ -345,32 +311,36 @@ class TimedTurns:
     def timed_rows(self, number: int, rows: Iterator[T], sheet: Sheet) -> Iterator[T]:
         """Elements that the stream of a step makes on demand, in a turn that was begun.
 
-        The first of them are timed: to begin with each costs as much as a turn.
+        The first of them are timed.
         """
-        elapsed = 0
+        elapsed, thread = 0, self._times._thread
+        self._times.exchange(1)
         try:
             while sheet.looks < _ROWS_OF_A_TURN or sheet.spans is self.spans is not None:
-                sheet.inner = 0
-                with self._times.timing(sheet):
+                sheet.inner, thread.sheet = 0, sheet
+                try:
                     began = perf_counter_ns()
                     row: Any = sheet.call(number, next, (rows, _MISSING), _by_row)
+                finally:
+                    thread.sheet = None
                 elapsed += perf_counter_ns() - began
                 if row is _MISSING:
                     return
                 yield row
                 del row  # While the user works, nothing is kept but what the user has.
         finally:
-            self._left = self._enter(sheet, elapsed, _ROWS_OF_A_TURN)
+            self._times.exchange(-1)
+            self._left = self._enter(sheet, elapsed)
         yield from rows
 
-    def _enter(self, sheet: Sheet, elapsed: int, begun: int = 1) -> int:
-        """Adds a turn that was begun so many times; tells how many turns later the next one is."""
+    def _enter(self, sheet: Sheet, elapsed: int) -> int:
+        """Adds a turn; tells how many turns later the next one is."""
         if sheet.spent and elapsed:
-            self._times.enter(sheet)
-            cost = begun * self._times.cost_of_a_turn + sheet.looks * _COST_OF_A_LOOK
-            # Step by step: the first turns are of few elements, and tell little of later ones.
-            most = min(2 * self._every, _MOST_TURNS)
-            self._every = min(max(1, math.ceil(cost / (self._times.most_share * elapsed))), most)
+            self._times.enter(sheet, self._every)
+            cost = self._times.cost_of_a_turn + sheet.looks * _COST_OF_A_LOOK
+            wanted = math.ceil(cost / (self._times.most_share * elapsed))
+            self._every = min(max(1, wanted), self._most)
+            self._most = min(2 * self._most, _MOST_TURNS)
         return self._every if self.spans is None else 1
 
 

@@ -6,7 +6,7 @@ from bushel.core.node import Node, Source, walk
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.run.cut import WORKERS
 from bushel.run.plan import Plan
-from bushel.run.step_times import StepTotal
+from bushel.run.step_total import StepTotal
 from bushel.watch.costs import Costs, ElementWork, StepCost
 from bushel.watch.prepared import by_position_in, crossings_in, places_in
 from bushel.watch.sampling import MeasuredPace, StepsSample

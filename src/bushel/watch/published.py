@@ -165,6 +165,7 @@ def _stats(values: _CheckedFigures) -> PublishedStats:
         sentences=values.list_of("why_slow", _text),
         ready_blocks=values.integer("ready_blocks", 0),
         bad_records=values.integer("bad_records", 0),
+        parts_together=values.integer("parts_together", 0),
     )
 
 

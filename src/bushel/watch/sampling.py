@@ -19,7 +19,7 @@ from bushel.files.backend import traffic
 from bushel.run.build import lowered
 from bushel.run.plan import Plan
 from bushel.run.spent import Stopwatch
-from bushel.run.step_times import StepTotal
+from bushel.run.step_total import StepTotal
 from bushel.watch.durations import duration
 from bushel.watch.plain_text import number
 from bushel.watch.sending import sending_costs

@@ -1,13 +1,14 @@
 """What an iterator has done so far: the loop's wait, and what each step did and took."""
 
+import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from bushel.core.node import Node, walk
 from bushel.deliver.figures import Figures
-from bushel.run.step_times import StepTotal
+from bushel.run.step_total import StepTotal
 from bushel.run.worker_figures import WorkerChange, WorkerFigures
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import bars, heading, piece
@@ -81,6 +82,8 @@ class Stats:
     ready_blocks: int = 0
     # Records that `on_error` passed over.
     bad_records: int = 0
+    # Parts of mixtures that are evaluated together: their steps are counted with the mixture.
+    parts_together: int = 0
 
     @property
     def wait_share(self) -> float:
@@ -104,7 +107,7 @@ class Stats:
             "steps": None
             if self.steps is None
             else [
-                {**asdict(step), "seconds_per_record": step.seconds_per_record}
+                {**_values_of(step), "seconds_per_record": step.seconds_per_record}
                 for step in self.steps
             ],
             "threads": list(self.threads),
@@ -114,6 +117,7 @@ class Stats:
             ],
             "ready_blocks": self.ready_blocks,
             "bad_records": self.bad_records,
+            "parts_together": self.parts_together,
             "why_slow": list(self.why_slow()),
         }
 
@@ -121,7 +125,7 @@ class Stats:
         lines = self._summary()
         if self.steps:
             lines.append(text_table(_HEAD, self._rows(), right=(2, 3, 4)))
-            lines.append(_WHOSE_TIME)
+            lines += [_WHOSE_TIME, *self._together()]
         lines += [f"{who}  {text}" for who, text in self._processes()]
         if self.steps is None:
             lines.append(_NOT_COUNTED)
@@ -133,6 +137,7 @@ class Stats:
 
     def _repr_html_(self) -> str:
         remarks = [("why slow", sentence) for sentence in self.why_slow()]
+        remarks += [("parts", sentence) for sentence in self._together()]
         remarks += self._processes()
         if self.steps is None:
             remarks.append(("steps", _NOT_COUNTED))
@@ -151,12 +156,23 @@ class Stats:
             [("", f"{one[0].upper()}{one[1:]}") for one in (*self.why_slow(), *self._summary())],
             heading("Steps"),
             self._html_of_steps(),
-            [("", _WHOSE_TIME if self.steps else _NOT_COUNTED)],
+            [
+                ("", text)
+                for text in (_WHOSE_TIME if self.steps else _NOT_COUNTED, *self._together())
+            ],
             heading("Waits"),
             waits,
             heading("Threads and workers") if self.threads or self.workers else "",
             self._processes(),
         )
+
+    def _together(self) -> list[str]:
+        if not self.parts_together:
+            return []
+        return [
+            f"{plural(self.parts_together, 'part')} of mixtures are evaluated together: what their "
+            "steps take is counted with the step that joins them"
+        ]
 
     def _processes(self) -> list[tuple[str, str]]:
         """What threads and worker processes there are, and what those did."""
@@ -197,11 +213,20 @@ class Stats:
         ]
 
 
+def _values_of(step: StepStats) -> dict[str, Any]:
+    # (`asdict` copies values deeply, which takes most of the time that figures take.)
+    return dict(zip(_STEP_FIELDS, _step_values(step), strict=True))
+
+
+_STEP_FIELDS = tuple(one.name for one in fields(StepStats))
+_step_values = operator.attrgetter(*_STEP_FIELDS)
+
+
 def stats_of(figures: Figures, node: Node | None = None) -> Stats:
     """Makes the statistics of an iterator; steps stand in the order of the pipeline of `node`."""
     steps = None
     if figures.steps is not None:
-        numbers = numbers_in(node)
+        numbers = numbers_in(node) if figures.steps else {}
         # The last step first, as `explain` has them.
         totals = sorted(figures.steps, key=lambda total: -numbers.get(id(total.node), -1))
         steps = _steps(totals, numbers)
@@ -217,6 +242,7 @@ def stats_of(figures: Figures, node: Node | None = None) -> Stats:
         workers=figures.workers,
         ready_blocks=figures.ready_blocks,
         bad_records=figures.bad_records,
+        parts_together=figures.parts_together,
     )
 
 

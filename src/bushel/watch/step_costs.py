@@ -20,7 +20,8 @@ from bushel.run.call_sizes import Sized, unsized
 from bushel.run.lock_probe import LockProbe
 from bushel.run.spent import Stopwatch
 from bushel.run.step_sheet import Sheet
-from bushel.run.step_times import StepTimes, StepTotal
+from bushel.run.step_times import StepTimes
+from bushel.run.step_total import StepTotal
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from bushel.run.spans import StepSpan
 from bushel.workers.noted_steps import BETWEEN, Note
 
 # Steps that one task tells of: number, records, those that were timed, their time, and the longest
-# call with the position that the task began at.
-StepsSpent = list[tuple[int, int, int, int, int, int]]
+# call with the position that the task began at; and for how many tasks it stands.
+StepsSpent = list[tuple[int, int, int, int, int, int, int]]
 
 _COST_OF_A_NOTE = 150
 _MOST_SHARE = 0.003
@@ -37,7 +37,9 @@ class StepClock:
         self._note = note
         self._all: list[dict[int, list[int]]] = []
         self._thread = _ThreadClock(self._all)
-        self._every, self._tasks = 1, 0
+        # One task of so many is timed, no more than that, and so many are left until then. (Step by
+        # step: the first tasks are slow, as they import and open what later ones find.)
+        self._every = self._most = self._left = 1
         self._timing = True
         # Where a trace is wanted: when each step of the task worked.
         self.spans: list[StepSpan] | None = None
@@ -71,8 +73,8 @@ class StepClock:
 
     def begin(self, traced: bool) -> None:
         """Begins with a task."""
-        self._tasks += 1
-        self._timing = traced or not self._tasks % self._every
+        self._left -= 1
+        self._timing = traced or self._left <= 0
         self.spans = [] if traced else None
         for spent in list(self._all):
             spent.clear()
@@ -87,12 +89,13 @@ class StepClock:
                 total[1] += records
                 total[2] += nanoseconds
                 total[3] = max(total[3], longest)
-        timed = self._timing
+        timed, tasks = self._timing, self._every
         if timed and seconds > 0:
             notes = 2 * sum(total[0] for total in totals.values())
             share = notes * _COST_OF_A_NOTE / (1e9 * seconds * _MOST_SHARE)
-            self._every = min(max(1, int(share) + 1), _MOST_TASKS)
+            self._left = self._every = min(max(1, int(share) + 1), self._most)
+            self._most = min(2 * self._most, _MOST_TASKS)
         return [
-            (number, records, records if timed else 0, nanoseconds, longest, first)
+            (number, records, records if timed else 0, nanoseconds, longest, first, tasks)
             for number, (_, records, nanoseconds, longest) in totals.items()
         ]

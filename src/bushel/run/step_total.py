@@ -1,0 +1,83 @@
+"""What one step has done, and how long it took, by the turns that were timed."""
+
+import operator
+from dataclasses import fields
+
+from bushel.core.frozen import plain
+from bushel.core.node import Node
+
+
+@plain
+class StepTotal:
+    """What one step has done."""
+
+    node: Node
+    where: str
+    # How many it had to do with; of parts of a mixture, that is an estimate.
+    records: int = 0
+    is_estimate: bool = False
+    # Its own time for those, and for those that were timed.
+    nanoseconds: int = 0
+    timed_records: int = 0
+    timed_nanoseconds: int = 0
+    # Of these, the ones in turns that stand for none but themselves, as the first do, which are
+    # small and slow; those in other turns, times the turns that each stands for; the last turn.
+    exact_records: int = 0
+    exact_nanoseconds: int = 0
+    weighted_records: int = 0
+    weighted_nanoseconds: int = 0
+    last_records: int = 0
+    last_nanoseconds: int = 0
+    # The longest call that was timed, and the first position or element that it was about.
+    longest_nanoseconds: int = 0
+    longest_at: int = -1
+    # What is waited for, where that is all that it does.
+    waits_for: str = ""
+
+    def add(
+        self,
+        records: int,
+        nanoseconds: int,
+        longest_nanoseconds: int,
+        longest_at: int,
+        turns: int = 1,
+    ) -> None:
+        """Adds records that were timed, their time, and the longest call with its place.
+
+        It was in one of so many turns.
+        """
+        self.timed_records += records
+        self.timed_nanoseconds += nanoseconds
+        if turns == 1:
+            self.exact_records += records
+            self.exact_nanoseconds += nanoseconds
+        else:
+            self.weighted_records += turns * records
+            self.weighted_nanoseconds += turns * nanoseconds
+        if records:
+            self.last_records, self.last_nanoseconds = records, nanoseconds
+        if longest_nanoseconds > self.longest_nanoseconds:
+            self.longest_nanoseconds, self.longest_at = longest_nanoseconds, longest_at
+
+    def settle(self, times: float) -> None:
+        """Finds the time of all records by that of those that were timed.
+
+        Where they were not counted, there were so many times as many.
+        """
+        if not self.records:
+            self.records, self.is_estimate = round(self.timed_records * times), True
+        if not self.timed_records:
+            self.nanoseconds = round(self.timed_nanoseconds * times)
+            return
+        others = max(0, self.records - self.exact_records)
+        each = self.last_nanoseconds / self.last_records
+        if self.weighted_records:
+            each = self.weighted_nanoseconds / self.weighted_records
+        self.nanoseconds = self.exact_nanoseconds + round(others * each)
+
+    def copied(self) -> "StepTotal":
+        """The same as another value."""
+        return StepTotal(*_VALUES(self))
+
+
+_VALUES = operator.attrgetter(*(one.name for one in fields(StepTotal)))  # type: ignore[arg-type]
