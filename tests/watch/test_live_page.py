@@ -10,7 +10,8 @@ import pytest
 
 import bushel
 from bushel import MapDataset
-from bushel.deliver.live_page import NAME, LivePage, read_page
+from bushel.deliver import timed
+from bushel.deliver.live_page import NAME, LastFigures, LivePage, read_page
 from bushel.errors import ForkedError
 from bushel.watch.processes import LiveProcess, process
 from bushel.watch.published import Published, published_from
@@ -240,3 +241,22 @@ def test_a_file_of_that_name_that_is_no_page_is_told() -> None:
         assert "cannot be read" in str(own()) and "cannot be read" in own()._repr_html_()
     finally:
         os.close(descriptor)
+
+
+def test_pages_of_many_that_end_soon_go_with_their_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = LastFigures()
+    last.took(1e6)
+    monkeypatch.setattr(timed, "LAST_FIGURES", last)
+    with bushel.iterate(MapDataset.range(10)) as iterator:
+        state = iterator.get_state()
+        next(iterator)
+        page = iterator._page
+        assert page.read() is not None
+        assert len(list(iterator)) == 9
+        assert page.read() is None and iterator._page is None
+        assert iterator.stats().elements == 10
+        assert list(iterator) == []
+        iterator.set_state(state)
+        iterator._due = 0.0
+        assert next(iterator) == 0
+        assert iterator._page.read() is not None

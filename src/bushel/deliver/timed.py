@@ -60,9 +60,11 @@ class TimedIterator(StreamIterator[T]):
         if self._due == math.inf:
             return
         began = perf_counter()
-        is_nameless = self._page is not None and not self._page.has_name
-        if is_over and is_nameless and LAST_FIGURES.are_too_many(began):
+        has_name = self._page is not None and self._page.has_name
+        if is_over and not has_name and LAST_FIGURES.are_too_many(began):
             self._end_page()
+            # It may be set to a state, and go on.
+            self._page, self._due = None, began + seconds_until_next(0.0)
             return
         # Before the first element the steps have done nothing.
         with_steps = self._is_published
@@ -70,7 +72,8 @@ class TimedIterator(StreamIterator[T]):
         try:
             if self._page is None:
                 self._page = LivePage()
-            figures = self._figures() if with_steps else self._without_steps()
+            with self._alone():
+                figures = self._figures() if with_steps else self._without_steps()
             stats = self._stats_of(figures, self._node)
             self._page.put(stats.to_dict(), is_over, monotonic())
         except Exception as error:

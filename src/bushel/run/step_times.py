@@ -54,7 +54,8 @@ class StepTimes:
     most_share = _MOST_SHARE
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Whoever holds it may be the one in which garbage is collected, and a turn ends by that.
+        self._lock = threading.RLock()
         self._numbers: dict[int, int] = {}
         self._totals: list[StepTotal] = []
         self._thread = _ThreadSheet()
