@@ -80,4 +80,4 @@ class StepTotal:
         return StepTotal(*_VALUES(self))
 
 
-_VALUES = operator.attrgetter(*(one.name for one in fields(StepTotal)))  # type: ignore[arg-type]
+_VALUES = operator.attrgetter(*(one.name for one in fields(StepTotal)))
