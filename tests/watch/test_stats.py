@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,23 @@ def test_workers_that_die_are_counted_and_their_work_once() -> None:
     (name,) = [step.name for step in stats.steps or () if step.name.startswith("map")]
     assert records_of(stats)[name] == 4000
     assert "1 death" in str(stats)
+
+
+def test_what_is_done_again_carefully_is_counted(tmp_path: Path) -> None:
+    once = tmp_path / "once"
+
+    def ends_the_first_worker(number: int) -> int:
+        if number == 7 and not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+    dataset = MapDataset.range(40).map(ends_the_first_worker)
+    with bushel.iterate(with_workers(dataset, 1)) as iterator:
+        assert list(iterator) == list(range(40))
+        stats = iterator.stats()
+    (name,) = [step.name for step in stats.steps or () if step.name.startswith("map")]
+    assert records_of(stats)[name] == 40
 
 
 def test_a_loader_has_statistics() -> None:

@@ -364,8 +364,8 @@ class Runner:
         note = self._note_or_stop if carefully else self._note
         if timed:
             if self._steps is None:
-                self._steps = StepClock(self._note)
-            note = self._steps.note if not carefully else note
+                self._steps = StepClock(self._note_or_stop)
+            note = self._steps.note
         watch = Watch(note, carefully, _last_batch(fragment), self._arena)
         numbers = {id(node): number for number, node in enumerate(fragment.nodes())}
         tallies: list[Tally] = []
