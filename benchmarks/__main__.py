@@ -23,6 +23,7 @@ COMMANDS = {
     "busy": "benchmarks.busy",
     "statistics": "benchmarks.statistics",
     "simulation": "benchmarks.simulation",
+    "scale": "benchmarks.scale",
 }
 
 

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,17 @@ class Nodes:
 
     @property
     def workers(self) -> list[Any]:
-        """The nodes beside the head."""
-        return list(self._cluster.worker_nodes)
+        """The nodes beside the head that have not been killed."""
+        return [
+            node
+            for node in self._cluster.worker_nodes
+            if node.all_processes["raylet"][0].process.poll() is None
+        ]
 
     def add(self, cpus: int = 2, **more: Any) -> Any:
-        node = self._cluster.add_node(
+        return self._cluster.add_node(
             num_cpus=cpus, object_store_memory=100 << 20, include_dashboard=False, **more
         )
-        self._cluster.wait_for_nodes()
-        return node
 
     def remove(self, node: Any) -> None:
         self._cluster.remove_node(node, allow_graceful=False)
@@ -42,24 +45,28 @@ class Nodes:
 
     def at_least(self, count: int) -> None:
         """Sees that there are so many nodes beside the head that are alive."""
-        import ray
-
-        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-        there = sum(node.node_id in alive for node in self.workers)
-        for _ in range(count - there):
+        for _ in range(count - len(self.workers)):
             self.add()
 
 
 @pytest.fixture(scope="session")
 def nodes() -> Iterator[Nodes]:
-    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    with cluster_here(_FOLDER) as made:
+        yield made
+
+
+@contextmanager
+def cluster_here(folder: str) -> Iterator[Nodes]:
+    """Starts a cluster of a head and a node, to which this program is connected."""
+    import ray
     from ray.cluster_utils import Cluster
 
-    home = Path(_FOLDER, "home")
+    home = Path(folder, "home")
     home.mkdir()
     settings = {
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_TMPDIR": _FOLDER,
+        "RAY_TMPDIR": folder,
         "HOME": str(home),
         # What others take of this machine's memory is no concern of these tests.
         "RAY_memory_monitor_refresh_ms": "0",

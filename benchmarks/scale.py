@@ -1,0 +1,87 @@
+"""`python -m benchmarks scale`: a training host with workers on a cluster, in simulation.
+
+The pool is the real one; workers, nodes, their ends and the network are simulated with what Ray
+was measured to take. It tells how long a trainer waits, and what its own process spends on a task.
+"""
+
+import argparse
+import logging
+import random
+import time
+from dataclasses import dataclass
+
+from benchmarks.simulated_cluster import Faults, SimulatedCluster
+from bushel.core.ray_options import RayOptions
+from bushel.workers.cluster.pool import ClusterPool
+from bushel.workers.fragment import TaskMessage
+from bushel.workers.task import Task
+
+_HOUR = 3600.0
+
+
+@dataclass
+class Trained:
+    """What a simulated training came to."""
+
+    simulated_seconds: float
+    cpu_seconds: float
+    tasks: int
+    deaths: int
+    repeated: int
+    doubled: int
+
+
+def train(workers: int, tasks: int, task_seconds: float, faults: Faults, seed: int) -> Trained:
+    """A loop that takes tasks in order as fast as they come."""
+
+    def seconds(chance: random.Random) -> float:
+        return task_seconds * chance.uniform(0.7, 1.3)
+
+    cluster = SimulatedCluster(
+        seed=seed, nodes=-(-workers // 32) + 1, cpus=32, task_seconds=seconds, faults=faults,
+        node_comes_after=60.0,
+    )  # fmt: skip
+    options = RayOptions(num_workers=workers, start_timeout=1e9)
+    pool = ClusterPool([], lambda: cluster, options)
+    began, waiting, given = time.process_time(), [], 0
+    for _ in range(tasks):
+        while len(waiting) < 2 * workers and given < tasks:
+            task = Task(TaskMessage(0, 0, None, given + 1, False), given)
+            waiting.append(task)
+            pool.submit(task)
+            given += 1
+        pool.wait(waiting.pop(0))
+    done = Trained(
+        cluster.now(), time.process_time() - began, tasks, pool.deaths, pool.repeated, pool.doubled
+    )
+    pool.close()
+    return done
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks scale", description=__doc__)
+    parser.add_argument("--tasks-per-worker", type=int, default=200)
+    parser.add_argument("--task-ms", type=float, default=50.0)
+    parser.add_argument("--most-workers", type=int, default=1000)
+    options = parser.parse_args(argv)
+    logging.getLogger("bushel").setLevel(logging.ERROR)
+    none = Faults()
+    some = Faults(process=24 * _HOUR, node=72 * _HOUR, memory=240 * _HOUR, frozen=720 * _HOUR)
+    many = Faults(process=600.0, node=1800.0, memory=3600.0, frozen=7200.0)
+    print(
+        "| workers | ends | share of the ideal | ms of the trainer's CPU a task | ended | twice |"
+    )
+    print("| ---: | --- | ---: | ---: | ---: | ---: |")
+    for workers in (10, 100, 1000, 10_000):
+        if workers > options.most_workers:
+            break
+        for name, faults in (("none", none), ("as usual", some), ("a storm", many)):
+            tasks = workers * options.tasks_per_worker
+            done = train(workers, tasks, options.task_ms / 1e3, faults, seed=1)
+            ideal = options.tasks_per_worker * options.task_ms / 1e3
+            print(
+                f"| {workers:,} | {name} | {ideal / done.simulated_seconds:.2f} | "
+                f"{1e3 * done.cpu_seconds / done.tasks:.3f} | {done.deaths} | {done.doubled} |",
+                flush=True,
+            )
+    return 0
