@@ -42,7 +42,7 @@ def test_where_and_when(pipeline: str, capsys: pytest.CaptureFixture[str]) -> No
         (["where", "--pipeline", "{}:make", "--step", "25"], "there is no step 25"),
         (["where", "--pipeline", "{}:make", "--step", "x"], "--step takes a number"),
         (["where", "--pipeline", "{}:other", "--step", "0"], "has no 'other'"),
-        (["where", "--pipeline", "{}", "--step", "0"], "takes FILE.py:NAME"),
+        (["where", "--pipeline", "{}", "--step", "0"], "named as FILE.py:NAME"),
         (["where", "--pipeline", "none.py:make", "--step", "0"], "there is none"),
         (["when", "--pipeline", "{}:make", "--key", "100"], "there is no key 100"),
     ],

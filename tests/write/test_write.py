@@ -413,6 +413,26 @@ def test_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["run", f"{program}:missing", "--to", to]) == 1
 
 
+def test_a_command_without_a_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
+    """The words are those of any command: this one has no `--pipeline`."""
+    for named, words in (
+        ("train.py", "a pipeline is named as FILE.py:NAME, such as train.py:make, and got 'train"),
+        ("/none.py:make", "'/none.py:make' names the file '/none.py', and there is none"),
+        (f"{parts.__file__}:none", "has no 'none': a pipeline is named as FILE.py:NAME"),
+    ):
+        assert main(["run", named, "--to", "a-*.jsonl"]) == 1
+        assert words in capsys.readouterr().err
+
+
+def test_many_datasets_in_a_folder(tmp_path: Path) -> None:
+    for number in range(8):
+        (tmp_path / f"{number}.manifest.json").touch()
+    with pytest.raises(
+        PlanError, match=r"several datasets in it: '0.*, '4\.[^,]* and 3 more\. Name"
+    ):
+        bushel.open(tmp_path)
+
+
 def test_counts_leave_nothing_and_touch_nothing(tmp_path: Path) -> None:
     """Processes of this machine see them; a path that leads to another file is not written to."""
     before = set(os.listdir(tempfile.gettempdir()))

@@ -51,20 +51,22 @@ def pipeline_of(text: str) -> Any:
     """The dataset or loader that `FILE.py:NAME` means."""
     path, colon, name = text.rpartition(":")
     if not colon or not path or not name:
-        raise PlanError(f"--pipeline takes FILE.py:NAME, as train.py:make, and got {text!r}.")
+        raise PlanError(
+            f"a pipeline is named as FILE.py:NAME, such as train.py:make, and got {text!r}."
+        )
     if not os.path.isfile(path):
-        raise PlanError(f"--pipeline names the file {path!r}, and there is none.")
+        raise PlanError(f"{text!r} names the file {path!r}, and there is none.")
     # As if it were run from where it lies; but not as a program: its `__main__` part is not run.
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec = importlib.util.spec_from_file_location("bushel_pipeline", path)
     if spec is None or spec.loader is None:
-        raise PlanError(f"--pipeline names {path!r}, which is no Python file.")
+        raise PlanError(f"{text!r} names {path!r}, which is no Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     made = getattr(module, name, None)
     if made is None:
-        raise PlanError(f"{path!r} has no {name!r}: --pipeline takes FILE.py:NAME.")
+        raise PlanError(f"{path!r} has no {name!r}: a pipeline is named as FILE.py:NAME.")
     return made() if callable(made) else made
 
 

@@ -28,6 +28,8 @@ VERSION = 1
 ENDING = "manifest.json"
 # More than any manifest has: one of a million shards has 300 MB.
 _MOST_BYTES = 1 << 30
+# Names that an error tells.
+_SHOWN = 5
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Letters of a name up to which a name is no path.
 _PLAIN_NAME = re.compile(r"[^/\\\0]+(/[^/\\\0]+)?")
@@ -249,7 +251,9 @@ def _exists(path: str) -> bool:
 
 def _the_one(folder: str, found: list[str]) -> str | None:
     if len(found) > 1:
-        names = ", ".join(repr(path.rpartition("/")[2]) for path in found)
+        names = ", ".join(repr(path.rpartition("/")[2]) for path in found[:_SHOWN])
+        if len(found) > _SHOWN:
+            names += f" and {len(found) - _SHOWN:,} more"
         raise PlanError(
             f"{folder!r} has several datasets in it: {names}. Name one of these, or the pattern of "
             "its shards."
