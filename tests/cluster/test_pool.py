@@ -218,3 +218,14 @@ def test_ray_is_imported_by_whoever_uses_it() -> None:
     text = "import bushel, sys; bushel.RayOptions(); print('ray' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert said.stdout == "False\n"
+
+
+def test_explain_says_where_and_statistics_count(simulated: Make) -> None:
+    simulated()
+    there = _pipeline().ray_prefetch(bushel.RayOptions(num_workers=2))
+    assert "its workers are on the cluster" in str(bushel.explain(there))
+    with bushel.iterate(there, stats=True) as iterator:
+        count = len(list(iterator))
+        assert count == len(PLAIN)
+        [step] = [step for step in iterator.stats().steps if "_noisy" in step.name]
+    assert step.records == 800

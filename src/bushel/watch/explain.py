@@ -21,6 +21,7 @@ from bushel.core.node import (
     Zip,
 )
 from bushel.core.places import CustomMapNode, CustomStreamNode, ToStreamNode, WorkersNode
+from bushel.core.ray_options import RayOptions
 from bushel.core.step import Step
 from bushel.deliver.iterator import DatasetIterator
 from bushel.lanes.deal import DealNode, GatherNode
@@ -323,6 +324,8 @@ def _kind(step: Node, streamed: bool) -> str:
 def _note_of_workers(step: WorkersNode, places: PlacedLine) -> Iterator[str]:
     if places.problem is not None or not step.options.num_workers:
         return
+    if isinstance(step.options, RayOptions):
+        yield "its workers are on the cluster"
     region: dict[int, Placed] = {}
     for line in places.walk():
         for placed in line.places.values():
