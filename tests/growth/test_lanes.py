@@ -1,5 +1,6 @@
 """A thousand lanes read what one reads, and a state has a few numbers for each."""
 
+import itertools
 import json
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 import bushel
 from bushel.core.cursor import Cursor, Taken
+from bushel.run.inline import compile_node
 from bushel.run.shared_threads import SharedThreads
 from bushel.run.thread_choice import ThreadChoice
 from tests.growth.counting import CountingSource, counting_shuffles, threads
@@ -86,6 +88,73 @@ def test_what_a_filter_leaves_out_is_asked_for_at_once(monkeypatch: pytest.Monke
         next(stream)
     # Four times as many rows of each lane each time: 1, 4, 16, 64, and some lanes once more.
     assert len(reads) <= 8 * 1024
+
+
+def mixed(source: Any, lanes: int, filtered: bool) -> Any:
+    """A mixture in each lane."""
+    options = bushel.ReadOptions(num_threads=0)
+    host = bushel.ShardOptions(0, 1)
+    shuffled = [bushel.MapDataset.source(source).shuffle(seed=seed) for seed in range(4)]
+    parts = [part.lanes(lanes, shard_options=host, read_options=options) for part in shuffled]
+    stream = bushel.IterDataset.mix(parts, [4, 3, 2, 1])
+    return (stream.filter(is_odd) if filtered else stream).batch(BATCH)
+
+
+@pytest.mark.parametrize("dataset", [dealt, mixed])
+def test_no_lane_has_an_evaluator_of_its_own(dataset: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+
+    def counted(node: Any, *more: Any) -> Any:
+        compiled.append(node)
+        return compile_node(node, *more)
+
+    for module in ("work", "together", "mixtures_together", "side_by_side"):
+        monkeypatch.setattr(f"bushel.run.{module}.compile_node", counted)
+    stream = iter(dataset(CountingSource(8 * ELEMENTS), 1024, filtered=True))
+    for _ in range(4):
+        next(stream)
+    # One for each dataset that is dealt; and a lane that lacks an element is asked by itself.
+    assert len(compiled) <= 64
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_mixtures_of_lanes_are_read_together(filtered: bool) -> None:
+    source = CountingSource(8 * ELEMENTS)
+    stream = iter(mixed(source, 1024, filtered))
+    for _ in range(8):
+        next(stream)
+    assert len(source.calls) <= 64
+
+
+@pytest.mark.parametrize("on_end", ["stop", "restart", "drop"])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_mixtures_give_the_same_read_together_or_each_by_itself(
+    on_end: str, filtered: bool
+) -> None:
+    def of_host(index: int, count: int) -> list[Any]:
+        host, options = bushel.ShardOptions(index, count), bushel.ReadOptions(num_threads=0)
+        # The parts end, and begin again, in the midst of what is read together.
+        parts = [
+            bushel.MapDataset.range(200 + 100 * seed).shuffle(seed=seed).repeat(1 + seed)
+            for seed in range(3)
+        ]
+        lanes = [
+            part.lanes(16, shard_options=host, read_options=options, agree=lambda steps: steps)
+            for part in parts
+        ]
+        mixture = bushel.IterDataset.mix(lanes, [2, 1, 1], on_end=on_end)
+        kept = mixture.filter(is_odd) if filtered else mixture
+        stream = iter(kept.batch(16))
+        batches = [batch.tolist() for batch in itertools.islice(stream, 20)]
+        stream.set_state(stream.get_state())
+        return [*batches, *(batch.tolist() for batch in itertools.islice(stream, 20))]
+
+    whole = of_host(0, 1)
+    # Two lanes are too few to be read together.
+    hosts = [of_host(index, 8) for index in range(8)]
+    assert 4 <= len(whole) == min(map(len, hosts))
+    steps = range(len(whole))
+    assert whole == [[row for host in hosts for row in host[step]] for step in steps]
 
 
 @pytest.mark.parametrize("lanes", LANES)

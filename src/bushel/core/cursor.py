@@ -68,9 +68,7 @@ class Cursor:
         """
         parts: list[Block] = []
         segments: list[tuple[Marks, int, int]] = [self.mark()]
-        if self._chunk is None:
-            self._chunk = Chunk(_join_or_empty([]), segments[0][0])
-        chunks, used, failed = [self._chunk], self._used, self._failed
+        chunks, used, failed = [self._begun()], self._used, self._failed
         failure: Failure | None = None
         missing = count
         while missing > 0:
@@ -82,7 +80,7 @@ class Cursor:
                 wanted = missing + ahead if self.stream.eager else missing
                 if not self._pull(wanted):
                     break
-                chunks.append(self._chunk)
+                chunks.append(self._begun())
                 continue
             chunk = chunks[-1]
             taken = min(missing, self._size - self._used)
@@ -182,9 +180,8 @@ class Cursor:
 
     def read_on(self, want: int, as_rows: bool = False) -> bool:
         """Reads once, for elements that wait; not at the end, nor after one that failed."""
-        if self._chunk is None:
-            self._chunk = Chunk(_join_or_empty([]), beginning_of(self.stream))
-        pending = [*(() if self._failed else (self._chunk,)), *self._waiting]
+        begun = self._begun()
+        pending = [*(() if self._failed else (begun,)), *self._waiting]
         if any(chunk.block.failure is not None for chunk in pending):
             return False
         chunk = self.stream.pull(want)
@@ -234,9 +231,13 @@ class Cursor:
 
     def mark(self) -> tuple[Marks, int, int]:
         """Remembers the place, to be asked for its state later (see `Taken`)."""
+        return self._begun().marks, self._used + self._failed, 0
+
+    def _begun(self) -> Chunk:
+        """The chunk that the cursor is in; to begin with, one without elements."""
         if self._chunk is None:
-            return beginning_of(self.stream), 0, 0
-        return self._chunk.marks, self._used + self._failed, 0
+            self._chunk = Chunk(_join_or_empty([]), beginning_of(self.stream))
+        return self._chunk
 
     def state(self) -> State:
         marks, used, _ = self.mark()

@@ -75,10 +75,13 @@ class _ClassFields:
             self.__get__(None, self.owner)  # It knows what to do about those, or to refuse them.
             return self._made.__init__  # type: ignore[no-any-return]
         given = [f"{name}=_defaults[{name!r}]" if name in defaults else name for name in self.kinds]
-        lines = [f"self.{name} = {name}" for name in self.kinds] or ["pass"]
+        # A thousand lanes are several thousand nodes, whose fields are set here for the first time.
+        sets_once = self.owner.__setattr__ is _set_once
+        line = "_set(self, {0!r}, {0})" if sets_once else "self.{0} = {0}"
+        lines = [line.format(name) for name in self.kinds] or ["pass"]
         made: dict[str, Any] = {}
         text = f"def __init__(self, {', '.join(given)}):\n " + "\n ".join(lines)
-        exec(text, {"_defaults": defaults}, made)
+        exec(text, {"_defaults": defaults, "_set": object.__setattr__}, made)
         init: Any = made["__init__"]
         init.__qualname__ = f"{self.owner.__name__}.__init__"
         return init  # type: ignore[no-any-return]

@@ -266,6 +266,9 @@ def check_whole(
     value: Any, name: str, path: Path, most: int | None = None, beyond: str = ""
 ) -> None:
     """Refuses what is no whole number from 0 to `most`."""
+    largest = sys.maxsize if most is None else most
+    if type(value) is int and 0 <= value <= largest:
+        return  # A state may have a hundred thousand of them: where it is, is told when needed.
     where = _at(path, name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise StateError(
@@ -273,7 +276,6 @@ def check_whole(
         )
     if value < 0:
         raise StateRangeError(f"{name!r} in a state{where} must not be negative, and is {value}.")
-    largest = sys.maxsize if most is None else most
     if value > largest:
         shown = value if value < _SHOWN else f"a number of {value.bit_length()} bits"
         if beyond:

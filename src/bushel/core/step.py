@@ -49,6 +49,10 @@ class SideBySide(ABC):
         """
 
     @abstractmethod
+    def give(self, block: Block, seconds: float) -> None:
+        """Takes what the next `read` is to find, made by somebody else in so many seconds."""
+
+    @abstractmethod
     def take(self, counts: Positions) -> None:
         """Takes `counts` elements of the streams, one number for each."""
 

@@ -54,6 +54,11 @@ class MixParts(ABC):
         """How many elements had better be read together."""
         return 1
 
+    @property
+    def side_by_side(self) -> SideBySide | None:
+        """The parts, where they are read by position."""
+        return None
+
     @abstractmethod
     def read(self, which: Keys) -> Portion | None:
         """Takes elements of parts in turn, up to where one has none; perhaps fewer.
@@ -113,6 +118,10 @@ class PositionParts(MixParts):
     @property
     def at_once(self) -> int:
         return self._parts.at_once
+
+    @property
+    def side_by_side(self) -> SideBySide | None:
+        return self._parts
 
     def read(self, which: Keys) -> Portion | None:
         parts = self._parts

@@ -12,7 +12,7 @@ from bushel.core.node import ONE_LANE, Choice, Node, failed, refuse_length
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Flag, Inners, Whole, Wholes, all_before
-from bushel.core.step import How, Join
+from bushel.core.step import How, Join, SideBySide
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError
 from bushel.order.mix import to_proportions
@@ -212,17 +212,13 @@ class MixStream(Stream):
     def pull(self, want: int) -> Chunk | None:
         while not self._stopped:
             ask = max(want, self._parts.at_once) if self.eager else 1
-            place = self._place
-            most = self._course.most(place.index, ask)
-            if not most:
+            try:
+                which = self._whose_turn(ask)
+            except Exception as error:  # In a user's function that tells the weights.
+                return self._failed(failed(error, self._node, self._place.index))
+            if which is None:
                 self._stopped = True
                 return None
-            if place.used >= len(place.choices.which):
-                try:
-                    place = self._place = self._choose(place, most)
-                except Exception as error:  # In a user's function that tells the weights.
-                    return self._failed(failed(error, self._node, place.index))
-            which = place.choices.which[place.used : place.used + most]
             portion = self._parts.read(which)
             if portion is None:
                 self._parts = self._parts.streams()
@@ -235,11 +231,37 @@ class MixStream(Stream):
             if part is None or not self._drops:
                 self._stopped = True
                 return None
+            place = self._place
             stays = [there and number != part for number, there in enumerate(place.stays)]
             # Whose turn it is, is to be found out anew.
             nothing = Choices(which[:0], place.ahead)
             self._place = _MixPlace(place.index, place.taken, nothing, 0, stays)
         return None
+
+    @property
+    def side_by_side(self) -> SideBySide | None:
+        """Its parts, where they are read by position as long as they can be."""
+        return self._best_parts.side_by_side
+
+    def upcoming(self, count: int) -> Keys | None:
+        """Whose turn it is, about `count` times, where somebody else may read the elements."""
+        parts = self._parts.side_by_side
+        if parts is None or not parts.is_suited or self._stopped:
+            return None
+        try:
+            return self._whose_turn(count)
+        except Exception:  # In a user's function: it is told where the element is asked for.
+            return None
+
+    def _whose_turn(self, ask: int) -> Keys | None:
+        """The parts that give the next elements, `ask` or fewer; None at the end."""
+        place = self._place
+        most = self._course.most(place.index, ask)
+        if not most:
+            return None
+        if place.used >= len(place.choices.which):
+            place = self._place = self._choose(place, most)
+        return place.choices.which[place.used : place.used + most]
 
     def _choose(self, place: _MixPlace, most: int) -> _MixPlace:
         """The same place, with what comes from there on."""

@@ -77,8 +77,14 @@ def _compile_alike(nodes: Sequence[Node], compile: Compile) -> Many:
     # A step to pass over may stand in one of them only.
     heads = [_without_places(node) for node in nodes]
     first = heads[0]
-    if all(node is first for node in heads):
+    numbers: dict[int, int] = {}
+    number_of = [numbers.setdefault(id(node), len(numbers)) for node in heads]
+    if len(numbers) == 1:
         return _Same(first, compile)
+    if len(numbers) < len(heads):
+        # A thousand lanes of one mixture have a thousand parts in common.
+        distinct = dict(zip(number_of, heads, strict=True))
+        return _Shared(_compile_alike(list(distinct.values()), compile), number_of)
     if isinstance(first, Source):
         return _ReadMany(heads)
     if isinstance(first, Choice) and sum(len(node.inputs) for node in heads) <= _MOST_INPUTS:
@@ -254,6 +260,16 @@ class _Same(Many):
 
     def at(self, which: Keys, positions: Positions) -> Block:
         return self._input.at(positions)
+
+
+class _Shared(Many):
+    """A few datasets, of which each stands for several inputs."""
+
+    def __init__(self, many: Many, number_of: Sequence[int]) -> None:
+        self._many, self._number_of = many, np.array(number_of, dtype=np.int64)
+
+    def at(self, which: Keys, positions: Positions) -> Block:
+        return self._many.at(self._number_of.take(which), positions)
 
 
 class _ByThemselves(Many):

@@ -148,8 +148,8 @@ class PartsSideBySide(SideBySide):
         keep_freed_memory()
         self.parts: Sequence[PositionPart] = parts
         self.taken: Positions = np.zeros(len(parts), dtype=np.int64)
-        self._lengths = np.array([part.length for part in parts], dtype=np.int64)
-        self._restarts = parts[0].restarts
+        self.lengths = np.array([part.length for part in parts], dtype=np.int64)
+        self.restarts = parts[0].restarts
         self._allow_nones = parts[0].allow_nones
         self._inputs = Inputs([part.node for part in parts], compile_node)
         # Each of the sources is asked by itself, be it for one element or for ten.
@@ -160,6 +160,8 @@ class PartsSideBySide(SideBySide):
         self._most_credit = _SECONDS_NOW_AND_THEN * len(parts)
         self._touched = np.zeros(len(parts), dtype=bool)
         self._leaves_out = False
+        # The next elements, where somebody else has made them.
+        self._given: Block | None = None
 
     @property
     def at_once(self) -> int:
@@ -173,7 +175,7 @@ class PartsSideBySide(SideBySide):
 
     def is_at_end(self, number: int) -> bool:
         """Whether one of them has no further element."""
-        return not self._restarts and bool(self.taken[number] >= self._lengths[number])
+        return not self.restarts and bool(self.taken[number] >= self.lengths[number])
 
     def read(self, which: Keys, least: int = 1) -> Block:
         """The next elements of these, in turn, up to one that cannot be had like this.
@@ -181,12 +183,15 @@ class PartsSideBySide(SideBySide):
         They may be fewer than could be, too, but not than `least`. They are not taken by that.
         Each has the position that it has in its own dataset.
         """
+        given, self._given = self._given, None
+        if given is not None:
+            return self._without_nones(given.part(0, min(len(which), len(given))))
         which = which[: max(least, self._block_size.size)]
         positions = self.taken.take(which) + occurrences(which)
-        if self._restarts:
-            positions %= self._lengths.take(which)
+        if self.restarts:
+            positions %= self.lengths.take(which)
         else:
-            beyond = positions >= self._lengths.take(which)
+            beyond = positions >= self.lengths.take(which)
             if beyond.any():
                 end = int(beyond.argmax())
                 which, positions = which[:end], positions[:end]
@@ -196,13 +201,22 @@ class PartsSideBySide(SideBySide):
         stopwatch = Stopwatch()
         block = self._inputs.at(which, positions)
         self._learn(which, stopwatch.read().seconds)
-        values = block.values
         if len(block) and self._block_size.wants_sample():
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
-        if not self._allow_nones and isinstance(values, list) and any_none(values):
-            self._leaves_out = True
-            block = block.part(0, next(at for at, row in enumerate(values) if row is None))
-        return Block(block.values, positions[: len(block)])
+        return self._without_nones(Block(block.values, positions[: len(block)]))
+
+    def _without_nones(self, block: Block) -> Block:
+        """The same up to an element that was left out."""
+        values = block.values
+        if self._allow_nones or not isinstance(values, list) or not any_none(values):
+            return block
+        self._leaves_out = True
+        return block.part(0, next(at for at, row in enumerate(values) if row is None))
+
+    def give(self, block: Block, seconds: float) -> None:
+        """Takes what the next `read` is to find, made by somebody else in so many seconds."""
+        self._given = block
+        self._count_excess(seconds - len(block) * _LIGHT_SECONDS)
 
     def _learn(self, which: Keys, seconds: float) -> None:
         self._block_size.learn(len(which), seconds)
@@ -211,7 +225,10 @@ class PartsSideBySide(SideBySide):
         if len(new):
             self._touched[new] = True
             beyond -= len(distinct(new)) * _SECONDS_NOW_AND_THEN
-        self._excess = max(-self._most_credit, self._excess + beyond)
+        self._count_excess(beyond)
+
+    def _count_excess(self, seconds: float) -> None:
+        self._excess = max(-self._most_credit, self._excess + seconds)
 
     def take(self, counts: Positions) -> None:
         """Takes `counts` elements of the streams, one number for each."""
@@ -220,7 +237,7 @@ class PartsSideBySide(SideBySide):
 
     def states(self, taken: Positions) -> list[State]:
         """The states of the streams after `taken` elements of each."""
-        if not self._restarts:
+        if not self.restarts:
             return [{"next_index": count} for count in taken.tolist()]
         return [part.state(count) for part, count in zip(self.parts, taken.tolist(), strict=True)]
 
@@ -234,9 +251,9 @@ class PartsSideBySide(SideBySide):
         if len(counts) < len(taken):
             return False
         places = np.array(counts, dtype=np.int64)
-        if not self._restarts and (places > self._lengths).any():
+        if not self.restarts and (places > self.lengths).any():
             return False
-        self.taken = places
+        self.taken, self._given = places, None
         return True
 
 

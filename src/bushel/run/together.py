@@ -12,6 +12,7 @@ from bushel.core.step import FEWEST_TOGETHER
 from bushel.core.stream import Stream
 from bushel.run.inline import compile_node
 from bushel.run.many import Many, compile_many
+from bushel.run.mixtures_together import MixturesTogether
 from bushel.run.positional import PositionalStream
 from bushel.run.shared_threads import SharedThreads
 from bushel.run.spent import Stopwatch
@@ -23,11 +24,13 @@ class Together:
     def __init__(self, cursors: Sequence[Cursor]) -> None:
         self._bases = [cursor.stream.base for cursor in cursors]
         self._many: Many | None = None
+        self._mixtures = MixturesTogether(self._bases)
 
     def evaluate(self, wanted: Sequence[tuple[int, int]]) -> None:
         """Evaluates the next positions of streams, given as (number of the stream, count)."""
         if len(wanted) < FEWEST_TOGETHER:
             return
+        self._mixtures.evaluate(wanted)
         which: list[int] = []
         spans: list[tuple[int, int]] = []
         bases: list[PositionalStream] = []

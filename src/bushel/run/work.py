@@ -4,11 +4,43 @@ from collections.abc import Iterator
 from typing import Any
 
 from bushel.core.block import Block, join
-from bushel.core.node import Guard, Node
+from bushel.core.node import Guard, Node, Order, walk
+from bushel.core.positions import Positions
 from bushel.on_error.bad_records import BadRecord, taking_notes
 from bushel.on_error.by_element import by_element, each_once, paths_to_guards
+from bushel.run.evaluator import Evaluator
 from bushel.run.inline import compile_node
 from bushel.run.step_times import StepTimes
+
+
+def _may_wait(node: Node) -> bool:
+    """Whether nothing of an evaluator needs to be known before it is asked for elements."""
+    # Behind an order, elements are never made on demand. Guards are numbered as they are met.
+    return isinstance(node, Order) and not any(isinstance(step, Guard) for step in walk(node))
+
+
+class _Late(Evaluator):
+    """An evaluator that is made when it is asked: most lanes have theirs for nothing.
+
+    Threads may both make one; either will do.
+    """
+
+    __slots__ = ("_made", "_node")
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._made: Evaluator | None = None
+
+    def at(self, positions: Positions) -> Block:
+        return self._evaluator().at(positions)
+
+    def run(self, start: int, stop: int) -> Block:
+        return self._evaluator().run(start, stop)
+
+    def _evaluator(self) -> Evaluator:
+        if self._made is None:
+            self._made = compile_node(self._node)
+        return self._made
 
 
 class Work:
@@ -17,8 +49,9 @@ class Work:
     def __init__(self, node: Node, times: StepTimes | None = None) -> None:
         """With `times`, the steps count what they do."""
         self.guards: list[Guard] = []
-        evaluator = compile_node(node, self.guards, times)
-        self._paths = paths_to_guards(node, self.guards)
+        may_wait = times is None and _may_wait(node)
+        evaluator = _Late(node) if may_wait else compile_node(node, self.guards, times)
+        self._paths = paths_to_guards(node, self.guards) if self.guards else None
         self._run, self.on_demand = evaluator.run, evaluator.on_demand
         self.prefers_on_demand = evaluator.prefers_on_demand
 
