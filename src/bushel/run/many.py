@@ -84,7 +84,7 @@ def _compile_alike(nodes: Sequence[Node], compile: Compile) -> Many:
     if len(numbers) < len(heads):
         # A thousand lanes of one mixture have a thousand parts in common.
         distinct = dict(zip(number_of, heads, strict=True))
-        return _Shared(_compile_alike(list(distinct.values()), compile), number_of)
+        return _SharedInputs(_compile_alike(list(distinct.values()), compile), number_of)
     if isinstance(first, Source):
         return _ReadMany(heads)
     if isinstance(first, Choice) and sum(len(node.inputs) for node in heads) <= _MOST_INPUTS:
@@ -262,7 +262,7 @@ class _Same(Many):
         return self._input.at(positions)
 
 
-class _Shared(Many):
+class _SharedInputs(Many):
     """A few datasets, of which each stands for several inputs."""
 
     def __init__(self, many: Many, number_of: Sequence[int]) -> None:
