@@ -1,7 +1,8 @@
 """`bushel completion`: a script for a shell, with the commands and options as they are."""
 
-import argparse
 from typing import Any
+
+from bushel.cli.command import add_command
 
 _SHELLS = ("bash", "zsh", "fish")
 _HELP = """\
@@ -15,15 +16,14 @@ examples:
 def add_commands(commands: Any) -> None:
     """Adds it to the commands of `bushel`."""
     words = "a script that completes commands and options in a shell"
-    command = commands.add_parser(
+    command = add_command(
+        commands,
         "completion",
-        help=words,
-        description=words,
-        epilog=_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        lambda options: print(_script(options.shell, commands)),
+        words,
+        _HELP,
     )
     command.add_argument("shell", choices=_SHELLS)
-    command.set_defaults(run=lambda options: print(_script(options.shell, commands)))
 
 
 def _script(shell: str, commands: Any) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from bushel.cli.command import add_command
 from bushel.cli.serve import serve
 from bushel.watch.plain_text import table
 from bushel.watch.processes import LiveProcess, found_programs, none_found
@@ -28,8 +29,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _command(commands: Any, name: str, run: Any, words: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
-    command.set_defaults(run=run)
+    command = add_command(commands, name, run, words)
     command.add_argument(
         "program",
         type=_program,

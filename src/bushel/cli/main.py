@@ -10,6 +10,7 @@ from typing import Any
 
 import bushel
 from bushel.cli import completion, live, profile, recordings, run, where_when
+from bushel.cli.command import add_command
 from bushel.cli.convert import LOOKED_AT, convert
 from bushel.cli.inspect import describe, table
 from bushel.cli.show import as_json, brief, leaves_of
@@ -97,14 +98,8 @@ _EXAMPLES = {
 
 
 def _command(commands: Any, name: str, action: Any, words: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=words,
-        description=words,
-        epilog="examples:\n  " + "\n  ".join(_EXAMPLES[name]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=action)
+    examples = "examples:\n  " + "\n  ".join(_EXAMPLES[name])
+    command = add_command(commands, name, action, words, examples)
     command.add_argument("paths", nargs="+" if name != "convert" else 1, metavar="PATH")
     command.add_argument("--format", choices=sorted(BY_NAME), help="if the files do not tell")
     command.add_argument(

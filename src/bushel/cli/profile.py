@@ -4,6 +4,7 @@ import argparse
 import json
 from typing import Any
 
+from bushel.cli.command import add_command, ask_for_pipeline
 from bushel.cli.where_when import pipeline_of
 from bushel.watch.profile import profile
 from bushel.watch.simulate import simulate
@@ -26,14 +27,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _command(commands: Any, name: str, run: Any, words: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
-    command.set_defaults(run=run)
-    command.add_argument(
-        "--pipeline",
-        required=True,
-        metavar="FILE.py:NAME",
-        help="the dataset or loader, or a function without arguments that makes it",
-    )
+    command = add_command(commands, name, run, words)
+    ask_for_pipeline(command)
     command.add_argument("--seconds", type=float, default=5.0, help="to measure, about (5)")
     command.add_argument("--json", action="store_true", help="for programs")
     return command

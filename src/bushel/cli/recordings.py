@@ -5,6 +5,7 @@ import json
 import sys
 from typing import Any
 
+from bushel.cli.command import add_command
 from bushel.cli.show import brief, leaves_of
 from bushel.cli.where_when import pipeline_of
 from bushel.errors import PlanError, RecordError
@@ -18,7 +19,7 @@ from bushel.watch.why_slow import why_slow
 
 def add_commands(commands: Any) -> None:
     """Adds them to the commands of `bushel`."""
-    replay = _command(commands, "replay", _replay, "make a step of a recorded run once more")
+    replay = add_command(commands, "replay", _replay, "make a step of a recorded run once more")
     replay.add_argument("recording", metavar="RECORDING")
     replay.add_argument("--step", type=int, required=True, help="its number, from 0")
     replay.add_argument(
@@ -28,17 +29,11 @@ def add_commands(commands: Any) -> None:
         help="the dataset or loader, or a function without arguments that makes it",
     )
     replay.add_argument("--save", metavar="FILE.npz", help="a new file for what is in the step")
-    diff = _command(commands, "diff", _diff, "the first step at which two recorded runs differ")
+    diff = add_command(commands, "diff", _diff, "the first step at which two recorded runs differ")
     diff.add_argument("recordings", metavar="RECORDING", nargs=2)
     diff.add_argument("--json", action="store_true", help="for programs")
-    slow = _command(commands, "why-slow", _why_slow, "why a recorded run waited for data")
+    slow = add_command(commands, "why-slow", _why_slow, "why a recorded run waited for data")
     slow.add_argument("recording", metavar="RECORDING")
-
-
-def _command(commands: Any, name: str, run: Any, words: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
-    command.set_defaults(run=run)
-    return command
 
 
 def _read(path: str) -> Recording:

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from bushel.cli.command import add_command
 from bushel.cli.where_when import pipeline_of
 from bushel.dataset.base import Dataset
 from bushel.errors import PlanError, notes_of
@@ -28,7 +29,7 @@ examples:
 
 def add_commands(commands: Any) -> None:
     """Adds both to the commands of `bushel`."""
-    command = _command(commands, "run", _run, "write a pipeline to files", _RUN)
+    command = add_command(commands, "run", _run, "write a pipeline to files", _RUN)
     command.add_argument(
         "pipeline", metavar="FILE.py:NAME", help="the dataset, or a function that makes it"
     )
@@ -53,22 +54,10 @@ def add_commands(commands: Any) -> None:
     command.add_argument(
         "--no-origins", action="store_true", help="do not keep where records came from"
     )
-    command = _command(commands, "verify", _verify, "compare all bytes with the manifest", _VERIFY)
-    command.add_argument("path", metavar="PATH", help="a folder that was written, or its shards")
-
-
-def _command(
-    commands: Any, name: str, run: Any, words: str, examples: str
-) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=words,
-        description=words,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    command = add_command(
+        commands, "verify", _verify, "compare all bytes with the manifest", _VERIFY
     )
-    command.set_defaults(run=run)
-    return command
+    command.add_argument("path", metavar="PATH", help="a folder that was written, or its shards")
 
 
 def _run(options: argparse.Namespace) -> None:

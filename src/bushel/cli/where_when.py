@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from bushel.cli.command import add_command, ask_for_pipeline
 from bushel.errors import PlanError
 from bushel.provenance.when import when
 from bushel.provenance.where import where
@@ -34,14 +35,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _command(commands: Any, name: str, run: Any, words: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(name, help=words, description=words)
-    command.set_defaults(run=run)
-    command.add_argument(
-        "--pipeline",
-        required=True,
-        metavar="FILE.py:NAME",
-        help="the dataset or loader, or a function without arguments that makes it",
-    )
+    command = add_command(commands, name, run, words)
+    ask_for_pipeline(command)
     command.add_argument("--hosts", type=int, help="the lanes of all of so many hosts")
     command.add_argument("--json", action="store_true", help="for programs")
     return command

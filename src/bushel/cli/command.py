@@ -1,0 +1,28 @@
+"""What every command of `bushel` has: a name, words for it, and often examples and a pipeline."""
+
+import argparse
+from typing import Any
+
+
+def add_command(
+    commands: Any, name: str, run: Any, words: str, examples: str | None = None
+) -> argparse.ArgumentParser:
+    """Adds a command that calls `run`; examples stand below its options as they are written."""
+    how: dict[str, Any] = {}
+    if examples is not None:
+        how = {"epilog": examples, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=words, description=words, **how
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def ask_for_pipeline(command: argparse.ArgumentParser) -> None:
+    """Has a command take the pipeline that it is about."""
+    command.add_argument(
+        "--pipeline",
+        required=True,
+        metavar="FILE.py:NAME",
+        help="the dataset or loader, or a function without arguments that makes it",
+    )
