@@ -28,6 +28,7 @@ RECORD_BYTES = 1000
 SEED = 42
 
 
+@cache
 def content(n: int) -> bytes:
     return np.random.default_rng(n).bytes(n * RECORD_BYTES)
 
@@ -38,16 +39,18 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_HEAD(self) -> None:
-        self.answer(content(int(self.path[1:])), 200, b"")
+        self.send_response(200)
+        self.answer(content(int(self.path[1:])), b"")
 
     def do_GET(self) -> None:
         data = content(int(self.path[1:]))
         first, last = self.headers["Range"].removeprefix("bytes=").split("-")
         part = data[int(first) : int(last) + 1]
-        self.answer(part, 206, part)
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
+        self.answer(part, part)
 
-    def answer(self, counted: bytes, status: int, sent: bytes) -> None:
-        self.send_response(status)
+    def answer(self, counted: bytes, sent: bytes) -> None:
         self.send_header("Content-Length", str(len(counted)))
         self.send_header("ETag", f'"{self.path[1:]}"')
         self.end_headers()
@@ -84,10 +87,12 @@ def far_away(n: int) -> Any:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
-        file = open_file(f"http://127.0.0.1:{server.server_address[1]}/{n}")
-        file.read(0, file.size)
-        server.shutdown()
-        thread.join()
+        try:
+            file = open_file(f"http://127.0.0.1:{server.server_address[1]}/{n}")
+            file.read(0, file.size)
+        finally:
+            server.shutdown()
+            thread.join()
     return file
 
 
