@@ -12,8 +12,8 @@ from bushel.core.state import State
 from bushel.run.worker_figures import WorkerFigures
 from bushel.workers.fragment import Fragment, Outcome, TaskMessage
 from bushel.workers.home import Home as Home
-from bushel.workers.pool import Pool, raise_closed
-from bushel.workers.seam import WorkerPool
+from bushel.workers.pool import Pool
+from bushel.workers.seam import WorkerPool, raise_closed
 from bushel.workers.start import Starter
 from bushel.workers.task import Task
 from bushel.workers.tuning import Changes, Tuning, memory_budget

@@ -13,26 +13,26 @@ import subprocess
 import time
 import traceback
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 from bushel.core.autotune import worker_bounds
 from bushel.core.ending import is_ending, say_ending
 from bushel.core.limits import lacks_files, limit_of
 from bushel.core.machine import memory_limit
 from bushel.core.options import MultiprocessingOptions
-from bushel.errors import ClosedError, PlanError, WorkerError
+from bushel.errors import PlanError, WorkerError
 from bushel.transport.channel import ChannelClosed
 from bushel.workers.blame import Blame
-from bushel.workers.fragment import Fragment, Outcome
+from bushel.workers.fragment import Fragment
 from bushel.workers.hangs import HangWatch
 from bushel.workers.payload import Payload
 from bushel.workers.process import WorkerProcess
 from bushel.workers.program import BROKEN, FAULT, READY
 from bushel.workers.retired import Retired
+from bushel.workers.seam import TaskQueue, raise_closed
 from bushel.workers.start import Starter, not_started
 from bushel.workers.starts import FailedStarts
 from bushel.workers.task import Task
@@ -48,7 +48,7 @@ _FILES_TO_SPARE = 64
 _MOST_TASKS = 16
 
 
-class Pool:
+class Pool(TaskQueue):
     """The workers of one pipeline, as processes of this machine (see `WorkerPool`)."""
 
     def __init__(
@@ -59,6 +59,7 @@ class Pool:
         starter: Starter | None = None,
     ) -> None:
         """`starter` may have processes that wait to be told; others are started when needed."""
+        super().__init__()
         bounds = worker_bounds(options.num_workers)
         self._starter = starter or Starter(bounds.first, bounds.most)
         self._size = bounds.first
@@ -71,15 +72,9 @@ class Pool:
         # Processes that were told to end, and those that were asked to leave when they are done.
         self._ending: list[Starter | WorkerProcess] = []
         self._retired = Retired()
-        # Tasks without a worker.
-        self._homeless: deque[Task] = deque()
         self._failed_starts = FailedStarts()
         self._blame = Blame(fragments)
         self._hangs = HangWatch(options, self._blame.label)
-        # Workers that were replaced, and tasks that others did again for it.
-        self.deaths = self.repeated = 0
-        self._next_number = 0
-        self.closed = False
         _pools.add(self)
         # What is registered last is done first: before all that ends workers at the exit.
         atexit.unregister(say_ending)
@@ -113,36 +108,14 @@ class Pool:
         """Memory that the largest of the workers has for itself; 0 where nobody knows."""
         return max((worker.private_bytes() for worker in self._workers), default=0)
 
-    def submit(self, task: Task) -> None:
-        """Gives a task to the worker with the least to do."""
-        self._check_open()
-        task.message.task = self._next_number
-        self._next_number += 1
-        self._homeless.append(task)
+    def _give_out(self) -> None:
         with self._explained():
             self._settle()
 
-    def wait(self, task: Task) -> Outcome:
-        """Waits until a task is done."""
-        while task.outcome is None:
-            if task.error is not None:
-                raise task.error
-            self._check_open()
-            with self._explained():
-                self._settle()
-                self._read()
-        return task.outcome
-
-    def wait_for_any(self, tasks: Sequence[Task]) -> Task:
-        """Waits until one of some tasks is done, or has failed; returns it."""
-        while True:
-            for task in tasks:
-                if task.outcome is not None or task.error is not None:
-                    return task
-            self._check_open()
-            with self._explained():
-                self._settle()
-                self._read()
+    def _go_on(self) -> None:
+        with self._explained():
+            self._settle()
+            self._read()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -165,10 +138,6 @@ class Pool:
             if self.closed:
                 # Processes that were being started when the others were ended.
                 self._end_all()
-
-    def _check_open(self) -> None:
-        if self.closed or is_ending():
-            raise_closed()
 
     def _settle(self) -> None:
         """Sees that there are workers, and that tasks have one."""
@@ -462,11 +431,6 @@ class Pool:
             worker.forget()
         self._workers, self._ending = [], []
         self._homeless.clear()
-
-
-def raise_closed() -> NoReturn:
-    """Says that the workers are gone while somebody waits for them."""
-    raise ClosedError("this iterator was closed while it was waited for.")
 
 
 _pools: "weakref.WeakSet[Pool]" = weakref.WeakSet()

@@ -1,8 +1,12 @@
 """What an engine needs of those who do its tasks, wherever they are."""
 
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
+from bushel.core.ending import is_ending
+from bushel.errors import ClosedError
 from bushel.workers.fragment import Outcome
 from bushel.workers.task import Task
 
@@ -69,3 +73,57 @@ class ResizablePool(WorkerPool, Protocol):
 
     def private_bytes(self) -> int:
         """Memory that the largest of the workers has for itself; 0 where nobody knows."""
+
+
+class TaskQueue(ABC):
+    """Tasks of a pool: numbered, given out, waited for. Who does them is for its heirs to say."""
+
+    def __init__(self) -> None:
+        # Tasks without a worker.
+        self._homeless: deque[Task] = deque()
+        self._next_number = 0
+        # Workers that were replaced, and tasks that others did again for it.
+        self.deaths = self.repeated = 0
+        self.closed = False
+
+    @abstractmethod
+    def _give_out(self) -> None:
+        """Sees that there are workers, and gives them tasks; waits for nobody."""
+
+    @abstractmethod
+    def _go_on(self) -> None:
+        """Gives out tasks, waits for news of those who do them, and takes note of it."""
+
+    def submit(self, task: Task) -> None:
+        """Takes a task on, for the worker with the least to do."""
+        self._check_open()
+        task.message.task = self._next_number
+        self._next_number += 1
+        self._homeless.append(task)
+        self._give_out()
+
+    def wait(self, task: Task) -> Outcome:
+        """Waits until a task is done."""
+        self.wait_for_any([task])
+        if task.outcome is None:
+            assert task.error is not None
+            raise task.error
+        return task.outcome
+
+    def wait_for_any(self, tasks: Sequence[Task]) -> Task:
+        """Waits until one of some tasks is done, or has failed; returns it."""
+        while True:
+            for task in tasks:
+                if task.outcome is not None or task.error is not None:
+                    return task
+            self._check_open()
+            self._go_on()
+
+    def _check_open(self) -> None:
+        if self.closed or is_ending():
+            raise_closed()
+
+
+def raise_closed() -> NoReturn:
+    """Says that the workers are gone while somebody waits for them."""
+    raise ClosedError("this iterator was closed while it was waited for.")

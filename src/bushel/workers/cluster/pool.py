@@ -11,7 +11,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from bushel.core.ending import is_ending
 from bushel.core.frozen import plain
 from bushel.core.ray_options import RayOptions
 from bushel.errors import WorkerError
@@ -30,8 +29,8 @@ from bushel.workers.cluster.cluster import (
     WorkerGone,
     WorkerGreeting,
 )
-from bushel.workers.fragment import Fragment, Outcome
-from bushel.workers.pool import raise_closed
+from bushel.workers.fragment import Fragment
+from bushel.workers.seam import TaskQueue
 from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
@@ -76,7 +75,7 @@ class _PoolWorker:
         )
 
 
-class ClusterPool:
+class ClusterPool(TaskQueue):
     """The workers of one pipeline, on a cluster (see `WorkerPool`)."""
 
     def __init__(
@@ -85,18 +84,16 @@ class ClusterPool:
         make_cluster: Callable[[], Cluster],
         options: RayOptions,
     ) -> None:
+        super().__init__()
         self._make_cluster, self._options = make_cluster, options
         self._cluster: Cluster | None = None
         self._blame = Blame(fragments)
         self._workers: list[_PoolWorker] = []
-        self._homeless: deque[Task] = deque()
-        self._next_number = self._failed_starts = 0
+        self._failed_starts = 0
         # How long a task takes as a rule, and how often one was asked of two workers.
         self._usual_seconds = 0.0
         self.doubled = 0
         self._told_unplaced = False
-        self.deaths = self.repeated = 0
-        self.closed = False
 
     @property
     def size(self) -> int:
@@ -117,41 +114,13 @@ class ClusterPool:
             for assigned in worker.tasks
         )
 
-    def submit(self, task: Task) -> None:
-        """Takes a task on, for the worker with the least to do."""
-        self._check_open()
-        task.message.task = self._next_number
-        self._next_number += 1
-        self._homeless.append(task)
-        self._settle()
-
-    def wait(self, task: Task) -> Outcome:
-        """Waits until a task is done."""
-        while task.outcome is None:
-            if task.error is not None:
-                raise task.error
-            self._check_open()
-            self._settle()
-            self._read()
-        return task.outcome
-
-    def wait_for_any(self, tasks: Sequence[Task]) -> Task:
-        """Waits until one of some tasks is done, or has failed; returns it."""
-        while True:
-            for task in tasks:
-                if task.outcome is not None or task.error is not None:
-                    return task
-            self._check_open()
-            self._settle()
-            self._read()
-
-    def _check_open(self) -> None:
-        if self.closed or is_ending():
-            raise_closed()
+    def _go_on(self) -> None:
+        self._give_out()
+        self._read()
 
     # Giving tasks.
 
-    def _settle(self) -> None:
+    def _give_out(self) -> None:
         """Sees that there are workers, and that tasks have one."""
         if self._cluster is None:
             self._cluster = self._make_cluster()
