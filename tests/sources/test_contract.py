@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import pickle
+import shutil
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from bushel.sources import (
     CsvDataSource,
     FilesDataSource,
     JsonLinesDataSource,
+    LitDataDataSource,
+    MDSDataSource,
     NumpyDataSource,
     ParquetDataSource,
     TarDataSource,
@@ -35,7 +38,10 @@ from bushel.sources import (
     encode_example,
     write_tfrecords,
 )
+from tests.sources.foreign.records import litdata_records, mds_records, small_records, token_blocks
 from tests.sources.reading import check_source, run
+
+FOREIGN = Path(__file__).parent / "foreign"
 
 Factory = Callable[[Path], tuple[Any, list[Any]]]
 
@@ -185,6 +191,39 @@ def record_batches(folder: Path) -> tuple[Any, list[Any]]:
     return ArrowDataSource(folder), rows
 
 
+def mds_shards(folder: Path) -> tuple[Any, list[Any]]:
+    shutil.copytree(FOREIGN / "mds", folder, dirs_exist_ok=True)
+    # Those of `decimal` are objects, of which nobody makes a batch.
+    columns = [name for name in mds_records()[0] if name != "decimal"]
+    records = [{name: record[name] for name in sorted(columns)} for record in mds_records()]
+    return MDSDataSource(folder, columns=columns, decode=True), records
+
+
+def packed_mds_shards(folder: Path) -> tuple[Any, list[Any]]:
+    shutil.copytree(FOREIGN / "mds-zstd", folder, dirs_exist_ok=True)
+    return MDSDataSource(folder), small_records()
+
+
+def litdata_chunks(folder: Path) -> tuple[Any, list[Any]]:
+    shutil.copytree(FOREIGN / "litdata", folder, dirs_exist_ok=True)
+    return LitDataDataSource(folder), litdata_records()
+
+
+def litdata_batches(folder: Path) -> tuple[Any, list[Any]]:
+    shutil.copytree(FOREIGN / "litdata-batched", folder, dirs_exist_ok=True)
+    return LitDataDataSource(folder), [{"a": np.arange(number + 2)} for number in range(6)]
+
+
+def litdata_table(folder: Path) -> tuple[Any, list[Any]]:
+    shutil.copytree(FOREIGN / "litdata-table", folder, dirs_exist_ok=True)
+    return LitDataDataSource(folder), small_records()
+
+
+def litdata_tokens(folder: Path) -> tuple[Any, list[Any]]:
+    shutil.copytree(FOREIGN / "litdata-tokens", folder, dirs_exist_ok=True)
+    return LitDataDataSource(folder, block_size=4), token_blocks()
+
+
 SOURCES: Mapping[str, Factory] = {
     "TFRecordDataSource": tfrecords,
     "TFRecordDataSource: features": examples,
@@ -202,6 +241,12 @@ SOURCES: Mapping[str, Factory] = {
     "ZarrDataSource": chunks,
     "ParquetDataSource": row_groups,
     "ArrowDataSource": record_batches,
+    "MDSDataSource": mds_shards,
+    "MDSDataSource: compressed": packed_mds_shards,
+    "LitDataDataSource": litdata_chunks,
+    "LitDataDataSource: in batches": litdata_batches,
+    "LitDataDataSource: tables": litdata_table,
+    "LitDataDataSource: tokens": litdata_tokens,
 }
 every_source = pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES.keys())
 

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from bushel.sources.arrow.parquet import ParquetDataSource
     from bushel.sources.arrow.source import ArrowDataSource
     from bushel.sources.bagz import BagzDataSource
+    from bushel.sources.energon import EnergonDataSource
     from bushel.sources.folder import FilesDataSource, ImageFolderDataSource
     from bushel.sources.lance import LanceDataSource
+    from bushel.sources.shard_folder.litdata import LitDataDataSource
+    from bushel.sources.shard_folder.mds import MDSDataSource
     from bushel.sources.tar.source import TarDataSource
     from bushel.sources.text.csv import CsvDataSource
     from bushel.sources.text.lines import JsonLinesDataSource, TextLinesDataSource
@@ -34,10 +37,13 @@ __all__ = [
     "ArrowDataSource",
     "BagzDataSource",
     "CsvDataSource",
+    "EnergonDataSource",
     "FilesDataSource",
     "ImageFolderDataSource",
     "JsonLinesDataSource",
     "LanceDataSource",
+    "LitDataDataSource",
+    "MDSDataSource",
     "NumpyDataSource",
     "ParquetDataSource",
     "RandomAccessDataSource",
@@ -60,10 +66,13 @@ _HOMES = {
     "ArrowDataSource": "sources.arrow.source:ArrowDataSource",
     "BagzDataSource": "sources.bagz:BagzDataSource",
     "CsvDataSource": "sources.text.csv:CsvDataSource",
+    "EnergonDataSource": "sources.energon:EnergonDataSource",
     "FilesDataSource": "sources.folder:FilesDataSource",
     "ImageFolderDataSource": "sources.folder:ImageFolderDataSource",
     "JsonLinesDataSource": "sources.text.lines:JsonLinesDataSource",
     "LanceDataSource": "sources.lance:LanceDataSource",
+    "LitDataDataSource": "sources.shard_folder.litdata:LitDataDataSource",
+    "MDSDataSource": "sources.shard_folder.mds:MDSDataSource",
     "NumpyDataSource": "sources.arrays.numpy:NumpyDataSource",
     "ParquetDataSource": "sources.arrow.parquet:ParquetDataSource",
     "SharedMemoryDataSource": "sources.arrays.shared:SharedMemoryDataSource",

@@ -10,6 +10,8 @@ from bushel.errors import MissingFileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import expand, is_remote, without_query
 from bushel.sources import endings
+from bushel.sources.shard_folder.index_file import NAME as INDEX
+from bushel.sources.shard_folder.index_file import kind_of_index
 from bushel.sources.tfrecord.crc import masked_crcs
 from bushel.sources.written.manifest import find_manifest
 
@@ -83,6 +85,10 @@ FORMATS = (
         folder_has=("zarr.json", ".zarray", ".zgroup"),
     ),
     Format("lance", "lance:LanceDataSource", (".lance",), folder_has=("_versions",)),
+    Format("energon", "energon:EnergonDataSource", (), folder_has=(".nv-meta",)),
+    # Shards with an index that says which of the two they are.
+    Format("mds", "shard_folder.mds:MDSDataSource", (".mds",)),
+    Format("litdata", "shard_folder.litdata:LitDataDataSource", ()),
     # A folder with a folder for each class; images that are named one by one are files.
     Format("images", "folder:ImageFolderDataSource", ()),
     Format(
@@ -179,12 +185,15 @@ def _folder_format(path: str) -> Format | None:
     if is_remote(path) or not os.path.isdir(path):
         if is_remote(path):
             named = _by_ending(path.rstrip("/"))
-            return named if named is not None and named.folder_has else None
-        return None
+            return named if named is not None and named.folder_has else _by_index(path)
+        return _by_index(path)
     names = set(os.listdir(path))
     for known in FORMATS:
         if names & set(known.folder_has):
             return known
+    indexed = _by_index(path) if INDEX in names else None
+    if indexed is not None:
+        return indexed
     files = [name for name in names if os.path.isfile(os.path.join(path, name))]
     visible = [name for name in files if name[0] not in "._"]
     common = _common_format(path, visible)
@@ -193,6 +202,18 @@ def _folder_format(path: str) -> Format | None:
     if not visible:
         raise MissingFileError(f"the folder {path!r} is empty.")
     return common
+
+
+def _by_index(path: str) -> Format | None:
+    """The format of shards by their index, where a path is one or the folder of one."""
+    folder, _, name = path.rstrip("/").rpartition("/")
+    if name == INDEX:
+        kind = kind_of_index(folder or ".")
+    elif os.path.isdir(path) or (is_remote(path) and not _endings(path) and "*" not in path):
+        kind = kind_of_index(path)
+    else:
+        kind = None
+    return None if kind is None else BY_NAME[kind]
 
 
 def _common_format(folder: str, names: Sequence[str]) -> Format | None:

@@ -32,7 +32,8 @@ class _Unpacker(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-def _zstd() -> _Unpacker:
+def zstd_unpacker() -> _Unpacker:
+    """What unpacks one piece that zstd has compressed."""
     try:
         import zstandard
     except ImportError:
@@ -48,7 +49,7 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
     "gzip": lambda: zlib.decompressobj(wbits=31),
     "bzip2": bz2.BZ2Decompressor,
     "xz": lzma.LZMADecompressor,
-    "zstd": _zstd,
+    "zstd": zstd_unpacker,
 }
 
 
