@@ -3,6 +3,7 @@
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Generator, Iterator
@@ -24,6 +25,13 @@ _MANY_MODULES = 300
 # For the many processes that tests start: numpy's threads look for work, on cores that others
 # want, for as long as it takes to import the rest of numpy. No test multiplies matrices.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A shell that starts the tests in the background lets them ignore interrupts, which the programs
+# that tests start would inherit; some of them are interrupted.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)
