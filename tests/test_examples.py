@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 # What Grain programs print with Grain 0.2.18.
 KEPT = Path(__file__).parent / "golden" / "examples"
 # The bushel under test, wherever the script runs, and what examples import from each other.
-PATHS = [str(Path(bushel.__file__).parent.parent), str(EXAMPLES)]
+PATHS = [str(Path(bushel.__file__).parent.parent), str(EXAMPLES), str(EXAMPLES.parent)]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
 every_example = pytest.mark.parametrize(
     "path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name
@@ -43,6 +43,9 @@ PROMISES = {
     "15_text_corpora.py": ["is padding", "record 40 of web.jsonl", "other 51 are identical"],
     "16_torch_ranks.py": ["are those of one process that never stopped"],
     "17_ray_train.py": ["2 workers trained", "4 workers", "of one process that never stopped"],
+    "18_hugging_face_trainer.py": ["bit for bit", "100 rows in 1 shard"],
+    "19_accelerate.py": ["the 9 steps of one that never stopped"],
+    "20_lightning.py": ["bit for bit"],
     "train_digits.py": ["came to the identical end"],
 }
 # Per cent, for every accuracy that it prints.
@@ -52,6 +55,7 @@ LEAST_ACCURACY = {
     "10_four_loaders.py": 90,
     "11_pytorch.py": 90,
     "12_keras.py": 90,
+    "20_lightning.py": 90,
     "train_digits.py": 95,
 }
 # What an example imports that not everybody who runs the tests has.
@@ -66,10 +70,14 @@ NEEDS = {
     "14_many_hosts.py": ["orbax"],
     "16_torch_ranks.py": ["torch"],
     "17_ray_train.py": ["ray", "torch"],
+    "18_hugging_face_trainer.py": ["accelerate", "torch", "transformers"],
+    "19_accelerate.py": ["accelerate", "torch"],
+    "20_lightning.py": ["lightning", "torch"],
     "digits_tfds.py": ["tensorflow_datasets"],
 }
-# Those that start a cluster.
-SLOW = {"17_ray_train.py"}
+# Those that start a cluster, or import half a world.
+LOOK_FOR_TORCHVISION = {"18_hugging_face_trainer.py", "20_lightning.py"}
+SLOW = {"17_ray_train.py", "19_accelerate.py", *LOOK_FOR_TORCHVISION}
 # Grain programs, and arguments for Grain: its batches depend on the number of its workers.
 FOR_GRAIN = {
     "07_dataloader_guide.py": [],
@@ -78,8 +86,9 @@ FOR_GRAIN = {
 
 
 def run(path: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    way = ["-m", "tests.frameworks.no_torchvision"] if path.name in LOOK_FOR_TORCHVISION else []
     done = subprocess.run(
-        [sys.executable, str(path), *arguments],
+        [sys.executable, *way, str(path), *arguments],
         capture_output=True,
         text=True,
         cwd=folder,

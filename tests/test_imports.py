@@ -228,4 +228,4 @@ def test_the_extra_for_everything_leaves_out_torch() -> None:
     (everything,) = extras["all"]
     named = set(everything.removeprefix("bushel[").removesuffix("]").split(","))
     for_make = {"all", "bench", "demo", "dev", "dist", "docs", "test"}
-    assert named == set(extras) - for_make - {"ray", "torch"}
+    assert named == set(extras) - for_make - {"ray", "torch", "trainer"}

@@ -31,8 +31,9 @@ plain = [batch.tolist() for batch in ds]
 workers = ds.to_iter_dataset().mp_prefetch(bushel.MultiprocessingOptions(num_workers=2))
 with iter(workers) as iterator:
     assert [batch.tolist() for batch in iterator] == plain
+extras = ("ArrayRecordDataSource", "huggingface", "keras", "torch")
 for name in dir(bushel):
-    if "Checkpoint" not in name and name not in ("ArrayRecordDataSource", "keras", "torch"):
+    if "Checkpoint" not in name and name not in extras:
         getattr(bushel, name)
 print("tried", len(plain), "batches inline and with workers")
 """

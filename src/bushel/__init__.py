@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bushel import constants as constants
     from bushel import errors as errors
     from bushel import experimental as experimental
+    from bushel import huggingface as huggingface
     from bushel import keras as keras
     from bushel import multiprocessing as multiprocessing
     from bushel import python as python
@@ -93,6 +94,7 @@ _HOMES = {
     "constants": "constants",
     "errors": "errors",
     "experimental": "experimental",
+    "huggingface": "huggingface",
     "keras": "keras",
     "multiprocessing": "multiprocessing",
     "python": "python",
@@ -160,7 +162,7 @@ _HOMES = {
 
 # Not those that need Orbax: `from bushel import *` works without it. And nobody who writes that
 # wants another `open`, or another `keras` or `torch`.
-_NOT_BY_STAR = {"open", "keras", "torch"}
+_NOT_BY_STAR = {"open", "huggingface", "keras", "torch"}
 _PLAIN = [name for name, home in _HOMES.items() if "orbax" not in home and name not in _NOT_BY_STAR]
 __all__ = [*_PLAIN, "__version__", "__version_info__"]
 

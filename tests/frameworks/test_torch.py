@@ -98,7 +98,27 @@ def test_a_pass_that_is_left_is_over() -> None:
     assert loader.epoch == 0
     second = numbers(loader)
     assert loader.epoch == 2 and len(second) == 6 and second[0] != first
-    assert list(old) == []
+    with pytest.raises(PlanError, match="share its position"):
+        next(old)
+
+
+def test_iterators_of_which_nothing_was_taken_begin_nothing() -> None:
+    loader = bushel.torch.loader(shuffled())
+    one, other = iter(loader), iter(loader)
+    expected = numbers(bushel.torch.loader(shuffled()))
+    assert numbers(other) == expected and list(other) == []
+    with pytest.raises(PlanError, match="make two loaders"):
+        next(one)
+    # Neither do they end a pass that goes on from a state.
+    taken = iter(loader)
+    next(taken)
+    state, rest = loader.state_dict(), numbers(taken)
+    loader.load_state_dict(state)
+    with pytest.raises(PlanError, match="a state was loaded"):
+        next(one)
+    iter(loader)
+    assert numbers(loader) == rest
+    assert numbers(loader) != rest and loader.epoch == 3
 
 
 def test_states_that_do_not_fit_are_refused_and_change_nothing() -> None:
@@ -185,6 +205,8 @@ def test_pinned_memory_without_an_accelerator_is_said() -> None:
     assert len(numbers(loader)) == 6
     with pytest.raises(RuntimeError, match="nowhere"):
         bushel.torch.loader(shuffled(), device="nowhere")
+    with pytest.raises(PlanError, match="torch finds none here"):
+        bushel.torch.loader(shuffled(), device="cuda:1")
     assert next(iter(bushel.torch.loader(shuffled(), device="meta"))).device.type == "meta"
 
 

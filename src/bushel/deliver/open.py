@@ -12,6 +12,7 @@ from bushel.core.places import OptionsNode, WorkersNode
 from bushel.core.ray_options import RayOptions
 from bushel.core.settings import config
 from bushel.core.stream import Stream
+from bushel.deliver.accelerate_job import refuse_unprepared
 from bushel.deliver.iterator import StreamIterator
 from bushel.deliver.job import agreement, process_of_job
 from bushel.deliver.torch_workers import refuse_copies
@@ -69,6 +70,7 @@ def open_stream(node: Node, options: DatasetOptions | None = None) -> Stream:
 def open_node(node: Node) -> Lowered:
     """Makes the stream of a node, and what counts its steps where that is wanted."""
     refuse_copies(node)
+    refuse_unprepared(node)
     agreements: list[Agreement] = []
 
     def agree(timeout_s: float) -> Agreement:

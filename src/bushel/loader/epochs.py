@@ -1,6 +1,7 @@
 """Passes over a dataset or DataLoader, one after the other, as trainings make them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from bushel.core.arguments import whole
@@ -32,7 +33,13 @@ class Epochs:
     ([0, 1, 2], [3, 4, 0])
     """
 
-    def __init__(self, data: Any, steps_per_epoch: int | None = None) -> None:
+    def __init__(
+        self,
+        data: Any,
+        steps_per_epoch: int | None = None,
+        opening: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._opening = opening  # Around the beginning of each iterator.
         if not isinstance(data, (MapDataset, IterDataset, DataLoader)):
             hint = ""
             if hasattr(data, "__next__"):
@@ -46,6 +53,7 @@ class Epochs:
         if steps_per_epoch is not None and whole(steps_per_epoch, "steps_per_epoch") <= 0:
             raise PlanError(f"steps_per_epoch must be positive, and is {steps_per_epoch}.")
         self._steps = None if steps_per_epoch is None else whole(steps_per_epoch, "steps_per_epoch")
+        self._given = data
         self.data: Any = data
         self._by_epoch = False
         if isinstance(data, MapDataset) and 0 < len(data) < ENDLESS:
@@ -57,6 +65,12 @@ class Epochs:
         self._epoch = self._step = 0
         self._goes_on = True
         self._iterator: Any = None
+        # The one that moves the position: the newest.
+        self._pass: _Pass | None = None
+
+    def again(self) -> "Epochs":
+        """Passes over the same data, from the beginning."""
+        return Epochs(self._given, self._steps, self._opening)
 
     @property
     def node(self) -> Node:
@@ -84,15 +98,21 @@ class Epochs:
     def __iter__(self) -> Iterator[Any]:
         """Begins the next pass; or goes on with one, after `set_state`.
 
-        A pass that was left before its end is over.
+        A pass that was left before its end is over; one of which nothing was taken has not begun.
         """
+        self._pass = None
         if self._step and not self._goes_on:
             self.finish()
-        self._goes_on = False
-        return _Pass(self, self._epoch)
+        self._pass = _Pass(self)
+        return self._pass
+
+    def is_newest(self, one: "_Pass") -> bool:
+        """Whether no other pass has begun since."""
+        return self._pass is one
 
     def take(self) -> Any:
         """Returns the next element of the pass that is under way; `_OVER` at its end."""
+        self._goes_on = False
         if self._step == self._steps:
             self.finish()
             return _OVER
@@ -119,14 +139,18 @@ class Epochs:
     def finish(self) -> None:
         """Ends the pass that is under way: what comes next is the beginning of another."""
         self._epoch, self._step = self._epoch + 1, 0
+        if self._pass is not None:
+            self._pass.is_over = True
         if self._steps is None:
             self.close()
 
     def _opened(self) -> Any:
-        if not self._by_epoch or not self._epoch:
-            return iter(self.data)
-        length = len(self.data)
-        return iter(self.data.repeat()[self._epoch * length : (self._epoch + 1) * length])
+        data = self.data
+        if self._by_epoch and self._epoch:
+            length = len(data)
+            data = data.repeat()[self._epoch * length : (self._epoch + 1) * length]
+        with self._opening():
+            return iter(data)
 
     def get_state(self) -> dict[str, Any]:
         """The position, as a dict of plain values: what comes next is the element after the last.
@@ -162,7 +186,7 @@ class Epochs:
             self._epoch, self._step = before
             raise
         self.close()
-        self._iterator, self._goes_on = opened, True
+        self._iterator, self._goes_on, self._pass = opened, True, None
 
     def close(self) -> None:
         """Stops threads and worker processes; the next pass starts its own."""
@@ -174,16 +198,22 @@ class Epochs:
 class _Pass:
     """The elements of one pass, as long as no other has begun."""
 
-    def __init__(self, epochs: Epochs, number: int) -> None:
-        self._epochs, self._number = epochs, number
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs, self.is_over = epochs, False
 
     def __iter__(self) -> "_Pass":
         return self
 
     def __next__(self) -> Any:
-        if self._epochs.epoch != self._number:
+        if self.is_over:
             raise StopIteration
+        if not self._epochs.is_newest(self):
+            raise PlanError(
+                "another pass has begun since this iterator was made, or a state was loaded: "
+                "passes over one loader share its position, which the newest of them moves. For "
+                "two at the same time make two loaders."
+            )
         element = self._epochs.take()
-        if element is _OVER:
+        if element is _OVER:  # And so is this.
             raise StopIteration
         return element

@@ -1,12 +1,15 @@
 """From the arrays of an element to tensors: the one file that imports torch."""
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bushel.core.tree import map_leaves
-from bushel.errors import MissingPackageError
+from bushel.deliver.accelerate_job import accelerate_state
+from bushel.errors import MissingPackageError, PlanError
 
 
 def torch_package() -> Any:
@@ -37,8 +40,7 @@ class Tensors:
 
     def __init__(self, device: Any, pin_memory: bool) -> None:
         self._torch = torch = torch_package()
-        # (`torch.device` says what is wrong with a name.)
-        self._device = None if device is None else torch.device(device)
+        self._device = None if device is None else _usable(torch, device)
         self._pin = pin_memory and torch.accelerator.is_available()
         if pin_memory and not self._pin:
             warnings.warn(
@@ -47,19 +49,41 @@ class Tensors:
                 stacklevel=4,
             )
 
-    def __call__(self, element: Any) -> Any:
-        return map_leaves(self._placed, element)
+    def placing(self) -> Callable[[Any], Any]:
+        """Makes tensors of an element, where they are wanted as things stand now."""
+        device = self._device
+        if device is None:
+            state = accelerate_state()
+            device = None if state is None else state.device
 
-    def _placed(self, leaf: Any) -> Any:
-        tensor = _tensor(self._torch, leaf)
-        if isinstance(tensor, self._torch.Tensor):
-            if self._pin:
-                tensor = tensor.pin_memory()
-            if self._device is not None:
-                # A copy from ordinary memory waits for itself, and one from pinned memory for
-                # whoever uses it.
-                tensor = tensor.to(self._device, non_blocking=self._pin)
-        return tensor
+        def placed(leaf: Any) -> Any:
+            tensor = _tensor(self._torch, leaf)
+            if isinstance(tensor, self._torch.Tensor):
+                if self._pin:
+                    tensor = tensor.pin_memory()
+                if device is not None:
+                    # A copy from ordinary memory waits for itself, and one from pinned memory for
+                    # whoever uses it.
+                    tensor = tensor.to(device, non_blocking=self._pin)
+            return tensor
+
+        return partial(map_leaves, placed)
+
+
+def _usable(torch: Any, device: Any) -> Any:
+    """The device of that name, if this machine has it."""
+    found = torch.device(device)  # (It says what is wrong with a name.)
+    # Asked without a start of the accelerator, for which each process has yet to choose its own.
+    kind = getattr(torch, found.type, None)
+    available = getattr(kind, "is_available", lambda: True)()
+    count = getattr(kind, "device_count", lambda: None)() if found.type != "cpu" else None
+    if available and (count is None or (found.index or 0) < count):
+        return found
+    has = f"has {count} of them" if count else "finds none"
+    raise PlanError(
+        f"`device={str(device)!r}`: torch {has} here. Without `device`, tensors stay in the memory "
+        "of the batch."
+    )
 
 
 def _tensor(torch: Any, leaf: Any) -> Any:

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bushel.core.node import walk
+from bushel.deliver.accelerate_job import as_it_is, has_share
 from bushel.deliver.torch_job import torch_process
 from bushel.errors import PlanError
-from bushel.lanes.deal import DealNode
 from bushel.lanes.merge import merge_states
 from bushel.loader.epochs import Epochs
 from bushel.loader.loader import DataLoader
-from bushel.order.slice import SliceNode
 from bushel.torch.tensors import Tensors, torch_package
 
 
@@ -40,14 +38,20 @@ def loader(
       dataset: a `MapDataset`, an `IterDataset` or a `DataLoader`, of batches: they are handed
         out as they are.
       device: where tensors are put; by default they stay on the memory of the batch, which is
-        not copied.
+        not copied. In a program that has made an `Accelerator` of Accelerate the default is its
+        device.
       pin_memory: copies tensors to page-locked memory, from which an accelerator takes them
         while something else is computed.
       whole: says that this is not to be shared by ranks: all of them need all of it, or what
         this rank was given is its own part already. Without, it is an error if each rank of a
         job would iterate over the same data.
     """
-    return TorchLoader(Epochs(dataset, steps_per_epoch), Tensors(device, pin_memory), whole)
+    return TorchLoader(epochs_of(dataset, steps_per_epoch), Tensors(device, pin_memory), whole)
+
+
+def epochs_of(dataset: Any, steps_per_epoch: int | None = None) -> Epochs:
+    """Passes over a dataset by a loader, which sees to it that processes do not have the same."""
+    return Epochs(dataset, steps_per_epoch, as_it_is)
 
 
 class TorchLoader:
@@ -55,6 +59,9 @@ class TorchLoader:
 
     `state_dict` and `load_state_dict` are those of torchdata's `StatefulDataLoader`: a state
     knows the batch that comes next, and the first pass after it was loaded goes on there.
+
+    There is one position, which the newest iterator moves. Each `iter(loader)` begins a pass, and
+    an older iterator that is asked for more is told so by an error.
     """
 
     def __init__(self, epochs: Epochs, tensors: Tensors, whole: bool = False) -> None:
@@ -64,7 +71,7 @@ class TorchLoader:
         """Begins the next pass, or goes on with the one that was loaded."""
         if not self._whole:
             _refuse_copies(self._epochs)
-        return map(self._tensors, iter(self._epochs))
+        return map(self._tensors.placing(), iter(self._epochs))
 
     def __len__(self) -> int:
         """The number of batches of a pass, where it is known without reading."""
@@ -118,19 +125,40 @@ def gather_state(loader: TorchLoader) -> dict[str, Any]:
     return merge_states(states)
 
 
+class AllRanks:
+    """The state of a loader in all ranks of a job; see `all_ranks`."""
+
+    def __init__(self, loader: TorchLoader) -> None:
+        self._loader = loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """One state of the loaders of all ranks, every one of which has to call this."""
+        return gather_state(self._loader)
+
+    def load_state_dict(self, state: Any) -> None:
+        """Goes to the position of a state, with any number of ranks."""
+        self._loader.load_state_dict(state)
+
+
+def all_ranks(loader: TorchLoader) -> AllRanks:
+    """Returns an object whose `state_dict` is that of all ranks, for tools that save one of them.
+
+    `accelerator.register_for_checkpointing(all_ranks(loader))`, say: Accelerate asks every process
+    for its state, and keeps that of the first.
+    """
+    return AllRanks(loader)
+
+
 def _refuse_copies(epochs: Epochs) -> None:
     """Raises where each of several ranks would iterate over the same data."""
     rank, count = torch_process() or (0, 1)
     if count == 1:
         return
     if isinstance(epochs.data, DataLoader):
-        has_share = epochs.data._recipe.shard_options.shard_count % count == 0
+        shares = epochs.data._recipe.shard_options.shard_count % count == 0
     else:
-        has_share = any(
-            isinstance(step, DealNode) or (isinstance(step, SliceNode) and step.step % count == 0)
-            for step in walk(epochs.node)
-        )
-    if not has_share:
+        shares = has_share(epochs.node, count)
+    if not shares:
         raise PlanError(
             f"this is rank {rank} of {count}, and every rank would iterate over the same data. "
             "Write `ds.lanes(n).batch(size)` over a random-access dataset, with a number of lanes "

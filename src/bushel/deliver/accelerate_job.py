@@ -1,0 +1,67 @@
+"""Programs with an `Accelerator` of Hugging Face Accelerate: their device, their processes."""
+
+import contextlib
+import contextvars
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from bushel.core.node import Node, walk
+from bushel.errors import PlanError
+from bushel.lanes.deal import DealNode
+from bushel.order.slice import SliceNode
+
+# Whether what is opened was looked at already, or is meant to be the same in every process.
+_is_meant: contextvars.ContextVar[bool] = contextvars.ContextVar("is_meant", default=False)
+
+
+def accelerate_state() -> Any:
+    """What Accelerate knows of this process; None where no `Accelerator` has been made.
+
+    Accelerate is not imported: whoever has made one has done so.
+    """
+    state: Any = sys.modules.get("accelerate.state")
+    if state is None or not state.is_initialized():
+        return None
+    return state.PartialState()
+
+
+def has_share(node: Node, count: int) -> bool:
+    """Whether each of so many processes has its share: of lanes, or of every n-th element."""
+    return any(
+        isinstance(step, DealNode) or (isinstance(step, SliceNode) and step.step % count == 0)
+        for step in walk(node)
+    )
+
+
+@contextlib.contextmanager
+def as_it_is() -> Iterator[None]:
+    """Opens what is the same in every process, since somebody said so."""
+    token = _is_meant.set(True)
+    try:
+        yield
+    finally:
+        _is_meant.reset(token)
+
+
+def refuse_unprepared(node: Node) -> None:
+    """Raises where each process of an Accelerate job would iterate over the whole dataset.
+
+    `accelerator.prepare` hands a dataset back as it is, and says nothing. The main process may
+    read something alone, so that only the others are refused.
+    """
+    if "accelerate.state" not in sys.modules or _is_meant.get():
+        return
+    state = accelerate_state()
+    if state is None or state.num_processes == 1 or state.is_main_process:
+        return
+    if has_share(node, state.num_processes):
+        return
+    raise PlanError(
+        f"this is process {state.process_index} of the {state.num_processes} of an Accelerate job, "
+        "and iterates over a whole dataset, as all the others do: `accelerator.prepare` takes "
+        "torch DataLoaders, and hands a dataset back as it is. Write `loader = bushel.torch."
+        "loader(ds.lanes(64).batch(size))` over a random-access dataset: each process has its "
+        "share, on its device. If every process is to have all of it: `bushel.torch.loader(ds, "
+        "whole=True)`."
+    )
