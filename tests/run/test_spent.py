@@ -157,3 +157,17 @@ else:
 def test_a_forked_process_reads_its_own_notes() -> None:
     answer = subprocess.run([sys.executable, "-c", FORK], capture_output=True, check=True)
     assert answer.stdout == b"[True]\n"
+
+
+def test_one_piece_of_work_that_stood_in_the_queue_does_not_stand_for_all() -> None:
+    """Of a hundred pieces one met the turn of another program, which took as long as forty."""
+    whole = Spent(0.012, 0.012, queued_seconds=0.004)
+    taken = Spent(1e-4, 1e-4, queued_seconds=0.004).standing_for(100, whole)
+    assert taken == pytest.approx((0.01, 0.01, 0.004 * 10 / 12))
+
+
+def test_one_piece_of_work_stands_for_no_more_than_the_whole() -> None:
+    """It was slower than the others: a first one, say."""
+    whole = Spent(0.012, 0.010, queued_seconds=0.004)
+    taken = Spent(1e-3, 1e-3).standing_for(100, whole)
+    assert taken == pytest.approx((0.012, 0.012, 0.004))

@@ -130,6 +130,13 @@ def test_python_behind_a_device_that_works_has_one_thread() -> None:
     assert _is(run) == 1
 
 
+def test_what_holds_the_lock_is_not_tried_on_several_threads() -> None:
+    run = _run(Machine(5e-3, gil=1.0, user=8e-3))
+    while not run.choice.threaded:
+        run.go_on(0.0, least_blocks=1)
+    assert _is(run) == 1
+
+
 def test_little_work_is_not_worth_a_thread() -> None:
     run = _run(Machine(1e-4, user=0.01))
     run.go_on(10.0)

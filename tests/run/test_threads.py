@@ -104,23 +104,20 @@ class _OnTrial:
 
 
 def test_on_trial_threads_have_a_block_each_and_one_more() -> None:
-    """Should they prove useless, what is under way is waited for."""
-    held = threading.Event()
-
-    def evaluate(start: int, count: int) -> Block:
-        assert held.wait(PATIENCE_SECONDS)
-        return _numbers(start, count)
-
-    interest = _OnTrial()
-    ahead = ReadAhead(evaluate, 2, 500, 1, 0, 1000, interest=interest)
-    held.set()
-    first = ahead.take()
-    assert first is not None
+    """Should they prove useless, what is under way is waited for; who knows for how long."""
+    ahead = ReadAhead(_numbers, 2, 500, 1, 0, 1000, interest=_OnTrial())
     ahead.finish()
-    rest = 0
+    assert [ahead.take() is not None for _ in range(4)] == [True, True, True, False]
+    ahead.stop(wait=True)
+
+
+def test_on_trial_short_blocks_are_as_many_as_they_will_be_later() -> None:
+    """Threads that had nothing to do for half of the time would not get in each other's way."""
+    ahead = ReadAhead(_numbers, 2, 500, 1, 0, 100_000, interest=_OnTrial())
+    most = 0
     while ahead.take() is not None:
-        rest += 1
-    assert rest == 3
+        most = max(most, ahead.under_way)
+    assert most == 5
     ahead.stop(wait=True)
 
 

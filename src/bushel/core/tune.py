@@ -75,6 +75,11 @@ class BlockSize:
             growth = max(self._first, self._learned // self._under_way)
         self.size = int(max(1, min(ideal, growth, self._by_bytes())))
 
+    @property
+    def seconds(self) -> float:
+        """What a block takes, as far as it is known; 0 before."""
+        return self.size * self._seconds_each
+
     def within(self, seconds: float) -> int:
         """As many as take so long, of those that a block may have."""
         return int(max(1, min(self.size, seconds / max(self._seconds_each, 1e-9))))

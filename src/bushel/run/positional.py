@@ -136,6 +136,7 @@ class PositionalStream(Stream):
         self._on_demand: OnDemand | None = None
         self._progress = OnDemandProgress(None, 0, 0)
         self._made_on_demand = 0
+        self._since_on_demand = Stopwatch()
         # Seconds of an element that was made last.
         self._seconds_each = 0.0
         # The position after the last element handed out; those dropped since do not count.
@@ -238,8 +239,10 @@ class PositionalStream(Stream):
         began = time.thread_time() if self._choice.watching else None
         block = self._take_ahead(ahead, self._block_size)
         if ahead.spent is not None and block is not None:
-            taking_seconds = 0.0 if began is None else time.thread_time() - began
-            self._choice.learn_work(len(block), ahead.spent, ahead.threads, taking_seconds)
+            handing = ahead.handing_seconds
+            if handing is not None and began is not None:
+                handing += time.thread_time() - began
+            self._choice.learn_work(len(block), ahead.spent, ahead.threads, handing)
         if block is None or block.failure is not None:
             # Reading goes on after a failure, which the blocks ahead do not.
             self._drop_ahead()
@@ -251,13 +254,12 @@ class PositionalStream(Stream):
         block = self._threads.evaluate(self._work, self._next, count)
         seconds = self._clock() - began
         if stopwatch is not None:
-            spent = stopwatch.read()
-            # One element stands for all that were made on demand, be it slower than they were.
-            times = 1 + self._made_on_demand
-            limit = self._threads.since_delivery(self._clock()) / times
-            spent = spent.times(min(1.0, limit / max(spent.seconds, 1e-9)))
-            self._choice.learn_work(times * len(block), spent.times(times))
-            self._seconds_each = spent.seconds / count
+            spent, elements = stopwatch.read(), len(block)
+            if self._made_on_demand:
+                elements *= 1 + self._made_on_demand
+                spent = spent.standing_for(1 + self._made_on_demand, self._since_on_demand.read())
+            self._choice.learn_work(elements, spent)
+            self._seconds_each = spent.seconds / max(1, elements)
         self._block_size.learn(count, seconds)
         if self._least > 1 and len(block) and self._block_size.wants_sample():
             # Perhaps more than was asked for, so its bytes are bounded.
@@ -282,6 +284,8 @@ class PositionalStream(Stream):
         quota = None if self._allow_nones else self._quota
         self._progress = OnDemandProgress(quota, self._behind, start)
         self._on_demand = OnDemand(filter(self._progress, rows), self._progress.take_marks)
+        if self._chooses:
+            self._since_on_demand = Stopwatch()
         return self._on_demand
 
     def _may_go_one_by_one(self) -> bool:

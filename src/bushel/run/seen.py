@@ -18,8 +18,10 @@ _ENOUGH_USER_SECONDS = 1.0
 # In times of a block: a user who is away for longer has something else to do: a compilation,
 # a checkpoint.
 _LONG_AWAY = 100
-# How much of what others did still counts a block later: their turns are long.
+# How much of what was seen still counts a block later.
 _LATELY = 0.97
+# Turns of others are long: of short blocks, as many count as take several turns.
+_TURNS_SECONDS = 0.02
 # Of the time in the queue: however many others there are, some is left.
 _MOST_CROWD = 0.99
 
@@ -57,9 +59,10 @@ class SeenLately:
         blocks = self._blocks
         blocks.append(_BlockTimes(count, spent.seconds / count, spent.cpu_seconds / count))
         queued, seconds = self._of_crowd
+        lately = max(_LATELY, 1 - spent.seconds / _TURNS_SECONDS)
         self._of_crowd = (
-            _LATELY * (queued + spent.queued_seconds),
-            _LATELY * (seconds + spent.seconds),
+            lately * queued + spent.queued_seconds,
+            lately * seconds + spent.seconds,
         )
         self.blocks += 1
         self.work_seconds += spent.seconds
@@ -174,7 +177,7 @@ class Pace:
     """How soon elements come by the clock and what they cost, and how sure that is."""
 
     def __init__(self) -> None:
-        self._windows: deque[tuple[float, int]] = deque(maxlen=_WINDOWS)
+        self._windows: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
         # In all.
         self.finished = 0
         self.forget()
@@ -182,13 +185,19 @@ class Pace:
     def forget(self) -> None:
         self._windows.clear()
         self.break_off()
-        # Seconds on the cores, elements and blocks, of late.
+        # Seconds on the cores, elements and blocks, of late; and those of handing them over, which
+        # are not known of every block.
         self._cost = (0.0, 0.0, 0.0)
+        self._handing = (0.0, 0.0)
 
     def age(self) -> None:
-        """Takes note that nothing new comes for a while: of the old, only some still counts."""
-        while len(self._windows) > _STILL_KNOWN:
-            self._windows.popleft()
+        """Takes note that nothing new comes for a while: the old counts for less, all alike."""
+        count = len(self._windows)
+        if count > _STILL_KNOWN:
+            seconds = sum(window[0] for window in self._windows) / count
+            elements = sum(window[1] for window in self._windows) / count
+            self._windows.clear()
+            self._windows.extend([(seconds, elements)] * _STILL_KNOWN)
 
     def break_off(self) -> None:
         """Leaves a window unfinished: something else comes in between.
@@ -214,7 +223,10 @@ class Pace:
             self.finished += 1
             self._begin_window()
 
-    def add_cost(self, count: int, cpu_seconds: float) -> None:
+    def add_cost(self, count: int, cpu_seconds: float, handing_seconds: float | None) -> None:
+        if handing_seconds is not None:
+            handing, elements = self._handing
+            self._handing = _LATELY * handing + handing_seconds, _LATELY * elements + count
         cpu, elements, blocks = self._cost
         self._cost = (
             _LATELY * cpu + cpu_seconds,
@@ -225,7 +237,9 @@ class Pace:
     @property
     def cpu(self) -> float:
         """Seconds on the cores of an element."""
-        return self._cost[0] / self._cost[1] if self._cost[1] else 0.0
+        handing, elements = self._handing
+        each = handing / elements if elements else 0.0
+        return each + self._cost[0] / self._cost[1] if self._cost[1] else 0.0
 
     @property
     def cpu_variance(self) -> float:

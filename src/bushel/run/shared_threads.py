@@ -1,6 +1,5 @@
 """Threads that streams share which are read side by side, as the lanes of a host are."""
 
-import math
 import weakref
 from collections.abc import Callable
 
@@ -63,10 +62,6 @@ class SharedThreads:
         if choice.looking != (self.probe is not None):
             self._look_or_not()
         self._begin(now)
-
-    def since_delivery(self, now: float) -> float:
-        """How long ago that was: whatever was done since took no longer."""
-        return math.inf if self._began is None else now - self._began
 
     def evaluate(self, evaluate: Evaluate, start: int, count: int) -> Block:
         """Evaluates a block inline."""

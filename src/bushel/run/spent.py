@@ -28,19 +28,30 @@ class Spent(NamedTuple):
     def times(self, factor: float) -> "Spent":
         return Spent(*(factor * seconds for seconds in self))
 
+    def standing_for(self, pieces: int, whole: "Spent") -> "Spent":
+        """What so many pieces of work took, of which this was one: the `whole` time and no more.
+
+        In the queue they stood for their share of the whole, by their time on a core. A turn of
+        another program takes as long as many pieces, and one piece in many has to wait for it.
+        """
+        times = min(float(pieces), whole.seconds / max(self.seconds, 1e-9))
+        cpu_seconds = times * self.cpu_seconds
+        share = min(1.0, cpu_seconds / max(whole.cpu_seconds, 1e-9))
+        return Spent(times * self.seconds, cpu_seconds, share * whole.queued_seconds)
+
 
 class Stopwatch:
     """Tells what the work of the calling thread took, from when it was made to `read`."""
 
-    __slots__ = ("_before", "_cpu", "_thread", "_wall")
+    __slots__ = ("_before", "_thread", "_wall", "began_cpu")
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._before = _system().read()
-        self._wall, self._cpu = time.perf_counter(), time.thread_time()
+        self._wall, self.began_cpu = time.perf_counter(), time.thread_time()
 
     def read(self) -> Spent:
-        wall, cpu = time.perf_counter() - self._wall, time.thread_time() - self._cpu
+        wall, cpu = time.perf_counter() - self._wall, time.thread_time() - self.began_cpu
         if threading.get_ident() != self._thread:
             return Spent(wall, wall)  # Another thread knows nothing of it.
         system = _system()

@@ -35,7 +35,7 @@ from bushel.run.spent import Spent
 # earn it. Those that are there already stay as long as they earn anything.
 _WORTH_IT = 1.1
 _STILL_WORTH_IT = 1.03
-# More time on the cores than that must be earned, too.
+# More time on the cores than that must be earned, too, where nobody else wants them.
 _LET_PASS = 1.1
 # To look at the lock, or to try threads, costs a few of the interpreter's switches, 5 ms each.
 # Before work that keeps a core busy is disturbed like that, it should have run a while; work that
@@ -55,15 +55,15 @@ _AS_GOOD = 1.05
 # A gain is clear at this many times its uncertainty.
 _CLEARLY = 1.5
 # Uncertainty below which there is nothing to wait for.
-_SURE = 0.1
-# Until then inline and threads take turns: a turn of threads is `_TURN_WINDOWS` windows of the
-# clock, and there are `_MOST_TURNS` turns at the most.
+_SURE = 0.07
+# Until then inline and threads take turns: each has `_TURN_WINDOWS` windows of the clock, and
+# there are `_MOST_TURNS` turns at the most.
 _TURN_WINDOWS = 3
-_MOST_TURNS = 5
+_MOST_TURNS = 3
 # Others on the cores have no use for time that is burnt: it counts so much more, by the square of
 # the share of the time in the queue for a core. (With no others, cores that share a cache or more
 # are slower when all of them work, and our own threads stand in the queue now and then.)
-_BURDEN_IN_A_CROWD = 30.0
+_BURDEN_IN_A_CROWD = 60.0
 # So many looks at the interpreter's lock tell how much of its time the work holds it; where that
 # is not clear, so many. And it is let be after so long, if there was any look or none.
 _LOOKS, _MOST_LOOKS = 16, 64
@@ -152,23 +152,23 @@ class ThreadChoice:
         return self._most_threads > 0 and self._phase is not _Phase.LOOKING
 
     def learn_work(
-        self, count: int, spent: Spent, threads: int = 0, taking_seconds: float = 0.0
+        self, count: int, spent: Spent, threads: int = 0, handing_seconds: float | None = None
     ) -> None:
         """Takes note of a block, evaluated inline (0) or by one of so many threads.
 
-        `taking_seconds` are those on a core that it took to take the block from them.
+        `handing_seconds` are those on a core that it took to hand the block over, if known.
         """
         if not count or not self._most_threads:
             return
         self._since_look = 0.0
         if not threads:
             self._inline.add_work(count, spent)
-            self._inline_pace.add_cost(count, spent.cpu_seconds)
+            self._inline_pace.add_cost(count, spent.cpu_seconds, 0.0)
             if self._phase is _Phase.MEASURING and self._waits and not self._tried:
                 self._consider_trial()  # Before all who share this have waited.
         elif self.threaded and threads == self.threads:
             self._ahead.add_work(count, spent)
-            self._ahead_pace.add_cost(count, spent.cpu_seconds + taking_seconds)
+            self._ahead_pace.add_cost(count, spent.cpu_seconds, handing_seconds)
             if self._phase is _Phase.TRYING:
                 self._judge()  # Before all who share this had their turn.
 
@@ -208,7 +208,7 @@ class ThreadChoice:
         if looks >= _LOOKS and gain < _WORTH_IT:
             self._settle(threaded=False, clear=clear)
         else:
-            self._try(threads)
+            self._try(self._wanted_by_lock())
 
     def learn_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
         """Takes note of a delivery: the time since the last one, and the user's part of it.
@@ -246,10 +246,12 @@ class ThreadChoice:
         patience = _PATIENCE_WITH_WAITING_SECONDS if self._waits else _PATIENCE_SECONDS
         if max(inline.seconds, inline.work_seconds) < patience:
             return
+        if self._turns and self._inline_pace.finished - self._turn_began < _TURN_WINDOWS:
+            return
         if not self._could_gain():
             return
         if self._waits or self._turns:
-            self._try(self._wanted())
+            self._try(self._wanted_by_lock())
         else:
             self._phase, self._looking_seconds = _Phase.LOOKING, 0.0
 
@@ -267,12 +269,22 @@ class ThreadChoice:
         `doubt` is how many times as much as usual the looks at it may be mistaken, in favour of
         threads.
         """
-        inline, looks = self._inline, self._lock_looks
-        held = (self._lock_taken + 0.5) / (looks + 1)
-        held -= doubt * math.sqrt(held * (1 - held) / looks)
-        work = inline.queued_work
-        best = max(inline.user, work * max(held, 1 / threads))
+        inline, work = self._inline, self._inline.queued_work
+        best = max(inline.user, work * max(self._lock_held(doubt), 1 / threads))
         return (inline.user + work) / max(best, 1e-9)
+
+    def _wanted_by_lock(self) -> int:
+        """As many as are wanted, or one where several could only take turns with the lock."""
+        threads = self._wanted()
+        if self._lock_looks < _LOOKS:
+            return threads
+        of_one, of_all = (self._gain_by_lock(number, 0.0) for number in (1, threads))
+        return 1 if of_one >= _WORTH_IT and of_all < _AS_GOOD * of_one else threads
+
+    def _lock_held(self, doubt: float) -> float:
+        """The share of its time that work holds the lock; with that much doubt, less of it."""
+        held = (self._lock_taken + 0.5) / (self._lock_looks + 1)
+        return held - doubt * math.sqrt(held * (1 - held) / self._lock_looks)
 
     @property
     def _waits(self) -> bool:
@@ -382,9 +394,11 @@ class ThreadChoice:
         inline, ahead = self._inline_pace, self._ahead_pace
         if not inline.cpu or not ahead.cpu:
             return 0.0
+        crowd = self._crowd
+        let_pass = math.log(_LET_PASS) * (1 - crowd)
         doubt = math.sqrt(inline.cpu_variance + ahead.cpu_variance)
-        more = math.log(ahead.cpu / inline.cpu) - math.log(_LET_PASS) - doubt
-        return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * self._crowd**2)
+        more = math.log(ahead.cpu / inline.cpu) - let_pass - doubt
+        return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * crowd**2)
 
     def _user_of_threads(self) -> float:
         """The user's time while threads work: longer, where both want the lock."""
@@ -478,5 +492,6 @@ class ThreadChoice:
         self._phase, self.threaded = _Phase.MEASURING, False
         self._inline.forget()
         self._inline_pace.break_off()
+        self._turn_began = self._inline_pace.finished
         if not self._turns:
             self._lock_looks = self._lock_taken = 0

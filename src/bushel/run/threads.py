@@ -28,7 +28,9 @@ class _BlockTask:
         "_done",
         "block",
         "count",
+        "cpu_after",
         "error",
+        "handing_seconds",
         "measured",
         "seconds",
         "spent",
@@ -41,6 +43,9 @@ class _BlockTask:
         self.count = count
         self.measured = measured
         self.spent: Spent | None = None
+        # What the thread has used of the cores by the end of it; and since the end of the last one.
+        self.cpu_after: float | None = None
+        self.handing_seconds: float | None = None
         self.block: Block | None = None
         self.error: BaseException | None = None
         self.seconds = 0.0
@@ -49,8 +54,11 @@ class _BlockTask:
         self._done = threading.Lock()
         self._done.acquire()
 
-    def run(self, evaluate: Evaluate, since: Stopwatch | None) -> None:
-        """Evaluates it. `since` the thread could have begun with it, had it got the lock."""
+    def run(self, evaluate: Evaluate, since: Stopwatch | None, cpu_before: float | None) -> None:
+        """Evaluates it. `since` the thread could have begun with it, had it got the lock.
+
+        `cpu_before` is what it had used of the cores after the last block, if that is known.
+        """
         stopwatch = (since or Stopwatch()) if self.measured else None
         began = time.perf_counter()
         try:
@@ -61,6 +69,9 @@ class _BlockTask:
         if stopwatch is not None:
             self.spent = stopwatch.read()
             self.seconds = self.spent.seconds
+            self.cpu_after = stopwatch.began_cpu + self.spent.cpu_seconds
+            if cpu_before is not None:
+                self.handing_seconds = stopwatch.began_cpu - cpu_before
         self._done.release()
 
     def give_up(self) -> None:
@@ -143,13 +154,15 @@ class ThreadPool:
 
     def _work(self) -> None:
         since: Stopwatch | None = None
+        cpu_before: float | None = None
         while (item := self._tasks.get()) is not None:
             evaluate, task = item
             if self.stopped:
                 task.give_up()
                 return
             if task.wanted:
-                task.run(evaluate, since)
+                task.run(evaluate, since, cpu_before)
+                cpu_before = task.cpu_after
             # Threads that take turns with the interpreter's lock may do so between two tasks. So
             # the time of the next one begins here, if it waits already.
             since = Stopwatch() if task.measured and not self._tasks.empty() else None
@@ -212,8 +225,10 @@ class ReadAhead:
         self._as_user = object()
         self._pool.enter(self._as_user)
         self.threads = len(self._pool.threads)
-        # What the block that was taken last took its thread, if that was measured.
+        # What the block that was taken last took its thread, if that was measured; and the time on
+        # a core that the thread took between that block and the one before.
         self.spent: Spent | None = None
+        self.handing_seconds: float | None = None
         self._finalizer = weakref.finalize(self, self._pool.leave, self._as_user)
         self._finalizer.atexit = False
         # Only now, when they will be told to stop whatever happens.
@@ -233,7 +248,7 @@ class ReadAhead:
         # Only now: an interrupt while waiting must not lose the block.
         self._in_flight.popleft()
         self._elements -= task.count
-        self.spent = task.spent
+        self.spent, self.handing_seconds = task.spent, task.handing_seconds
         self._block_size.target_seconds = SOON_SECONDS if self._interest.trying else TARGET_SECONDS
         self._block_size.learn(task.count, task.seconds)
         if learner is not None and self._teaches:
@@ -247,6 +262,11 @@ class ReadAhead:
     def ready_blocks(self) -> int:
         """How many blocks are made and wait to be taken; any thread may ask."""
         return sum(task.block is not None for task in self._in_flight.copy())
+
+    @property
+    def under_way(self) -> int:
+        """How many blocks are made, being made, or about to be."""
+        return len(self._in_flight)
 
     def finish(self) -> None:
         """Starts no further blocks; what is under way can still be taken."""
@@ -275,8 +295,16 @@ class ReadAhead:
             return False
         return elements * self._block_size.bytes_each > _MOST_BYTES_AHEAD
 
+    def _blocks_on_trial(self) -> int:
+        """As many as there would be later, where they are short: else those that wait are few.
+
+        Threads that often have nothing to do get in each other's way less than they will.
+        """
+        short = SOON_SECONDS / (self._block_size.seconds or 1.0)
+        return min(self._most_blocks, self._least_blocks + int(short))
+
     def _fill(self) -> None:
-        most_blocks = self._least_blocks if self._interest.trying else self._most_blocks
+        most_blocks = self._blocks_on_trial() if self._interest.trying else self._most_blocks
         while not self._finishing and self._next < self._stop:
             count = min(self._block_size.size, self._stop - self._next)
             if self._in_flight and (
