@@ -17,6 +17,7 @@ from bushel.core.state import State, indices_in
 from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, Marks, OneInput, Stream, beginning_of, counted
 from bushel.errors import BatchError, StateError
+from bushel.files.progress_line import ProgressLine
 
 _log = logging.getLogger("bushel")
 
@@ -53,6 +54,7 @@ class DiskCacheStream(OneInput):
         self._position = 0
         self._reader: CacheReader | None = None
         self._writer: CacheWriter | None = None
+        self._progress: ProgressLine | None = None
         # Whether there may be a file by now, and whether the input is at its beginning.
         self._looks = self._fresh = True
         # What cannot be kept, and so is not given out either.
@@ -82,6 +84,8 @@ class DiskCacheStream(OneInput):
             self._keep(chunk)
         size = len(chunk.block)
         self._position += size
+        if self._progress is not None:
+            self._progress.to(self._position)
         return Chunk(chunk.block, counted(chunk.marks, "position", start, size))
 
     def _look(self) -> None:
@@ -90,6 +94,8 @@ class DiskCacheStream(OneInput):
         elif self._reader is None and self._fresh and not self._hopeless:
             try:
                 self._writer = CacheWriter.begin(self._path, self._node.max_bytes)
+                name = os.path.basename(self._path)
+                self._progress = ProgressLine(f"filling the cache {name}", None, "elements")
             except OSError as error:
                 self._give_up(_why_not(error, self._path))
 
@@ -117,6 +123,7 @@ class DiskCacheStream(OneInput):
             (begin,) = _states(self._begin, 0, 0)
             if writer.finish(begin, self._identity):
                 self._writer = None
+                self._end_progress()
             else:
                 self._give_up(f"it is larger than max_bytes={self._node.max_bytes:,}")
         except (OSError, TypeError) as error:
@@ -131,8 +138,14 @@ class DiskCacheStream(OneInput):
     def _leave(self) -> None:
         """Writes no more this time: not all of the stream will be seen."""
         writer, self._writer = self._writer, None
+        self._end_progress()
         if writer is not None:
             writer.abandon()
+
+    def _end_progress(self) -> None:
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            progress.end()
 
     def state(self) -> State:
         if self._reader is not None:

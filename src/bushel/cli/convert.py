@@ -159,7 +159,7 @@ def _write_all(work: ConversionFolder, target: Target, plan: dict[str, Any], wor
     described = json.dumps([plan["from"], plan["format"], plan["options"]])
     with (
         shared_counts(shards) as counts,
-        shown("converting", records, "records", counts, done, silent=False),
+        shown("converting", records, "records", counts, done, asked=None),
     ):
         shard = _Shard(target.name, described, work.folder, bounds, plan["schema"], counts)
         if len(pending) == 1 and workers:

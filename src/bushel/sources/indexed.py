@@ -113,7 +113,7 @@ class IndexedSource(ABC):
                 if is_remote(self._paths[0]):
                     _together.each(self._files.get, self._paths)  # First, whether they are there.
                 with ThreadPoolExecutor(min(len(self._paths), _MOST_AT_ONCE)) as pool:
-                    found = list(pool.map(self._open_one, self._paths))
+                    found = self._looked_up(pool.map(self._open_one, self._paths))
                 stamps = [stamp for stamp, _ in found]
                 for path, now, before in zip(self._paths, stamps, self._stamps, strict=False):
                     if now != before:
@@ -121,6 +121,20 @@ class IndexedSource(ABC):
                 self._stamps = stamps
                 self._opened = [opened for _, opened in found]
             return self._opened
+
+    def _looked_up(
+        self, opened: Iterable[tuple[str, _IndexedFile]]
+    ) -> list[tuple[str, _IndexedFile]]:
+        """Waits for all files; many small ones take long, too."""
+        number = len(self._paths)
+        if number == 1:
+            return list(opened)
+        found = []
+        with ProgressLine(f"looking up records in {number:,} files", number, "files") as progress:
+            for one in opened:
+                found.append(one)
+                progress.to(len(found))
+        return found
 
     def _open_one(self, path: str) -> tuple[str, _IndexedFile]:
         file = self._files.get(path)

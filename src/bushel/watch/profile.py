@@ -14,6 +14,7 @@ from bushel.core.places import WorkersNode
 from bushel.core.ray_options import RayOptions
 from bushel.deliver.open import plan
 from bushel.errors import PlanError
+from bushel.files.progress_line import look_of
 from bushel.run.plan import steps_of
 from bushel.watch.measured import Measured
 from bushel.watch.prepared import alone, crossings_in, stream_of, with_workers, with_workers_step
@@ -56,8 +57,8 @@ def profile(
         at all, that is an error after ten seconds, or after so many.
       elements: at most so many are made in each of the runs; None for as many as there is time for.
       verify: whether predictions are tried, which starts threads and worker processes.
-      progress: whether a line on standard error tells what is done; None where that is a
-        terminal.
+      progress: whether a line on standard error tells what is done; None where
+        somebody sees it, at a terminal or in a notebook.
     """
     if step_seconds is not None and not 0 < real(step_seconds, "step_seconds") < float("inf"):
         raise PlanError(
@@ -90,9 +91,7 @@ def profile(
 
 
 def _line_on_terminal(progress: bool | None) -> Callable[[str], None]:
-    if progress is None:
-        progress = sys.stderr is not None and sys.stderr.isatty()
-    if not progress:
+    if look_of(sys.stderr, progress) == "none":
         return lambda text: None
 
     def say(text: str) -> None:

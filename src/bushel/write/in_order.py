@@ -43,7 +43,7 @@ def size_of(record: Any) -> int:
 
 
 def write_stream(
-    ds: Any, plan: WritePlan, folder: Folder, workers: int | RayOptions, silent: bool
+    ds: Any, plan: WritePlan, folder: Folder, workers: int | RayOptions, progress: bool | None
 ) -> Sequence[WrittenShard]:
     """Writes the shards of a stream that are not there yet, one after the other."""
     done = folder.noted(plan.digest)
@@ -64,7 +64,10 @@ def write_stream(
                 return shards  # It was the last one.
             iterator.set_state(shards[-1].state)
         total = length_of(ds._stream_node())
-        with shared_counts(1) as counts, shown("writing", total, "records", counts, before, silent):
+        with (
+            shared_counts(1) as counts,
+            shown("writing", total, "records", counts, before, progress),
+        ):
             _write_rest(_StreamInShards(iterator, plan, before, counts), ds, plan, folder, shards)
     finally:
         iterator.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.files.progress_line import ProgressLine
+from bushel.files.progress_line import ProgressLine, look_of
 
 _SECONDS = 0.2
 
@@ -68,34 +68,23 @@ def shared_counts(count: int) -> Iterator[ShardCounts]:
         yield ShardCounts(path, name, count)
 
 
-def is_watched() -> bool:
-    """Whether somebody sees what is written to the standard error: at a terminal, in a notebook."""
-    stream = sys.stderr
-    if stream is None:
-        return False
-    if stream.isatty():
-        return True
-    shell = sys.modules.get("IPython")
-    if shell is None:
-        return False
-    running = shell.get_ipython()
-    return running is not None and hasattr(running, "kernel")
-
-
 @contextmanager
 def shown(
-    what: str, total: int | None, unit: str, counts: ShardCounts, before: int, silent: bool
+    what: str,
+    total: int | None,
+    unit: str,
+    counts: ShardCounts,
+    before: int,
+    asked: bool | None,
 ) -> Iterator[None]:
     """Shows how much is done and how long the rest will take, as long as the block lasts."""
-    if silent:
+    if look_of(sys.stderr, asked) == "none":
         yield
         return
     stopped = threading.Event()
 
     def report() -> None:
-        with ProgressLine(
-            what, total, unit, before=before, changing=is_watched() or None
-        ) as progress:
+        with ProgressLine(what, total, unit, before=before, asked=asked) as progress:
             while not stopped.wait(_SECONDS):
                 progress.to(before + counts.total())
 

@@ -28,7 +28,7 @@ from bushel.write.file_formats import FILE_FORMATS, file_format
 from bushel.write.in_order import SHARD_BYTES, size_of, write_stream
 from bushel.write.origin_columns import sources_told, why_unknown
 from bushel.write.shard import WriteShard
-from bushel.write.shard_counts import is_watched, shared_counts, shown
+from bushel.write.shard_counts import shared_counts, shown
 from bushel.write.target_folder import Folder, folder_of
 from bushel.write.tasks import by_workers
 from bushel.write.write_plan import COMPARED, WritePlan, differences, read_plan
@@ -66,7 +66,6 @@ def write(
         workers = available_cores()
     elif not isinstance(workers, RayOptions) and whole(workers, "workers") < 0:
         raise PlanError(f"`workers` is a number of processes, and cannot be {workers}.")
-    silent = not (is_watched() if progress is None else progress)
     with folder.alone():
         done = job.settle(overwrite)
         if done is not None:
@@ -76,9 +75,9 @@ def write(
         if job.plan.told["layout"] is None:
             shards_made: Sequence[WrittenShard] = ()
         elif job.is_stream:
-            shards_made = write_stream(ds, job.plan, folder, workers, silent)
+            shards_made = write_stream(ds, job.plan, folder, workers, progress)
         else:
-            shards_made = job.write_shards(workers, silent)
+            shards_made = job.write_shards(workers, progress)
         manifest = job.finish(shards_made)
         folder.remove_folder(folder.work)
         return manifest
@@ -325,7 +324,9 @@ class _WriteJob:
             raise cannot_be_written(misfit, format) from None
         return layout, -(-sum(sizes) // len(sizes))
 
-    def write_shards(self, workers: int | RayOptions, silent: bool) -> Sequence[WrittenShard]:
+    def write_shards(
+        self, workers: int | RayOptions, progress: bool | None
+    ) -> Sequence[WrittenShard]:
         """Writes the shards that are not there yet, in any order."""
         plan, folder = self.plan, self._folder
         assert plan is not None and plan.shards is not None and plan.length is not None
@@ -336,7 +337,7 @@ class _WriteJob:
         before = sum(stop - start for start, stop in bounds)
         with (
             shared_counts(plan.shards) as counts,
-            shown("writing", plan.length, "elements", counts, before, silent),
+            shown("writing", plan.length, "elements", counts, before, progress),
         ):
             # Where there is one to write, others can still make its elements.
             within = workers if len(pending) == 1 and isinstance(workers, int) else 0
