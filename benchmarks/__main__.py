@@ -24,6 +24,7 @@ COMMANDS = {
     "statistics": "benchmarks.statistics",
     "simulation": "benchmarks.simulation",
     "scale": "benchmarks.scale",
+    "ray": "benchmarks.on_ray",
 }
 
 

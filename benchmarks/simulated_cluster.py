@@ -8,6 +8,7 @@ Delays are those that Ray 2 was measured to have; see docs/scale.md.
 """
 
 import heapq
+import itertools
 import math
 import pickle
 import random
@@ -59,7 +60,8 @@ class _Node:
 @dataclass(eq=False)
 class _SimulatedWorker:
     node: _Node | None
-    asked: float
+    # The call that is done when it has a place.
+    greeting: "_SimulatedCall | None"
     # When it has a place and a process; later, when it has done all that it was told.
     free_at: float
     dies_at: float = math.inf
@@ -73,7 +75,9 @@ class _SimulatedCall:
     worker: _SimulatedWorker
     done_at: float
     message: TaskMessage | None = None
-    said: Any = None
+    # How long a task takes, and how long its worker had nothing to do before.
+    seconds: float = 0.0
+    idle: float = 0.0
 
 
 class SimulatedCluster:
@@ -101,6 +105,12 @@ class SimulatedCluster:
         self._clock = 0.0
         self._coming: list[float] = []
         self._nodes: list[_Node] = []
+        # When there will be news of which calls; calls of which there is; workers without a place.
+        self._events: list[tuple[float, int, _SimulatedCall]] = []
+        self._numbers = itertools.count()
+        self._news: dict[_SimulatedCall, None] = {}
+        self._unplaced: list[_SimulatedWorker] = []
+        self._draining: set[str] = set()
         for _ in range(nodes):
             self._add_node()
         self._runners: list[Runner] | None = None
@@ -121,6 +131,25 @@ class SimulatedCluster:
             gone = min(node.dies_at, node.frozen_at + NOTICED["frozen"])
             heapq.heappush(self._coming, gone + self._node_comes_after)
 
+    def add_node(self) -> None:
+        """A node comes."""
+        self._add_node()
+        self._place_more()
+
+    def drain(self, name: str) -> None:
+        """A node will be taken away, and nobody is placed there any more."""
+        self._draining.add(name)
+
+    def remove_nodes(self, keep: int) -> None:
+        """Nodes go, all but the first of those that are there."""
+        for node in self._alive()[keep:]:
+            node.dies_at = self._clock
+        for _, _, call in self._events[:]:
+            self._expect(call)
+
+    def _alive(self) -> list[_Node]:
+        return [node for node in self._nodes if self._clock < min(node.dies_at, node.frozen_at)]
+
     def _after(self, mean: float) -> float:
         return math.inf if mean == math.inf else self._clock + self._random.expovariate(1 / mean)
 
@@ -133,20 +162,32 @@ class SimulatedCluster:
         while self._coming and self._coming[0] <= self._clock:
             heapq.heappop(self._coming)
             self._add_node()
+            self._place_more()
 
     # What a pool asks for.
 
     def start(self, index: int) -> tuple[Any, Any]:
         self.started += 1
-        worker = _SimulatedWorker(None, self._clock, math.inf)
-        self._place(worker)
-        return worker, _SimulatedCall(worker, math.inf)
+        worker = _SimulatedWorker(None, None, math.inf)
+        worker.greeting = _SimulatedCall(worker, math.inf)
+        self._unplaced.append(worker)
+        self._place_more()
+        return worker, worker.greeting
 
-    def _place(self, worker: _SimulatedWorker) -> None:
-        alive = [node for node in self._nodes if self._clock < min(node.dies_at, node.frozen_at)]
-        free = [node for node in alive if node.used < node.cpus]
+    def _place_more(self) -> None:
+        while self._unplaced and self._place(self._unplaced[0]):
+            del self._unplaced[0]
+
+    def _place(self, worker: _SimulatedWorker) -> bool:
+        if worker.ended:
+            return True
+        free = [
+            node
+            for node in self._alive()
+            if node.used < node.cpus and node.name not in self._draining
+        ]
         if not free:
-            return
+            return False
         node = worker.node = min(free, key=lambda node: node.used)
         node.used += 1
         worker.free_at = self._clock + self._start_seconds * self._random.uniform(0.7, 1.5)
@@ -156,31 +197,37 @@ class SimulatedCluster:
         }
         worker.why = min(ends, key=lambda why: ends[why])
         worker.dies_at = ends[worker.why]
+        assert worker.greeting is not None
+        worker.greeting.done_at = worker.free_at
+        self._expect(worker.greeting)
+        return True
+
+    def _expect(self, call: _SimulatedCall) -> _SimulatedCall:
+        """Notes when there will be news of a call."""
+        heapq.heappush(self._events, (self._visible_at(call), next(self._numbers), call))
+        return call
 
     def instruct(self, worker: Any) -> Any:
         worker.free_at = max(self._clock, worker.free_at) + self._trip
-        return _SimulatedCall(worker, worker.free_at)
+        return self._expect(_SimulatedCall(worker, worker.free_at))
 
     def run(self, worker: Any, message: TaskMessage) -> Any:
         seconds = self._task_seconds(self._random)
         begins = max(self._clock + self._trip, worker.free_at)
+        idle = begins - worker.free_at
         worker.free_at = begins + seconds
         # As it is now: a pool changes it when the task is done again.
         copied = pickle.loads(pickle.dumps(message))
         if self._deadly(copied) and copied.fatal is None and worker.dies_at > worker.free_at:
             worker.dies_at, worker.why = begins + seconds / 2, PROCESS
             worker.page = [1, copied.task, 0, copied.stop - 1, ""]
-        return _SimulatedCall(worker, worker.free_at + self._trip, copied)
+        done_at = worker.free_at + self._trip
+        return self._expect(_SimulatedCall(worker, done_at, copied, seconds, idle))
 
     def _visible_at(self, call: _SimulatedCall) -> float:
         """When a call is known to be done, or to be none."""
         worker = call.worker
-        if worker.node is None:
-            self._place(worker)
-            if worker.node is None:
-                return math.inf
-        if call.message is None and call.done_at == math.inf:
-            call.done_at = worker.free_at
+        assert worker.node is not None
         end, _, noticed = self._end_of(worker)
         fetched = max(call.done_at, self._clock)
         lost = end < fetched and worker.node.dies_at <= end
@@ -202,9 +249,28 @@ class SimulatedCluster:
     def wait(self, calls: Sequence[Any], seconds: float | None) -> list[Any]:
         self.most_under_way = max(self.most_under_way, len(calls))
         until = self._clock + (math.inf if seconds is None else seconds)
-        first = min(map(self._visible_at, calls), default=math.inf)
-        self._pass_to(min(first, until))
-        return [call for call in calls if self._visible_at(call) <= self._clock]
+        wanted = set(calls)
+        while not (done := self._done(wanted)):
+            following = self._events[0][0] if self._events else math.inf
+            coming = self._coming[0] if self._coming else math.inf
+            if min(following, coming) > until:
+                self._pass_to(until)
+                return self._done(wanted)
+            self._pass_to(min(following, coming))
+        return done
+
+    def _done(self, wanted: set[Any]) -> list[Any]:
+        """Those of which there is news by now."""
+        while self._events and self._events[0][0] <= self._clock:
+            self._news[heapq.heappop(self._events)[2]] = None
+        done = []
+        for call in [call for call in self._news if call in wanted]:
+            del self._news[call]
+            if self._visible_at(call) > self._clock:  # Its node went before it was fetched.
+                self._expect(call)
+            else:
+                done.append(call)
+        return done
 
     def _check(self, call: _SimulatedCall) -> None:
         end, why, _ = self._end_of(call.worker)
@@ -224,7 +290,8 @@ class SimulatedCluster:
         if self._runners is None:
             nothing = np.empty(0, np.int64)
             marks = FixedMarks(call.message.state)
-            empty = Outcome(call.message.task, [], nothing, None, None, marks, [], [], 0.05, 1, 0.0)
+            told = call.seconds, 1, call.idle
+            empty = Outcome(call.message.task, [], nothing, None, None, marks, [], [], *told)
             return empty, 1 << 20
         try:
             return self._runners[call.message.fragment].run(call.message, None), 1 << 16
@@ -235,13 +302,18 @@ class SimulatedCluster:
         return NOTHING_NOTED
 
     def draining(self) -> set[str]:
-        return set()
+        return self._draining
 
     def end(self, worker: Any) -> None:
         if not worker.ended:
             worker.ended = True
             if worker.node is not None:
                 worker.node.used -= 1
+                self._place_more()
+
+    def places(self) -> int | None:
+        """Room on the nodes that are there."""
+        return int(sum(node.cpus - node.used for node in self._alive()))
 
     def room(self) -> str:
         return f"{len(self._nodes)} simulated nodes"

@@ -1,5 +1,6 @@
 """A real cluster on this machine: several of Ray's nodes, each with processes of its own."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -54,6 +55,22 @@ def nodes() -> Iterator[Nodes]:
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     with cluster_here(_FOLDER) as made:
         yield made
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch, nodes: Nodes) -> Iterator[None]:
+    """Workers that tests can end, on a cluster of at least three nodes; none is left after it."""
+    from bushel.workers.cluster import ray_cluster
+    from tests.cluster.seen import SeenCluster, actors_alive, clusters
+    from tests.workers.processes import wait_until
+
+    monkeypatch.setattr(ray_cluster, "RayCluster", SeenCluster)
+    nodes.at_least(2)
+    yield
+    clusters.clear()
+    gc.collect()
+    wait_until(lambda: not actors_alive())
+    assert not actors_alive()
 
 
 @contextmanager

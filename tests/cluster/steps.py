@@ -25,9 +25,13 @@ def doubled(batch: Any) -> Any:
     return batch * 2
 
 
-def pipeline() -> bushel.IterDataset[Any]:
+def noisy_at_once(x: int, rng: np.random.Generator) -> int:
+    return x + 1000 * int(rng.integers(100))
+
+
+def pipeline(change: Any = noisy) -> bushel.IterDataset[Any]:
     """Both kinds of steps: those by position, and those that depend on what was before."""
-    ds = bushel.MapDataset.range(600).seed(3).shuffle().repeat(2).random_map(noisy)
+    ds = bushel.MapDataset.range(600).seed(3).shuffle().repeat(2).random_map(change)
     return ds.to_iter_dataset().filter(is_no_fifth).batch(8).map(doubled)
 
 

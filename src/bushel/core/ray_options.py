@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from bushel.core.arguments import explains
+from bushel.core.autotune import AutotuneParameter, WorkerBounds, as_parameter, is_tuned
 from bushel.errors import PlanError
 
+# Workers of a cluster at first, where their number is tuned, and how many there can be.
+_FIRST_WORKERS, _MOST_WORKERS = 2, 1 << 16
 _ON_HANG = ("wait", "replace", "raise")
 
 
@@ -15,7 +18,10 @@ class RayOptions:
     """How many workers on a Ray cluster, where they may run, and how much each keeps ready.
 
     Args:
-      num_workers: workers, each an actor with a process of its own.
+      num_workers: workers, each an actor with a process of its own. "auto" begins with a few and
+        has more or fewer while it runs, by what the loop waits, as far as the cluster has room;
+        `AutotuneParameter(least, most)` does so between two numbers, and also asks for room that
+        is not there yet, which a cluster that grows by itself then adds. The stream is the same.
       per_worker_buffer_size: blocks that each worker may have waiting beside the one it is at.
       address: the cluster; by default the one that this program is connected to, else that of
         `RAY_ADDRESS` or of this machine. "local" starts one on this machine, to try things.
@@ -31,7 +37,7 @@ class RayOptions:
       start_timeout: seconds after which it is an error that no worker at all has found a place.
     """
 
-    num_workers: int = 2
+    num_workers: int | Literal["auto"] | AutotuneParameter = 2
     per_worker_buffer_size: int = 1
     address: str | None = None
     num_cpus: float = 1.0
@@ -47,8 +53,13 @@ class RayOptions:
     def __post_init__(self) -> None:
         for name, least in (("num_workers", 1), ("per_worker_buffer_size", 0)):
             value = getattr(self, name)
+            if name == "num_workers" and is_tuned(value):
+                continue
             if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"RayOptions.{name} must be an integer, and is {value!r}.")
+                raise TypeError(
+                    f"RayOptions.{name} must be an integer, and is {value!r}."
+                    + (' (Or write "auto".)' if name == "num_workers" else "")
+                )
             if value < least:
                 raise PlanError(f"RayOptions.{name} must be at least {least}, and is {value}.")
         if self.on_hang not in _ON_HANG:
@@ -64,6 +75,25 @@ class RayOptions:
                 f"a client of Ray ({self.address}) would send every batch through a proxy. Run the "
                 "program on a node of the cluster, with its address as `ray start` tells it."
             )
+
+
+def cluster_bounds(num_workers: Any) -> WorkerBounds:
+    """The bounds of the number of workers; that of cores here has nothing to do with it.
+
+    >>> cluster_bounds("auto")
+    WorkerBounds(first=2, least=1, most=65536)
+    """
+    parameter = as_parameter(num_workers)
+    if parameter is None:
+        return WorkerBounds(num_workers, num_workers, num_workers)
+    most = _MOST_WORKERS if parameter.most is None else parameter.most
+    return WorkerBounds(min(most, max(parameter.least, _FIRST_WORKERS)), parameter.least, most)
+
+
+def is_open(num_workers: Any) -> bool:
+    """Whether a number is tuned and nobody said how many there may be at most."""
+    parameter = as_parameter(num_workers)
+    return parameter is not None and parameter.most is None
 
 
 _explain = explains(instead=dict.fromkeys(("workers", "worker_count"), "num_workers"))

@@ -7,13 +7,12 @@ from typing import Any
 
 from bushel.core.autotune import as_parameter, worker_bounds
 from bushel.core.options import MultiprocessingOptions
-from bushel.core.ray_options import RayOptions
+from bushel.core.ray_options import RayOptions, cluster_bounds
 from bushel.core.state import State
 from bushel.run.worker_figures import WorkerFigures
 from bushel.workers.fragment import Fragment, Outcome, TaskMessage
 from bushel.workers.home import Home as Home
-from bushel.workers.pool import Pool
-from bushel.workers.seam import WorkerPool, raise_closed
+from bushel.workers.seam import ResizablePool, raise_closed
 from bushel.workers.start import Starter
 from bushel.workers.task import Task
 from bushel.workers.tuning import Changes, Tuning, memory_budget
@@ -41,7 +40,8 @@ class Engine:
         self._home, self._options, self._worker_init = home, options, worker_init
         self._fragments: list[Fragment] = []
         self._closed = False
-        self._bounds = worker_bounds(options.num_workers)
+        elsewhere = isinstance(options, RayOptions)
+        self._bounds = (cluster_bounds if elsewhere else worker_bounds)(options.num_workers)
         self.changes = Changes()
         budget = None if isinstance(options, RayOptions) else options.ram_budget_mb
         memory_bytes = None if budget is None else budget * (1 << 20)
@@ -66,10 +66,12 @@ class Engine:
         # Those that were sent and neither taken nor cancelled, by their `id`.
         self._under_way: dict[int, Task] = {}
         self._busy_seconds = self._idle_seconds = 0.0
+        # Seconds of waiting for whichever task is done first, until its outcome is taken.
+        self._waited = 0.0
         # Of workers that this iterator has given back.
         self._deaths = self._repeated = 0
         # The pool, in a list that the finalizer can hold without holding the engine.
-        self._pool: list[WorkerPool] = []
+        self._pool: list[ResizablePool] = []
         weakref.finalize(self, _abandon, self._pool, weakref.ref(home))
         if starter is not None:
             self._pool.append(home.pool(self._fragments, worker_init, options, starter))
@@ -122,7 +124,7 @@ class Engine:
     def wait(self, task: Task) -> Outcome:
         """Waits for a task."""
         outcome = task.outcome
-        waited = 0.0
+        waited, self._waited = self._waited, 0.0
         if outcome is None:
             if task.error is not None:
                 raise task.error
@@ -130,7 +132,7 @@ class Engine:
                 raise_closed()
             began = time.perf_counter()
             outcome = self._pool[0].wait(task)
-            waited = time.perf_counter() - began
+            waited += time.perf_counter() - began
         self.changes.elements += task.count
         if self._tuning is not None:
             self.changes.begin()
@@ -148,7 +150,10 @@ class Engine:
         """Waits until one of some tasks is done; `wait` then has its outcome at once."""
         if not self._pool:
             raise_closed()
-        return self._pool[0].wait_for_any(tasks)
+        began = time.perf_counter()
+        task = self._pool[0].wait_for_any(tasks)
+        self._waited += time.perf_counter() - began
+        return task
 
     def cancel(self, tasks: Iterable[Task]) -> None:
         """Says that nobody wants to know what becomes of tasks."""
@@ -172,9 +177,9 @@ class Engine:
                 self.changes.note("workers", pool.size, count, why)
                 pool.resize(count)
 
-    def _resizable(self) -> list[Pool]:
+    def _resizable(self) -> list[ResizablePool]:
         # (Another thread may close.)
-        return [pool for pool in self._pool[:1] if isinstance(pool, Pool)]
+        return self._pool[:1]
 
     def figures(self) -> WorkerFigures:
         """What the workers have done for this iterator."""
@@ -219,7 +224,7 @@ def _number(value: Any) -> int:
     return value
 
 
-def _abandon(pools: list[WorkerPool], home: "weakref.ref[Home]") -> None:
+def _abandon(pools: list[ResizablePool], home: "weakref.ref[Home]") -> None:
     """An iterator is gone: its workers too, unless they are idle and have a home."""
     while pools:
         pool = pools.pop()

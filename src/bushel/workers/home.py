@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bushel.workers.cluster.pool import ClusterPool
     from bushel.workers.fragment import Fragment
     from bushel.workers.payload import Payload
-    from bushel.workers.seam import WorkerPool
+    from bushel.workers.seam import ResizablePool
     from bushel.workers.start import Starter
 
 
@@ -27,7 +27,7 @@ class Home:
     """
 
     def __init__(self) -> None:
-        self._kept: list[WorkerPool] = []
+        self._kept: list[ResizablePool] = []
         self._payload: list[Payload] = []
         weakref.finalize(self, _end_all, self._kept, self._payload)
 
@@ -36,7 +36,7 @@ class Home:
         fragments: "list[Fragment]",
         worker_init: Any,
         options: MultiprocessingOptions | RayOptions,
-    ) -> "WorkerPool":
+    ) -> "ResizablePool":
         """Returns workers that are free, or new ones."""
         while self._kept:
             pool = self._kept.pop()
@@ -50,7 +50,7 @@ class Home:
         worker_init: Any,
         options: MultiprocessingOptions | RayOptions,
         starter: "Starter | None" = None,
-    ) -> "WorkerPool":
+    ) -> "ResizablePool":
         """Makes a pool, of processes that have been started or are yet to be."""
         if isinstance(options, RayOptions):
             return _on_a_cluster(fragments, worker_init, options)
@@ -64,7 +64,7 @@ class Home:
         """Whether there are workers here that are free."""
         return any(not pool.closed for pool in self._kept)
 
-    def give_back(self, pool: "WorkerPool") -> None:
+    def give_back(self, pool: "ResizablePool") -> None:
         """Keeps workers that are done, if none are kept already."""
         self._kept[:] = [other for other in self._kept if not other.closed]
         if self._kept or pool.closed:
@@ -122,7 +122,7 @@ def _on_a_cluster(
     return ClusterPool(fragments, make_cluster, options)
 
 
-def _end_all(kept: "list[WorkerPool]", payload: "list[Payload]") -> None:
+def _end_all(kept: "list[ResizablePool]", payload: "list[Payload]") -> None:
     while kept:
         kept.pop().close(politely=False)
     while payload:

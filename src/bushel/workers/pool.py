@@ -104,6 +104,10 @@ class Pool(TaskQueue):
         """Has more or fewer workers from the next task on."""
         self._size, self._changing, self.refusal = max(1, count), True, None
 
+    def places(self) -> int | None:
+        """Nothing elsewhere."""
+        return None
+
     def private_bytes(self) -> int:
         """Memory that the largest of the workers has for itself; 0 where nobody knows."""
         return max((worker.private_bytes() for worker in self._workers), default=0)

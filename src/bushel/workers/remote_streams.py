@@ -233,9 +233,19 @@ class RemoteStream(_Remote):
             self._more_tasks = max(0, min(now * 5 // 4 + 1, most) - least)
             engine.note_ahead(now, least + self._more_tasks)
 
+    def _has_room(self) -> bool:
+        """Whether another task may be under way."""
+        least = self._share_of_tasks()
+        if len(self._tasks) < least or not self._more_tasks:
+            return len(self._tasks) < least
+        if len(self._tasks) >= least + self._more_tasks:
+            return False
+        # There may be more of them since they were small, and they may have become larger.
+        engine, groups = self._engine, (self._next - self._tasks[0].first) // self._group_size
+        return groups * self._block_size.bytes_each * engine.depth < engine.most_bytes_ahead * least
+
     def _fill(self) -> None:
-        most_tasks = self._share_of_tasks() + self._more_tasks
-        while self._next < self._length and len(self._tasks) < most_tasks:
+        while self._next < self._length and self._has_room():
             count = max(self._block_size.size, self._side_by_side) * self._group_size
             stop = min(self._next + count, self._length)
             state = _advanced(self._start_state, self._next - self._start)

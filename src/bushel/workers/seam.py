@@ -71,6 +71,9 @@ class ResizablePool(WorkerPool, Protocol):
         first. Where no more can be had, those that there are go on, and `refusal` says why.
         """
 
+    def places(self) -> int | None:
+        """How many workers there could be elsewhere; None where they share this machine's cores."""
+
     def private_bytes(self) -> int:
         """Memory that the largest of the workers has for itself; 0 where nobody knows."""
 

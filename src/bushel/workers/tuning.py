@@ -8,6 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from bushel.core.autotune import WorkerBounds
 from bushel.core.machine import available_cores, available_memory, used_core_seconds
@@ -107,18 +108,24 @@ class Tuning:
         self._elements = self._tasks = 0
 
     def _decide(self, pool: ResizablePool, seconds: float, ahead_bytes: int) -> None:
+        budget, free_cores = self._budget, self._free_cores(seconds)
+        places = pool.places()
+        if places is not None:
+            # What is free here has nothing to do with those.
+            most = max(budget.least, min(budget.most, places))
+            budget, free_cores = replace(budget, most=most, cores=most), None
         seen = Glance(
             pool.size,
             seconds,
             min(self._wait, seconds),
             self._idle,
             self._elements,
-            self._free_cores(seconds),
+            free_cores,
             pool.private_bytes(),
             ahead_bytes // pool.size,
         )
         learned: Learned = pool.learned or NOTHING_LEARNED
-        pool.learned, decision = decide(learned, seen, self._budget)
+        pool.learned, decision = decide(learned, seen, budget)
         if decision is not None:
             self._changes.note("workers", pool.size, decision.workers, decision.why)
             pool.resize(decision.workers)

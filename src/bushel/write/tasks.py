@@ -22,17 +22,20 @@ def by_workers(
 
     An exception of the function is raised here; what others are at then is given up.
     """
-    wanted = workers.num_workers if isinstance(workers, RayOptions) else workers
-    count = min(wanted, len(numbers))
-    if not count:
+    if not workers or not numbers:
         yield from map(function, numbers)
         return
-    options: MultiprocessingOptions | RayOptions = MultiprocessingOptions(count, 1)
-    if isinstance(workers, RayOptions):
-        options = replace(workers, num_workers=count)
+    options: MultiprocessingOptions | RayOptions
+    if isinstance(workers, int):
+        options = MultiprocessingOptions(min(workers, len(numbers)), 1)
+    elif isinstance(workers.num_workers, int):
+        options = replace(workers, num_workers=min(workers.num_workers, len(numbers)))
+    else:
+        options = workers
     node = MapDataset.source(list(numbers)).map(function)._own_node()
     engine = Engine(Home(), options, None)
-    fragment = engine.register(Fragment(node, (), ReadOptions(0, 0), True, False, count))
+    most = min(engine.most_workers, len(numbers))
+    fragment = engine.register(Fragment(node, (), ReadOptions(0, 0), True, False, most))
     waiting = iter(range(len(numbers)))
     under_way: list[Task] = []
     try:
@@ -40,7 +43,7 @@ def by_workers(
             for place in waiting:
                 state = {"next_index": place}
                 under_way.append(engine.submit(fragment, state, place + 1, place))
-                if len(under_way) >= count:
+                if len(under_way) >= engine.workers:
                     break
             if not under_way:
                 return

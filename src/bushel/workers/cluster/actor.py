@@ -1,5 +1,6 @@
 """The worker on a cluster: knows the pipeline, does tasks. Its process is Ray's."""
 
+import logging
 import os
 import pickle
 import platform
@@ -15,11 +16,18 @@ import numpy.typing as npt
 
 from bushel.core.limits import limit_of
 from bushel.run.shared_threads import ThreadsOfStreams
+from bushel.transport.arena import Arena
 from bushel.transport.link import dump_apart
 from bushel.transport.own_classes import remember_classes
+from bushel.transport.slots import Ring
 from bushel.workers.cluster.cluster import WorkerGreeting
 from bushel.workers.cluster.pages import new_page
 from bushel.workers.fragment import Runner, up_to_unpicklable
+
+_log = logging.getLogger("bushel")
+
+# Below this, memory is warm in any case.
+_LEAST_ARENA = 1 << 16
 
 Bytes = npt.NDArray[np.uint8]
 # A value as it travels: its pickle, the arrays beside it, and which of them may be written to.
@@ -33,6 +41,11 @@ class ClusterWorker:
         self._place = index, count
         self._runners: list[Runner] = []
         self._page_path, self._page = new_page()
+        # Memory in which batches are made, again and again: a fresh page costs more than to fill
+        # it. The last one was put into the node's store before the next task came.
+        self._ring = Ring()
+        self._arena: Arena | None = None
+        self._usual = 0
 
     def hello(self, node: str, paths: Sequence[str]) -> WorkerGreeting:
         """Says where this is, with which versions, and which of these paths it does not see."""
@@ -52,14 +65,15 @@ class ClusterWorker:
         self._runners = [Runner(fragment, self._page.note, threads) for fragment in fragments]
         remember_classes()
 
-    def run(self, packed: Packed) -> tuple[bool, Packed]:
+    def run(self, pickled: bytes, arrays: Sequence[Bytes] = ()) -> tuple[bool, Packed]:
         """Does a task; whether it is an outcome, or the text of a fault."""
         try:
-            message = unpacked(packed)
+            message = pickle.loads(pickled, buffers=arrays)
             if message.given is not None:
                 remember_classes()
             self._page.begin(message.task)
-            outcome = self._runners[message.fragment].run(message, None)
+            arena = self._next_arena()
+            outcome = self._runners[message.fragment].run(message, arena)
             self._page.note(-1)
         except Exception as error:
             # Not of the user's functions, whose exceptions are part of the outcome.
@@ -67,9 +81,17 @@ class ClusterWorker:
             text = f"{limit}.\n{traceback.format_exc()}" if limit else traceback.format_exc()
             return False, (text.encode(errors="replace"), [], [])
         try:
-            return True, packed_value(outcome, False)
+            packed = packed_value(outcome, False)
         except Exception as error:
-            return True, packed_value(up_to_unpicklable(outcome, error), False)
+            packed = packed_value(up_to_unpicklable(outcome, error), False)
+        self._usual = size_of(packed)
+        return True, packed
+
+    def _next_arena(self) -> Arena | None:
+        if self._arena is not None:
+            self._arena.give_back()
+        self._arena = Arena(self._ring, self._usual) if self._usual >= _LEAST_ARENA else None
+        return self._arena
 
     def leave(self) -> None:
         """Removes what this has on its node beside its process."""
@@ -80,6 +102,29 @@ class ClusterWorker:
 def versions() -> tuple[str, str, str]:
     """Those of Python, numpy and bushel here."""
     return platform.python_version(), np.__version__, sys.modules["bushel"].__version__
+
+
+def why_refused(worker: WorkerGreeting) -> str | None:
+    """Why a worker would not give the same stream, if it would not."""
+    here = versions()
+    if worker.missing:
+        return (
+            f"the node of {worker} does not have {', '.join(worker.missing)}, which this "
+            "pipeline reads. Put the files where all nodes see them (a shared file system, an "
+            "object store), or choose nodes that have them with `label_selector`."
+        )
+    if worker.bushel != here[2] or worker.python.split(".")[:2] != here[0].split(".")[:2]:
+        return (
+            f"{worker} has Python {worker.python} and bushel {worker.bushel}, and this program "
+            f"has Python {here[0]} and bushel {here[2]}. Give the nodes the same "
+            "(`runtime_env={'pip': [...]}` or their image)."
+        )
+    if worker.numpy != here[1]:
+        _log.warning(
+            "%s has numpy %s and this program has %s: random steps may differ there.",
+            worker, worker.numpy, here[1],
+        )  # fmt: skip
+    return None
 
 
 def packed_value(value: Any, by_value: bool) -> Packed:

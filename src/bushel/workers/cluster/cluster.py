@@ -90,6 +90,9 @@ class Cluster(Protocol):
     def end(self, worker: Handle) -> None:
         """Ends a worker at once, whatever it is at."""
 
+    def places(self) -> int | None:
+        """How many more workers there is room for; None where more can be had for the asking."""
+
     def room(self) -> str:
         """What was asked for and what the cluster has free, for messages."""
 

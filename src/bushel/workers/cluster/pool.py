@@ -8,14 +8,13 @@ There is no thread here. The trainer looks after its workers when it wants an el
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from bushel.core.frozen import plain
-from bushel.core.ray_options import RayOptions
+from bushel.core.ray_options import RayOptions, cluster_bounds
 from bushel.errors import WorkerError
 from bushel.workers.blame import Blame
-from bushel.workers.cluster.actor import versions
+from bushel.workers.cluster.actor import why_refused
 from bushel.workers.cluster.cluster import (
     MEMORY,
     NODE,
@@ -23,12 +22,12 @@ from bushel.workers.cluster.cluster import (
     PROCESS,
     Call,
     Cluster,
-    Handle,
     ResultLost,
     TaskFault,
     WorkerGone,
     WorkerGreeting,
 )
+from bushel.workers.cluster.roster import Assigned, PoolWorker, Roster
 from bushel.workers.fragment import Fragment
 from bushel.workers.seam import TaskQueue
 from bushel.workers.task import Task
@@ -46,33 +45,8 @@ _UNPLACED_SECONDS = 10.0
 _MOST_FAILED_STARTS = 10
 # And so many that a node ends for want of memory, with the same task.
 _MOST_MEMORY_ENDS = 6
-
-
-@plain
-class _Assigned:
-    """A task that a worker has."""
-
-    call: Call
-    task: Task
-    # When the worker could begin with it; None as long as it has others before.
-    since: float | None
-
-
-class _PoolWorker:
-    def __init__(self, index: int, handle: Handle, starting: Call, asked: float) -> None:
-        self.index, self.handle = index, handle
-        # What it is waited for before it gets tasks, and since when.
-        self.starting: Call | None = starting
-        self.asked = asked
-        self.ready: WorkerGreeting | None = None
-        # Tasks in the order sent, which is that of their outcomes.
-        self.tasks: deque[_Assigned] = deque()
-        self.hung = False
-
-    def __str__(self) -> str:
-        return (
-            f"worker {self.index}" if self.ready is None else f"worker {self.index}, {self.ready}"
-        )
+# Room for workers where a cluster may grow.
+_ANY_NUMBER = 1 << 30
 
 
 class ClusterPool(TaskQueue):
@@ -88,8 +62,15 @@ class ClusterPool(TaskQueue):
         self._make_cluster, self._options = make_cluster, options
         self._cluster: Cluster | None = None
         self._blame = Blame(fragments)
-        self._workers: list[_PoolWorker] = []
+        self._roster = Roster()
+        bounds = cluster_bounds(options.num_workers)
+        self._size, self._is_tuned = bounds.first, bounds.is_tuned
+        # Whether workers are being added, or leave.
+        self._changing = True
+        self.refusal: str | None = None
+        self.learned: Any = None
         self._failed_starts = 0
+        self._looked_at = 0.0
         # How long a task takes as a rule, and how often one was asked of two workers.
         self._usual_seconds = 0.0
         self.doubled = 0
@@ -98,21 +79,60 @@ class ClusterPool(TaskQueue):
     @property
     def size(self) -> int:
         """How many workers there are to be."""
-        return self._options.num_workers
+        return self._size
 
     @property
     def told(self) -> bool:
         """Whether there are workers that know the pipeline."""
-        return any(worker.ready is not None for worker in self._workers)
+        return any(worker.ready is not None for worker in self._roster)
 
     @property
     def idle(self) -> bool:
         """Whether nobody waits for anything."""
         return not self._homeless and not any(
             assigned.task.outcome is None and not assigned.task.cancelled
-            for worker in self._workers
+            for worker in self._roster
             for assigned in worker.tasks
         )
+
+    # Having more of them, or fewer.
+
+    @property
+    def settled(self) -> bool:
+        """Whether there are as many, all of them ready, and none that is about to leave."""
+        return not (self._changing or self._roster.starting or self._roster.leaving)
+
+    def resize(self, count: int) -> None:
+        """Has more or fewer workers from the next task on."""
+        self._size, self._changing, self.refusal = max(1, count), True, None
+
+    def private_bytes(self) -> int:
+        """Nobody knows: their memory is not this machine's."""
+        return 0
+
+    def places(self) -> int | None:
+        """How many workers there could be, with those that there are."""
+        room = None if self._cluster is None else self._cluster.places()
+        # Where somebody said how many, a cluster is asked for as many, and may grow for it.
+        return _ANY_NUMBER if room is None else len(self._roster) - self._roster.starting + room
+
+    def _change(self, cluster: Cluster) -> None:
+        """Comes closer to the number of workers that there are to be; waits for nobody."""
+        roster = self._roster
+        staying = [worker for worker in roster if not worker.leaving]
+        # Those without a place leave first, then those that came last.
+        staying.sort(key=lambda worker: (worker.ready is None, worker.index))
+        for worker in staying[self._size :]:
+            roster.leave(worker)
+        for _ in range(self._size - len(staying)):
+            index = roster.free_index()
+            handle, starting = cluster.start(index)
+            roster.add(PoolWorker(index, handle, starting, cluster.now()))
+        for worker in roster if roster.leaving else ():
+            if worker.leaving and not worker.tasks:
+                self._forget(worker)
+        # What changes after this is said where it does.
+        self._changing = False
 
     def _go_on(self) -> None:
         self._give_out()
@@ -124,55 +144,54 @@ class ClusterPool(TaskQueue):
         """Sees that there are workers, and that tasks have one."""
         if self._cluster is None:
             self._cluster = self._make_cluster()
-        cluster = self._cluster
-        taken = {worker.index for worker in self._workers}
-        for index in range(self._options.num_workers):
-            if index not in taken:
-                handle, starting = cluster.start(index)
-                self._workers.append(_PoolWorker(index, handle, starting, cluster.now()))
-        draining = cluster.draining()
+        cluster, roster = self._cluster, self._roster
+        if self._changing:
+            self._change(cluster)
+        if not self._homeless:
+            return
+        # As many as an engine has under way are shared out; those that begin later have a part.
+        share = -(-(len(self._homeless) + roster.under_way) // max(1, len(roster)))
+        most = max(1 + max(1, self._options.per_worker_buffer_size), share)
         while self._homeless:
             task = self._homeless[0]
             if task.outcome is None and not task.cancelled and task.error is None:
-                worker = self._free_worker(draining)
+                worker = roster.least_loaded(most, self._may_take) or self._last_resort(most)
                 if worker is None:
                     return
                 self._send(worker, task)
             # Only now: if an interrupt comes in between, it is done twice and not never.
             self._homeless.popleft()
 
-    def _free_worker(self, draining: set[str]) -> _PoolWorker | None:
-        most = 1 + max(1, self._options.per_worker_buffer_size)
-        free = [
-            worker
-            for worker in self._workers
-            if worker.ready is not None
-            and len(worker.tasks) < most
-            and not self._is_late(worker)
-            and worker.ready.node not in draining
-        ]
+    def _may_take(self, worker: PoolWorker) -> bool:
+        return not self._is_late(worker)
+
+    def _last_resort(self, most: int) -> PoolWorker | None:
+        """One that leaves, where its node does and nobody else is there yet."""
+        if not self._roster.leaving:
+            return None
+        ready = [worker for worker in self._roster if worker.ready is not None]
+        if any(not worker.leaving for worker in ready):
+            return None
+        free = [worker for worker in ready if len(worker.tasks) < most]
         return min(free, key=lambda worker: len(worker.tasks), default=None)
 
-    def _send(self, worker: _PoolWorker, task: Task) -> None:
+    def _send(self, worker: PoolWorker, task: Task) -> None:
         assert self._cluster is not None
         call = self._cluster.run(worker.handle, task.message)
         since = None if worker.tasks else self._cluster.now()
-        worker.tasks.append(_Assigned(call, task, since))
+        self._roster.give(worker, Assigned(call, task, since))
 
     # Looking after workers.
 
     def _read(self) -> None:
         """Waits for news, and takes note of it."""
         assert self._cluster is not None
-        calls = {
-            worker.tasks[0].call if worker.starting is None else worker.starting: worker
-            for worker in self._workers
-            if worker.starting is not None or worker.tasks
-        }
-        done = self._cluster.wait(list(calls), _LOOK_SECONDS)
+        done = self._cluster.wait(self._roster.calls(), _LOOK_SECONDS)
         self._check_open()
         for call in done:
-            worker = calls[call]
+            worker = self._roster.of(call)
+            if worker is None:
+                continue
             try:
                 if worker.starting is not None:
                     self._take_start(worker, call)
@@ -180,10 +199,14 @@ class ClusterPool(TaskQueue):
                     self._take_outcome(worker, call)
             except WorkerGone as gone:
                 self._replace(worker, gone)
-        if not done:
-            self._look_around()
+            if worker.leaving:
+                self._changing = True
+        now = self._cluster.now()
+        if not done or now - self._looked_at > _LOOK_SECONDS:
+            self._looked_at = now
+            self._look_around(now)
 
-    def _take_start(self, worker: _PoolWorker, call: Call) -> None:
+    def _take_start(self, worker: PoolWorker, call: Call) -> None:
         assert self._cluster is not None
         try:
             said = self._cluster.ready(call)
@@ -194,37 +217,17 @@ class ClusterPool(TaskQueue):
         except ResultLost as lost:
             raise WorkerGone(NODE, str(lost)) from None
         if worker.ready is None:
-            self._compare(said)
+            refused = why_refused(said)
+            if refused is not None:
+                self.close()
+                raise WorkerError(refused)
             worker.ready = said
-            worker.starting = self._cluster.instruct(worker.handle)
+            self._roster.go_on(worker, self._cluster.instruct(worker.handle))
             return
-        worker.starting = None
+        self._roster.go_on(worker, None)
         self._failed_starts = 0
 
-    def _compare(self, ready: WorkerGreeting) -> None:
-        """Refuses a worker that would not give the same stream."""
-        here = versions()
-        if ready.missing:
-            self.close()
-            raise WorkerError(
-                f"the node of {ready} does not have {', '.join(ready.missing)}, which this "
-                "pipeline reads. Put the files where all nodes see them (a shared file system, an "
-                "object store), or choose nodes that have them with `label_selector`."
-            )
-        if ready.bushel != here[2] or ready.python.split(".")[:2] != here[0].split(".")[:2]:
-            self.close()
-            raise WorkerError(
-                f"{ready} has Python {ready.python} and bushel {ready.bushel}, and this program "
-                f"has Python {here[0]} and bushel {here[2]}. Give the nodes the same "
-                "(`runtime_env={'pip': [...]}` or their image)."
-            )
-        if ready.numpy != here[1]:
-            _log.warning(
-                "%s has numpy %s and this program has %s: random steps may differ there.",
-                ready, ready.numpy, here[1],
-            )  # fmt: skip
-
-    def _take_outcome(self, worker: _PoolWorker, call: Call) -> None:
+    def _take_outcome(self, worker: PoolWorker, call: Call) -> None:
         assert self._cluster is not None
         assigned = worker.tasks[0]
         task = assigned.task
@@ -249,12 +252,9 @@ class ClusterPool(TaskQueue):
         if task.outcome is None:  # Otherwise it was asked of two, and this is the second.
             task.outcome, task.bytes = outcome, size
 
-    def _next_of(self, worker: _PoolWorker) -> None:
+    def _next_of(self, worker: PoolWorker) -> None:
         assert self._cluster is not None
-        worker.tasks.popleft()
-        worker.hung = False
-        if worker.tasks:
-            worker.tasks[0].since = self._cluster.now()
+        self._roster.next_of(worker, self._cluster.now())
 
     def _again(self, tasks: Sequence[Task]) -> None:
         """Has tasks done once more, before all others."""
@@ -262,19 +262,23 @@ class ClusterPool(TaskQueue):
         self.repeated += len(again)
         self._homeless.extendleft(reversed(again))
 
-    def _is_late(self, worker: _PoolWorker) -> bool:
+    def _is_late(self, worker: PoolWorker) -> bool:
         since = worker.tasks[0].since if worker.tasks else None
         if since is None or self._cluster is None:
             return False
         usual = max(_LATE_SECONDS, _LATE_TIMES * self._usual_seconds)
         return self._cluster.now() - since > usual
 
-    def _look_around(self) -> None:
-        """Nothing has come for a while: who is late, who has no place, who hangs?"""
+    def _look_around(self, now: float) -> None:
+        """Now and then: whose node goes, who is late, who has no place, who hangs?"""
         assert self._cluster is not None
-        now = self._cluster.now()
         self._look_for_places(now)
-        for worker in list(self._workers):
+        draining = self._cluster.draining()
+        for worker in self._roster:
+            if worker.ready is not None and worker.ready.node in draining and not worker.leaving:
+                # Another one is started elsewhere, before the node is gone.
+                self._roster.leave(worker)
+                self._changing = True
             since = worker.tasks[0].since if worker.tasks else None
             timeout = self._options.hang_timeout
             if since is not None and timeout is not None and now - since > timeout:
@@ -284,11 +288,11 @@ class ClusterPool(TaskQueue):
 
     def _look_for_places(self, now: float) -> None:
         assert self._cluster is not None
-        waiting = [worker for worker in self._workers if worker.ready is None]
+        waiting = [worker for worker in self._roster if worker.ready is None]
         if not waiting:
             return
         seconds = now - min(worker.asked for worker in waiting)
-        placed = len(self._workers) - len(waiting)
+        placed = len(self._roster) - len(waiting)
         if not placed and seconds > self._options.start_timeout:
             room = self._cluster.room()
             self.close()
@@ -297,15 +301,18 @@ class ClusterPool(TaskQueue):
                 "for less (`num_cpus`, `resources`, `label_selector`), or give it more time "
                 "(`start_timeout`) where nodes are being added."
             )
-        if seconds > _UNPLACED_SECONDS and not self._told_unplaced:
+        if self._is_tuned and seconds > self._options.start_timeout:
+            self._size, self._changing = placed, True
+            self.refusal = f"there is no place for {len(waiting)} more: {self._cluster.room()}"
+        elif seconds > _UNPLACED_SECONDS and not self._told_unplaced:
             self._told_unplaced = True
             _log.warning(
                 "%d of %d workers have no place on the cluster after %.0f s: %s. The stream goes "
                 "on with those that have one.",
-                len(waiting), len(self._workers), seconds, self._cluster.room(),
+                len(waiting), len(self._roster), seconds, self._cluster.room(),
             )  # fmt: skip
 
-    def _hangs(self, worker: _PoolWorker, seconds: float) -> None:
+    def _hangs(self, worker: PoolWorker, seconds: float) -> None:
         assigned = worker.tasks[0]
         text = f"{worker} has been at {assigned.task.positions()} for {seconds:.1f} s"
         if self._options.on_hang == "raise":
@@ -322,13 +329,17 @@ class ClusterPool(TaskQueue):
     def _double_late_ones(self) -> None:
         """Gives what a late worker has to others too, where one has nothing to do."""
         assert self._cluster is not None
-        idle = [worker for worker in self._workers if worker.starting is None and not worker.tasks]
-        for worker in self._workers:
+        idle = [
+            worker
+            for worker in self._roster
+            if worker.starting is None and not worker.tasks and not worker.leaving
+        ]
+        for worker in self._roster:
             if not idle or not self._is_late(worker):
                 continue
             for assigned in worker.tasks:
                 task = assigned.task
-                twice = sum(other.task is task for w in self._workers for other in w.tasks) > 1
+                twice = sum(other.task is task for w in self._roster for other in w.tasks) > 1
                 if idle and not twice and task.outcome is None and not task.cancelled:
                     other = idle.pop()
                     _log.warning(
@@ -338,7 +349,7 @@ class ClusterPool(TaskQueue):
                     self.doubled += 1
                     self._send(other, task)
 
-    def _replace(self, worker: _PoolWorker, gone: WorkerGone) -> None:
+    def _replace(self, worker: PoolWorker, gone: WorkerGone) -> None:
         """A worker is gone: another one takes its place, and others its tasks."""
         assert self._cluster is not None
         tasks = [assigned.task for assigned in worker.tasks]
@@ -386,9 +397,10 @@ class ClusterPool(TaskQueue):
         noted = NOTHING_NOTED if ready is None else self._cluster.noted(ready)
         return self._blame.note(task, noted, False, f"is gone ({gone})")
 
-    def _forget(self, worker: _PoolWorker) -> None:
+    def _forget(self, worker: PoolWorker) -> None:
         assert self._cluster is not None
-        self._workers.remove(worker)
+        self._roster.remove(worker)
+        self._changing = True
         self._cluster.end(worker.handle)
 
     def close(self, politely: bool = True) -> None:
@@ -398,7 +410,7 @@ class ClusterPool(TaskQueue):
         self.closed = True
         self._homeless.clear()
         if self._cluster is not None:
-            for worker in self._workers:
+            for worker in self._roster:
                 self._cluster.end(worker.handle)
             self._cluster.close()
-        self._workers.clear()
+        self._roster = Roster()

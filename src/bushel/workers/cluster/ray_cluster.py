@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.core.ray_options import RayOptions
+from bushel.core.ray_options import RayOptions, cluster_bounds, is_open
 from bushel.errors import MissingPackageError, PlanError, WorkerError
 from bushel.workers.cluster.actor import ClusterWorker, Packed, packed_value, size_of, unpacked
 from bushel.workers.cluster.cluster import (
@@ -36,6 +36,9 @@ _log = logging.getLogger("bushel")
 _NOTES_SECONDS = 10.0
 # Arrays below this are copied together with their pickle in any case.
 _SMALL = 1 << 12
+_MOST_SECONDS_BETWEEN_LOOKS = 5.0
+# Workers that take nothing of a node have room anywhere; no more than so many at a time.
+_MOST_AT_ONCE = 64
 
 
 def ray_package() -> Any:
@@ -87,6 +90,7 @@ class RayCluster:
         self._luggage: tuple[Any, ...] | None = None
         self._warm = WarmMemory()
         self._drained_at, self._draining = -1e9, set[str]()
+        self._clock, self._looked_at = 0.0, time.monotonic()
 
     def start(self, index: int) -> tuple[Any, Any]:
         options = self._options
@@ -116,7 +120,9 @@ class RayCluster:
 
                 return super().hello(ray.get_runtime_context().get_node_id(), paths)
 
-        actor = ray.remote(Worker).options(**asked).remote(index, options.num_workers)
+        most = None if is_open(options.num_workers) else cluster_bounds(options.num_workers).most
+        count = max(index + 1, most or 0)
+        actor = ray.remote(Worker).options(**asked).remote(index, count)
         return actor, actor.hello.remote("", self._paths)
 
     def instruct(self, worker: Any) -> Any:
@@ -130,13 +136,15 @@ class RayCluster:
         return worker.begin.remote(*self._luggage)
 
     def run(self, worker: Any, message: TaskMessage) -> Any:
-        return worker.run.remote(packed_value(message, message.given is not None))
+        pickled, arrays, _ = packed_value(message, message.given is not None)
+        # Ray sends bytes as they are, and anything else by a pickler of its own.
+        return worker.run.remote(pickled, arrays) if arrays else worker.run.remote(pickled)
 
     def wait(self, calls: Sequence[Any], seconds: float | None) -> list[Any]:
-        done, _ = self._ray.wait(list(calls), num_returns=1, timeout=seconds, fetch_local=True)
-        if done and len(calls) > 1:
-            # What else is there already.
-            done, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        # All that is there, if anything is: to ask takes longer the more there is to ask for.
+        done, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        if not done:
+            done, _ = self._ray.wait(list(calls), num_returns=1, timeout=seconds)
         return list(done)
 
     def ready(self, call: Any) -> Any:
@@ -221,12 +229,24 @@ class RayCluster:
             with suppress(Exception):
                 self._ray.kill(worker)
 
-    def room(self) -> str:
+    def _wanted(self) -> dict[str, float]:
+        """What one worker takes."""
         options = self._options
-        wanted: dict[str, Any] = {"CPU": options.num_cpus, **options.resources}
+        wanted: dict[str, float] = {"CPU": options.num_cpus, **options.resources}
         if options.memory is not None:
             wanted["memory"] = options.memory
-        asked = f"{options.num_workers} workers with {wanted} each"
+        return wanted
+
+    def places(self) -> int | None:
+        if is_open(self._options.num_workers):
+            free = self._ray.available_resources()
+            shares = [free.get(name, 0) // each for name, each in self._wanted().items() if each]
+            return int(min(shares, default=_MOST_AT_ONCE))
+        return None
+
+    def room(self) -> str:
+        options = self._options
+        asked = f"{options.num_workers} workers with {self._wanted()} each"
         if options.label_selector:
             asked += f" on nodes with the labels {dict(options.label_selector)}"
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
@@ -238,7 +258,11 @@ class RayCluster:
         return f"asked for were {asked}; {len(nodes)} nodes are there, and free on them is {free}"
 
     def now(self) -> float:
-        return time.monotonic()
+        now = time.monotonic()
+        # Where this program was stopped for a while, or did not look, nobody else is late for it.
+        self._clock += min(now - self._looked_at, _MOST_SECONDS_BETWEEN_LOOKS)
+        self._looked_at = now
+        return self._clock
 
     def close(self) -> None:
         self._luggage = None

@@ -1,0 +1,159 @@
+"""Who works on a cluster, and what each has: kept so that nobody has to look at all of them.
+
+A host may have a thousand workers, and a task for one of them is a matter of microseconds.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from bushel.core.frozen import plain
+from bushel.workers.cluster.cluster import Call, Handle, WorkerGreeting
+from bushel.workers.task import Task
+
+
+@plain
+class Assigned:
+    """A task that a worker has."""
+
+    call: Call
+    task: Task
+    # When the worker could begin with it; None as long as it has others before.
+    since: float | None
+
+
+class PoolWorker:
+    """A worker, as the pool knows it."""
+
+    def __init__(self, index: int, handle: Handle, starting: Call, asked: float) -> None:
+        self.index, self.handle = index, handle
+        # What it is waited for before it gets tasks, and since when.
+        self.starting: Call | None = starting
+        self.asked = asked
+        self.ready: WorkerGreeting | None = None
+        # Tasks in the order sent, which is that of their outcomes.
+        self.tasks: deque[Assigned] = deque()
+        self.hung = False
+        # Whether it does what it has, and no more.
+        self.leaving = False
+
+    def __str__(self) -> str:
+        return (
+            f"worker {self.index}" if self.ready is None else f"worker {self.index}, {self.ready}"
+        )
+
+
+class Roster:
+    """Workers by their indices, by what they have to do, and by what is waited for."""
+
+    def __init__(self) -> None:
+        self._workers: dict[int, PoolWorker] = {}
+        # Those that may be given tasks, by how many they have; who came first is asked first.
+        self._by_load: list[dict[int, PoolWorker]] = [{}]
+        # Of each worker, the call that is done next.
+        self._waited_for: dict[Call, PoolWorker] = {}
+        # Tasks that workers have; workers that have not begun, and those that leave.
+        self.under_way = self.starting = self.leaving = 0
+        # Numbers below the highest that no worker has any more.
+        self._free: list[int] = []
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def __iter__(self) -> Iterator[PoolWorker]:
+        # (Another thread may close.)
+        return iter(list(self._workers.values()))
+
+    def free_index(self) -> int:
+        """The lowest number that no worker has; it is for one that is taken on at once."""
+        if self._free:
+            return heapq.heappop(self._free)
+        self._next += 1
+        return self._next - 1
+
+    def calls(self) -> list[Call]:
+        """What there may be news of."""
+        return list(self._waited_for)
+
+    def of(self, call: Call) -> PoolWorker | None:
+        """Whose call it is, if that is still waited for."""
+        return self._waited_for.get(call)
+
+    def add(self, worker: PoolWorker) -> None:
+        """Takes a worker on, which is being started."""
+        self._workers[worker.index] = worker
+        self.starting += 1
+        self._wait_for(worker)
+
+    def go_on(self, worker: PoolWorker, starting: Call | None) -> None:
+        """A worker has taken a step of its start; `starting` is the next one, if there is one."""
+        self._waited_for.pop(worker.starting, None)
+        worker.starting = starting
+        self.starting -= starting is None
+        self._wait_for(worker)
+        self._place(worker)
+
+    def give(self, worker: PoolWorker, assigned: Assigned) -> None:
+        """A worker was sent a task."""
+        self._remove_place(worker)
+        worker.tasks.append(assigned)
+        self.under_way += 1
+        self._place(worker)
+        if len(worker.tasks) == 1:
+            self._wait_for(worker)
+
+    def next_of(self, worker: PoolWorker, now: float) -> None:
+        """A worker is done with its oldest task."""
+        self._remove_place(worker)
+        done = worker.tasks.popleft()
+        self._waited_for.pop(done.call, None)
+        self.under_way -= 1
+        worker.hung = False
+        if worker.tasks:
+            worker.tasks[0].since = now
+        self._place(worker)
+        self._wait_for(worker)
+
+    def remove(self, worker: PoolWorker) -> None:
+        """A worker is no more."""
+        self._remove_place(worker)
+        if self._workers.pop(worker.index, None) is not None:
+            self.under_way -= len(worker.tasks)
+            self.starting -= worker.starting is not None
+            self.leaving -= worker.leaving
+            heapq.heappush(self._free, worker.index)
+        for call in (worker.starting, *(assigned.call for assigned in worker.tasks)):
+            self._waited_for.pop(call, None)
+
+    def leave(self, worker: PoolWorker) -> None:
+        """A worker is given no more tasks."""
+        self._remove_place(worker)
+        if not worker.leaving:
+            worker.leaving = True
+            self.leaving += 1
+
+    def least_loaded(self, most: int, may_take: Callable[[PoolWorker], bool]) -> PoolWorker | None:
+        """One of those with the fewest tasks, below `most`, that may be given one more."""
+        for same in self._by_load[:most]:
+            for worker in same.values():
+                if may_take(worker):
+                    return worker
+        return None
+
+    def _wait_for(self, worker: PoolWorker) -> None:
+        if worker.starting is not None:
+            self._waited_for[worker.starting] = worker
+        elif worker.tasks:
+            self._waited_for[worker.tasks[0].call] = worker
+
+    def _place(self, worker: PoolWorker) -> None:
+        if worker.ready is None or worker.leaving or worker.index not in self._workers:
+            return
+        while len(self._by_load) <= len(worker.tasks):
+            self._by_load.append({})
+        self._by_load[len(worker.tasks)][worker.index] = worker
+
+    def _remove_place(self, worker: PoolWorker) -> None:
+        if len(worker.tasks) < len(self._by_load):
+            self._by_load[len(worker.tasks)].pop(worker.index, None)
