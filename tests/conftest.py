@@ -18,6 +18,8 @@ from tests.patience import PATIENCE_SECONDS
 
 __all__ = ["kept_nursery", "one_nursery"]
 
+# The modules that were imported when all tests were found.
+COLLECTED_WITH = pytest.StashKey[frozenset[str]]()
 _A_MOMENT_SECONDS = 0.2
 # So many modules bring objects enough for collections to take long: JAX, TensorFlow, torch.
 _MANY_MODULES = 300
@@ -60,9 +62,10 @@ class _Spared:
 _spared = _Spared()
 
 
-def pytest_collection_finish() -> None:
-    """Spares all tests, of which there are thousands."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spares all tests, of which there are thousands, and notes what it took to find them."""
     _spared.see_to_modules()
+    session.config.stash[COLLECTED_WITH] = frozenset(sys.modules)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 # Examples of each property in the first round; each round has twice as many as the one before.
-_FIRST_EXAMPLES, _MOST_EXAMPLES = 10, 1000
+_FIRST_EXAMPLES, _MOST_EXAMPLES = 40, 4000
 
 
 def main() -> int:
@@ -24,10 +24,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    parser.add_argument("--examples", type=int, default=_FIRST_EXAMPLES)
     options, more = parser.parse_known_args()
     files = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/**/test_fuzz_*.py"))
     end = time.monotonic() + 60 * options.minutes
-    seed, count, rounds = options.seed, _FIRST_EXAMPLES, 0
+    seed, count, rounds = options.seed, options.examples, 0
     while (left := end - time.monotonic()) > 0:
         print(f"fuzz: seed {seed}, {count} examples of each, {left:.0f} s left", flush=True)
         environment = {**os.environ, "BUSHEL_SEED": str(seed), "BUSHEL_EXAMPLES": str(count)}
@@ -37,7 +38,10 @@ def main() -> int:
         except subprocess.TimeoutExpired:
             break
         if code:
-            print(f"fuzz: failed; repeat with make fuzz SEED={seed}", flush=True)
+            print(
+                f"fuzz: failed; repeat with make fuzz SEED={seed} ARGS=--examples={count}",
+                flush=True,
+            )
             return 1
         rounds += 1
         seed, count = seed + 1, min(2 * count, _MOST_EXAMPLES)

@@ -1,26 +1,36 @@
 """How thoroughly tests look.
 
-A few examples by default, the same each time. `BUSHEL_EXAMPLES=100` asks for so many of each
-property, other ones each time, and for the variants that are one of a kind otherwise; `make
-test-all` does. `make fuzz` runs the files called `test_fuzz_*` like that, with a seed that
-repeats what they tried: `BUSHEL_SEED`.
+A few examples by default, the same each time: `USUAL` of a property that is quick, fewer where
+each of them costs more, more where that is little. `BUSHEL_EXAMPLES=100` asks for so many of a
+quick one and for as many times more of the others, other ones each time; for what is `slow`; and
+for the variants that are one of a kind otherwise. `make test-all` does. `make fuzz` runs the files
+called `test_fuzz_*` like that, with a seed that repeats what they tried: `BUSHEL_SEED`.
 """
 
 import functools
 import os
 import random
 
+import pytest
+
 THOROUGH = "BUSHEL_EXAMPLES" in os.environ
+# How many examples of a property that is quick are tried by default.
+USUAL = 20
+
+# What takes seconds, and guards little that others do not: whole programs, frameworks, clusters.
+slow = pytest.mark.skipif(not THOROUGH, reason="takes long; `make test-all` runs it")
 
 
 def examples(count: int) -> int:
-    """How many examples of a property are tried, where usually so many are."""
-    return int(os.environ.get("BUSHEL_EXAMPLES", count))
+    """How many examples of a property are tried, where so many are by default."""
+    if not THOROUGH:
+        return count
+    return max(1, count * int(os.environ["BUSHEL_EXAMPLES"]) // USUAL)
 
 
 def rare_examples(count: int) -> int:
-    """The same where each of them starts processes."""
-    return max(count, examples(0) // 50)
+    """The same where each of them starts processes, and all pipelines are tried, not some."""
+    return max(count, examples(USUAL) // 50)
 
 
 @functools.cache

@@ -55,11 +55,11 @@ for killed_at in range(1, 1000, EVERY):
 
 
 def test_killed_at_any_file_operation(tmp_path: Path) -> None:
-    """SIGKILL at every fifth file operation of four saves, whichever thread is at it.
+    """SIGKILL at every thirteenth file operation of four saves, whichever thread is at it.
 
     Every step that Orbax shows can be restored, and no more is lost than what was going on.
     """
-    every = "1" if THOROUGH else "5"
+    every = "1" if THOROUGH else "13"
     lines = run(_KILLED.replace("EVERY", every), tmp_path).splitlines()
     begun = {int(moment): int(step) for moment, step in map(str.split, lines)}
     ds = MapDataset.range(100).shuffle(seed=1)

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import webdataset
-from webdataset.tariterators import tar_file_expander as tar_files
 
 import bushel
 from bushel.cli.main import main
 from tests.cli.test_convert import lines, read, run
+from tests.later import later
+
+tariterators = later("webdataset.tariterators")
 
 Says = pytest.CaptureFixture[str]
 
@@ -76,7 +77,7 @@ def test_a_folder_of_images_is_what_webdataset_expects(tmp_path: Path) -> None:
         ]
     with (tmp_path / "out.tar").open("rb") as file:  # It would leave the file open.
         opened = [{"url": "out.tar", "stream": file}]
-        theirs = list(webdataset.tariterators.group_by_keys(tar_files(opened)))
+        theirs = list(tariterators.group_by_keys(tariterators.tar_file_expander(opened)))
     assert [sample["jpg"] for sample in theirs] == [b"cat 0", b"cat 1", b"dog 0", b"dog 1"]
     assert [int(sample["cls"]) for sample in theirs] == [0, 0, 1, 1]
     assert [np.asarray(record["jpg"]).tobytes() for record in read(tmp_path, "out.tar")] == [

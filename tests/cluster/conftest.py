@@ -1,5 +1,6 @@
 """A real cluster on this machine: several of Ray's nodes, each with processes of its own."""
 
+import fcntl
 import gc
 import os
 import tempfile
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
-# Sockets lie in it, and their paths may not be long.
-_FOLDER = tempfile.mkdtemp(prefix="ray", dir="/tmp")
+# Paths of sockets may not be long.
+_SHORT = "/tmp"
+# Held by the process of a run that has the cluster.
+_LOCK = Path(tempfile.gettempdir(), f"bushel-tests-ray-{os.getuid()}.lock")
 
 
 class Nodes:
@@ -50,11 +53,17 @@ class Nodes:
             self.add()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
+    """A cluster: one at a time on this machine, whichever process of a run has the tests of it."""
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
-    with cluster_here(_FOLDER) as made:
-        yield made
+    with (
+        open(_LOCK, "w") as lock,
+        tempfile.TemporaryDirectory(prefix="ray", dir=_SHORT, ignore_cleanup_errors=True) as folder,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with cluster_here(folder) as made:
+            yield made
 
 
 @pytest.fixture

@@ -1,32 +1,17 @@
 """Datasets within a torch `DataLoader`: every element once, or an error that says how."""
 
 import gc
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from bushel import MapDataset, ReadOptions
 from bushel.errors import PlanError
-
-torch_data: Any = pytest.importorskip("torch.utils.data")
-
-
-class Wrapped(torch_data.IterableDataset):  # type: ignore[misc]
-    def __init__(self, shares: bool) -> None:
-        self._shares = shares
-
-    def __iter__(self) -> Iterator[Any]:
-        ds = MapDataset.range(40)
-        info = torch_data.get_worker_info()
-        if self._shares and info is not None:
-            ds = ds[info.id :: info.num_workers]
-        return iter(ds.to_iter_dataset(ReadOptions(0, 0)).batch(4))
 
 
 def _loaded(shares: bool, workers: int) -> list[list[int]]:
-    loader = torch_data.DataLoader(Wrapped(shares), batch_size=None, num_workers=workers)
-    return [batch.tolist() for batch in loader]
+    pytest.importorskip("torch")
+    from tests.deliver.torch_parts import loaded
+
+    return loaded(shares, workers)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from bushel.files import retry
 from tests.files.server import Server, serve
@@ -29,6 +28,8 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def _s3() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer  # It takes seconds, in each process that collects.
+
     moto = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     moto.start()
     host, port = moto.get_host_and_port()

@@ -1,10 +1,11 @@
 """A program that trains with Keras and the backend in `KERAS_BACKEND`, and prints what came of it.
 
-The last line is JSON.
+Its arguments say on which of `DATA`. The last line is JSON.
 """
 
 import contextlib
 import json
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -81,19 +82,20 @@ def resumed(make: Any, steps: int | None, folder: Path) -> tuple[Any, list[str]]
     return model, names
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     told: dict[str, Any] = {"backend": keras.backend.backend()}
-    for name, (make, steps) in DATA.items():
+    for name in names:
+        make, steps = DATA[name]
         whole = new_model()
         data = bushel.keras.dataset(make(), steps_per_epoch=steps)
         losses = whole.fit(data, epochs=3, verbose=0).history["loss"]
         with tempfile.TemporaryDirectory() as folder:
-            model, names = resumed(make, steps, Path(folder))
+            model, saved = resumed(make, steps, Path(folder))
         weights = zip(whole.get_weights(), model.get_weights(), strict=True)
         told[name] = {
             "batches": data.num_batches,
             "losses": losses,
-            "checkpoints": names,
+            "checkpoints": saved,
             "equal": all(np.array_equal(one, other) for one, other in weights),
         }
     inputs = MapDataset.source(ROWS).map(lambda row: row[:3]).batch(16)
@@ -106,4 +108,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

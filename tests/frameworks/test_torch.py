@@ -11,13 +11,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import torch
 
 import bushel
 from bushel import IterDataset, MapDataset, MultiprocessingOptions
 from bushel.errors import PlanError, SourceError, StateError
+from tests.later import later
 from tests.patience import PATIENCE_SECONDS
 
+torch = later("torch")
 ROOT = Path(__file__).parent.parent.parent
 
 

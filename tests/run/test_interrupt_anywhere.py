@@ -108,8 +108,11 @@ def test_every_pipeline_of_broken_records(name: str) -> None:
 
 def _check_pipeline(name: str, broken: tuple[int, ...]) -> None:
     expected = _without_notes(run_events(stream_of(name, Kit(broken=broken))))
+    # The variants of an operation are read in one way each, and in both by `make test-all`.
+    only = len(name) % 2 if ":" in name and not THOROUGH else None
     for seed, read in enumerate((INLINE, ReadOptions(2, 4))):
-        _check(stream_of(name, Kit("rows", broken, read)), expected, seed, 2)
+        if only in (None, seed):
+            _check(stream_of(name, Kit("rows", broken, read)), expected, seed, 2)
 
 
 def _picky(batch: Any) -> Any:

@@ -9,11 +9,13 @@ from typing import Any
 import grain
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 import bushel
 from bushel.sources.array_record import ArrayRecordDataSource
 from tests.grain.oracle import assert_same
+from tests.later import later
+
+tfds = later("tensorflow_datasets")
 
 RECORDS = 120
 SHARDS = 3
