@@ -1,19 +1,17 @@
 """The number of workers never shows, however often it changes while the stream is read."""
 
 import os
-import random
 import signal
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
 from bushel.workers.engine import Engine
-from tests.contract.pipelines import PIPELINES, stream_of
-from tests.contract.schedule import schedule, scheduled_worker
-from tests.contract.test_schedules import KITS, READ, Walk, one_by_one, seed_of, seeds
+from tests.contract.pipelines import PIPELINES
+from tests.contract.schedule import schedule
+from tests.contract.test_schedules import Walk, draw, seeds
 from tests.contract.test_schedules_of_workers import SOME
 from tests.property.profile import tried
 from tests.thorough import THOROUGH, rare_examples
@@ -53,12 +51,7 @@ class RestlessWalk(Walk):
 @settings(tried, max_examples=rare_examples(1))
 @given(seeds)
 def test_the_same_while_workers_come_and_go(name: str, seed: int) -> None:
-    seed = seed_of(name, seed)
-    chance = random.Random(seed)
-    kit = chance.choice(KITS)
-    expected = one_by_one(PIPELINES[name](kit))
-    ds = stream_of(name, replace(kit, read=chance.choice(READ))).mp_prefetch(
-        workers(2), scheduled_worker(seed)
-    )
-    with schedule(seed):
-        RestlessWalk(ds, expected, chance, notes=False).go(12)
+    drawn = draw(name, seed)
+    ds = drawn.with_workers(workers(2))
+    with schedule(drawn.seed):
+        RestlessWalk(ds, drawn.expected, drawn.chance, notes=False).go(12)

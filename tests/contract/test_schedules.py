@@ -8,7 +8,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bushel
-from bushel import IterDataset, MapDataset, ReadOptions
+from bushel import IterDataset, MapDataset, MultiprocessingOptions, ReadOptions
 from bushel.core.node import Guard
 from bushel.dataset import map_node
 from bushel.experimental import DatasetOptions, ThreadPrefetchIterDataset, WithOptionsIterDataset
@@ -26,7 +26,7 @@ from bushel.run import quota
 from bushel.run.inline import compile_node
 from tests.contract.events import Event, freeze, freeze_error, freeze_state, pull_events
 from tests.contract.pipelines import INLINE, PIPELINES, Kit, stream_of
-from tests.contract.schedule import schedule
+from tests.contract.schedule import schedule, scheduled_worker
 from tests.contract.test_failures import CASES, Case
 from tests.grain.programs import Step, build, stream_programs
 from tests.property.profile import tried
@@ -141,6 +141,29 @@ class Walk:
         self._go_back()
 
 
+@dataclass(frozen=True)
+class Draw:
+    """A pipeline of the list under the schedule that a seed stands for."""
+
+    ds: IterDataset[Any]
+    expected: list[Event]
+    seed: int
+    chance: random.Random
+
+    def with_workers(self, options: MultiprocessingOptions) -> IterDataset[Any]:
+        """Its elements made by workers, which go about it in their own ways."""
+        return self.ds.mp_prefetch(options, scheduled_worker(self.seed))
+
+
+def draw(name: str, seed: int) -> Draw:
+    """Chooses how the data of a pipeline looks, and how it is read."""
+    seed = seed_of(name, seed)
+    chance = random.Random(seed)
+    kit = chance.choice(KITS)
+    expected = one_by_one(PIPELINES[name](kit))
+    return Draw(stream_of(name, replace(kit, read=chance.choice(READ))), expected, seed, chance)
+
+
 def walk(ds: Any, expected: list[Event], seed: int) -> None:
     """Goes through a stream under the schedule, and in the way, that a seed stands for."""
     chance = random.Random(seed)
@@ -155,11 +178,8 @@ def walk(ds: Any, expected: list[Event], seed: int) -> None:
 @often(4)
 @given(seeds)
 def test_every_pipeline(name: str, seed: int) -> None:
-    seed = seed_of(name, seed)
-    chance = random.Random(seed)
-    kit = chance.choice(KITS)
-    expected = one_by_one(PIPELINES[name](kit))
-    walk(stream_of(name, replace(kit, read=chance.choice(READ))), expected, seed)
+    drawn = draw(name, seed)
+    walk(drawn.ds, drawn.expected, drawn.seed)
 
 
 def _failing_stream(case: Case, read: ReadOptions) -> IterDataset[Any]:

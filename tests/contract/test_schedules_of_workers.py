@@ -1,14 +1,11 @@
 """The same with workers: neither how they are asked shows, nor how they go about it."""
 
-import random
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 
-from tests.contract.pipelines import PIPELINES, stream_of
-from tests.contract.schedule import schedule, scheduled_worker
-from tests.contract.test_schedules import KITS, READ, Walk, one_by_one, seed_of, seeds
+from tests.contract.pipelines import PIPELINES
+from tests.contract.schedule import schedule
+from tests.contract.test_schedules import Walk, draw, seeds
 from tests.property.profile import tried
 from tests.thorough import THOROUGH, rare_examples
 from tests.workers.guards import no_endless_wait, no_process_left_behind
@@ -34,12 +31,9 @@ SOME = (
 @settings(tried, max_examples=rare_examples(1))
 @given(seeds)
 def test_the_same_with_workers(name: str, seed: int) -> None:
-    seed = seed_of(name, seed)
-    chance = random.Random(seed)
-    kit = chance.choice(KITS)
-    expected = one_by_one(PIPELINES[name](kit))
-    ds = stream_of(name, replace(kit, read=chance.choice(READ))).mp_prefetch(
-        workers(2, per_worker_buffer_size=chance.choice([1, 3])), scheduled_worker(seed)
-    )
-    with schedule(seed):
-        Walk(ds, expected, chance, notes=False).go(chance.choice([0, 3, 6]))
+    drawn = draw(name, seed)
+    buffer = drawn.chance.choice([1, 3])
+    ds = drawn.with_workers(workers(2, per_worker_buffer_size=buffer))
+    with schedule(drawn.seed):
+        moves = drawn.chance.choice([0, 3, 6])
+        Walk(ds, drawn.expected, drawn.chance, notes=False).go(moves)

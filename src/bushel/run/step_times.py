@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
+from bushel.core.derived_class import become
 from bushel.core.node import Node, walk
 from bushel.core.places import NOWHERE
 from bushel.core.stream import Chunk, OnDemand, Stream
@@ -149,8 +150,7 @@ class StepTimes:
     def watch(self, node: Node | None, stream: S) -> S:
         """Has the pulls of a stream counted: as those of a step, or as waiting for workers."""
         number = self.waiting("workers") if node is None else self.number(node)
-        stream.__class__ = _counting_kind(type(stream))
-        vars(stream).update(_measured_as=number, _measured_by=self._thread)
+        become(stream, _counting_kind, _measured_as=number, _measured_by=self._thread)
         self._streams.append(weakref.ref(stream))
         return stream
 
@@ -383,7 +383,6 @@ def _by_chunk(args: Sequence[Any], chunk: Chunk | None) -> tuple[int, int]:
     return 0 if chunk is None else len(chunk.block), args[0]._measured_count
 
 
-@functools.cache
 def _counting_kind(kind: type[S]) -> type[S]:
     """The same kind of stream, which counts what is pulled, and is timed in some turns.
 

@@ -7,7 +7,6 @@ the loop waited since the last; others tell what happened in between. `recording
 """
 
 import errno
-import functools
 import itertools
 import json
 import logging
@@ -25,6 +24,7 @@ from typing import Any, cast
 import numpy as np
 
 from bushel.checkpoint.signed import Pipeline, describe_pipeline
+from bushel.core.derived_class import become
 from bushel.core.machine import available_cores
 from bushel.core.naming import source_name
 from bushel.core.node import Drop, Guard, Node, walk
@@ -66,7 +66,9 @@ def recorded(
     header = _header(iterator, stream, int(every))
     recorder = Recorder(_new_file(os.fspath(path)))
     recorder.write(header)
-    stream.__dict__.update(
+    become(
+        stream,
+        _recorded,
         _recorder=recorder,
         _every=int(every),
         _adapts=adapts,
@@ -75,7 +77,6 @@ def recorded(
         _line_at=0,
         _notes=_ToldAlready(stream, recorder),
     )
-    stream.__class__ = _recorded(type(stream))
     iterator.recording = recorder.path
     return iterator
 
@@ -323,7 +324,6 @@ def _state_of(stream: StreamIterator[Any]) -> State | None:
         return None  # A user's own iterator need not have one.
 
 
-@functools.cache
 def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
     """The class of iterators of this kind that are recorded.
 

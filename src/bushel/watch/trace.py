@@ -5,7 +5,6 @@ open. It is written when its time is over, the next time that the loop needs dat
 when the iterator is closed, comes to its end or goes away.
 """
 
-import functools
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from time import perf_counter_ns
 from typing import Any
 
+from bushel.core.derived_class import become, become_again
 from bushel.deliver.ready import Ready
 from bushel.deliver.timed import TimedIterator
 from bushel.errors import PlanError
@@ -129,11 +129,9 @@ def start_trace(iterator: Any, seconds: float, path: str) -> None:
     trace = Trace(iterator._times, min(seconds, 1e9), path)
     # Also when the iterator just goes away, or the program ends.
     finalizer = weakref.finalize(iterator, trace.finish)
-    vars(iterator).update(_trace=trace, _ends_trace=finalizer)
-    iterator.__class__ = _traced(type(iterator))
+    become(iterator, _traced, _trace=trace, _ends_trace=finalizer)
 
 
-@functools.cache
 def _traced(kind: type[TimedIterator[Any]]) -> type[TimedIterator[Any]]:
     """The class of iterators of this kind that are traced, until that ends."""
 
@@ -155,7 +153,7 @@ def _traced(kind: type[TimedIterator[Any]]) -> type[TimedIterator[Any]]:
         def _end_trace(self) -> None:
             self._ends_trace()
             self._trace = None  # type: ignore[assignment]
-            self.__class__ = kind  # type: ignore[assignment]
+            become_again(self, _traced)
 
         def close(self) -> None:
             kind.close(self)

@@ -5,7 +5,6 @@ first element is made once more, by steps whose elements are known to be made of
 steps with a memory, or with a file of their own, only the last is told.
 """
 
-import functools
 import itertools
 import logging
 import os
@@ -14,6 +13,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from bushel.core.block import Block
+from bushel.core.derived_class import become, become_again
 from bushel.core.frozen import frozen
 from bushel.core.node import (
     Choice,
@@ -51,11 +51,9 @@ def show_after_first(iterator: StreamIterator[Any], folder: str) -> None:
     Files are written to the folder; where it is "", the log is told.
     """
     # Another class until then: to ask at each element would cost at each.
-    iterator.__dict__["_shown_in"] = folder
-    iterator.__class__ = _showing(type(iterator))
+    become(iterator, _showing, _shown_in=folder)
 
 
-@functools.cache
 def _showing(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
     """The class of iterators of this kind that have not handed out an element yet."""
     take = cast(Callable[[Any], Any], kind.__next__)
@@ -66,8 +64,7 @@ def _showing(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
         def __next__(self) -> Any:
             element = take(self)
             folder = self.__dict__.pop("_shown_in", None)
-            if type(self) is Showing:  # And nobody has made yet another class of it.
-                self.__class__ = kind  # type: ignore[assignment]
+            become_again(self, _showing)
             if folder is None:
                 return element
             try:
