@@ -20,7 +20,7 @@ from bushel import MapDataset, sources
 from bushel.checkpoint.folders import encode, write_encoded
 from bushel.cli.main import main
 from bushel.errors import FileError
-from bushel.files import keep
+from bushel.files import private
 from bushel.files.copies import local_path
 from bushel.files.remote import RemoteFile
 from bushel.sources.arrow import unpacked
@@ -101,7 +101,7 @@ WRITERS = {
 @pytest.fixture
 def place(tmp_path: Path, server: Server) -> Iterator[Place]:
     (tmp_path / "data").mkdir()
-    keep.warn_once.cache_clear()
+    private.warn_once.cache_clear()
     yield Place(tmp_path / "data", tmp_path / "cache", server)
 
 

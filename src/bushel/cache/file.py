@@ -24,8 +24,8 @@ from bushel.core.frozen import plain
 from bushel.errors import BatchError, FileError, PlanError
 from bushel.files.container import DamagedError, ForeignError, PieceReader, PieceWriter
 from bushel.files.elements import HOLDS, Encoder, UnheldError, decode
-from bushel.files.keep import open_ours
 from bushel.files.local import LocalFile
+from bushel.files.private import open_ours
 from bushel.files.whole import lock_now, sync_folder
 
 _LENGTHS = struct.Struct("<QQQ")

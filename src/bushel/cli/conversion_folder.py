@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from bushel.errors import FileError
-from bushel.files.keep import make_private
+from bushel.files.private import make_private
 from bushel.files.whole import lock_now, written_whole
 
 

@@ -23,10 +23,10 @@ from bushel.core.limits import refusal
 from bushel.core.machine import boot_id
 from bushel.errors import FileError
 from bushel.files.evict import FolderLimit
-from bushel.files.keep import cache_bytes, kept_folder, make_private, open_ours, warn_once
 from bushel.files.local import ByteFile, stamp_of
 from bushel.files.numbers import read_numbers, write_numbers
 from bushel.files.paths import is_remote, without_query
+from bushel.files.private import cache_bytes, kept_folder, make_private, open_ours, warn_once
 from bushel.files.progress_line import ProgressLine
 from bushel.files.whole import alone, written_whole
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bushel.files.keep import make_private, open_ours
+from bushel.files.private import make_private, open_ours
 from bushel.files.whole import lock_now, unlock
 
 # Down to this share of the limit, so that the next one to write need not begin again.

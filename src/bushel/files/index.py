@@ -21,16 +21,16 @@ from bushel.core.limits import refusal
 from bushel.core.per_process import ProcessLock
 from bushel.errors import FileError
 from bushel.files.container import DamagedError, ForeignError
-from bushel.files.keep import (
+from bushel.files.local import ByteFile
+from bushel.files.numbers import NumberColumn, read_numbers, write_numbers
+from bushel.files.paths import is_remote
+from bushel.files.private import (
     is_no_easier_to_write,
     kept_folder,
     make_private,
     open_ours,
     warn_once,
 )
-from bushel.files.local import ByteFile
-from bushel.files.numbers import NumberColumn, read_numbers, write_numbers
-from bushel.files.paths import is_remote
 from bushel.files.progress_line import ProgressLine
 from bushel.files.whole import alone, written_whole
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from bushel.core.positions import Keys
 from bushel.files.evict import FolderLimit
-from bushel.files.keep import cache_bytes, kept_folder, open_ours
+from bushel.files.private import cache_bytes, kept_folder, open_ours
 
 # What is asked for at once: no slower to get than a few bytes, where an answer takes 20 ms.
 _PIECE_BITS = 18

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from bushel.files.keep import open_ours
+from bushel.files.private import open_ours
 
 
 @contextmanager

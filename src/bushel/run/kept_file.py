@@ -9,8 +9,8 @@ from bushel.core.limits import refusal
 from bushel.core.positions import Positions
 from bushel.errors import FileError
 from bushel.files.container import DamagedError, ForeignError
-from bushel.files.keep import warn_once
 from bushel.files.numbers import read_numbers, write_numbers
+from bushel.files.private import warn_once
 from bushel.files.whole import remove_leftovers, written_whole
 
 _VERSION = 3

@@ -17,7 +17,7 @@ from bushel.core.machine import boot_id
 from bushel.errors import FileError
 from bushel.files.container import MAGIC, DamagedError, PieceReader, PieceWriter
 from bushel.files.evict import FolderLimit
-from bushel.files.keep import kept_folder, open_ours, warn_once
+from bushel.files.private import kept_folder, open_ours, warn_once
 from bushel.files.whole import written_whole
 from bushel.sources.arrow.package import arrow
 
