@@ -1,6 +1,5 @@
 """A state remembers the code and the files that it was made with, and says what changed."""
 
-import ast
 import functools
 import importlib
 import importlib.util
@@ -8,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +19,8 @@ import bushel
 from bushel import DataLoader, IterDataset, MapDataset
 from bushel.checkpoint import merge_states
 from bushel.core import module_names
-from bushel.core.fingerprint import behaviour_of, digest_of
-from bushel.core.module_names import literals_of
+from bushel.core.fingerprint import behaviour_of
 from bushel.errors import ChangedPipelineWarning, StateError
-from bushel.files.local import stamp_of
 
 
 def _adding(number: int) -> Callable[[int], int]:
@@ -423,95 +419,3 @@ def test_many_parts_by_name_take_little_room() -> None:
     with pytest.warns(ChangedPipelineWarning, match="functions of 300 parts of a mixture"):
         iter(_named(**{**many, "part_7": -1})).set_state(state)
     iter(_named(**{**many, "more": -1})).set_state(state, strict=True)
-
-
-def _written(folder: Path, count: int, ending: str, text: str) -> list[str]:
-    paths = [folder / f"{number:05d}{ending}" for number in range(count)]
-    for path in paths:
-        path.write_text(text)
-    return [str(path) for path in paths]
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The files that are looked at for their stamps."""
-    looked: list[Any] = []
-    stat = os.stat
-
-    def noting(path: Any, *args: Any, **more: Any) -> os.stat_result:
-        looked.append(path)
-        return stat(path, *args, **more)
-
-    monkeypatch.setattr("bushel.checkpoint.made_with.os.stat", noting)
-    return looked
-
-
-def test_files_that_are_open_are_not_looked_at_again(tmp_path: Path, looks: list[Any]) -> None:
-    paths = _written(tmp_path, 20, ".jsonl", '{"x": 1}\n')
-    ds = MapDataset.source(bushel.sources.JsonLinesDataSource(paths)).to_iter_dataset()
-    iterator = iter(ds)
-    next(iterator)
-    looks.clear()
-    state = iterator.get_state()
-    again = iter(ds)
-    again.set_state(state)
-    assert not looks
-    # The stamps are those that files have, as in states that were saved before.
-    stamps = [stamp_of(os.stat(path)) for path in paths]
-    assert state["bushel"]["made_with"]["files"] == {"20 files": digest_of("\n".join(stamps))}
-    # One that is written to since is noticed by whoever opens it anew.
-    os.utime(paths[11], (1, 1))
-    other = iter(MapDataset.source(bushel.sources.JsonLinesDataSource(paths)).to_iter_dataset())
-    with pytest.warns(ChangedPipelineWarning, match="20 files changed"):
-        other.set_state(state)
-
-
-def test_of_very_many_files_some_are_looked_at(
-    tmp_path: Path, looks: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bushel.checkpoint.made_with._MOST_LOOKS", 16)
-    paths = _written(tmp_path, 100, ".txt", "some text")
-    ds = MapDataset.source(bushel.sources.FilesDataSource(paths)).to_iter_dataset()
-    iterator = iter(ds)
-    next(iterator)
-    looks.clear()
-    state = iterator.get_state()
-    assert len(looks) <= 16
-    assert list(state["bushel"]["made_with"]["files"]) == ["15 of 100 files"]
-    iter(ds).set_state(state, strict=True)
-    for path in paths:
-        os.utime(path, (1, 1))
-    with pytest.warns(ChangedPipelineWarning, match="15 of 100 files changed"):
-        iter(ds).set_state(state)
-    # Of a state that was saved when all were looked at nothing is said.
-    state["bushel"]["made_with"]["files"] = {"100 files": "0"}
-    iter(ds).set_state(state, strict=True)
-
-
-def test_states_are_taken_while_another_thread_parses(tmp_path: Path) -> None:
-    """Python 3.11's `ast` keeps one count for all threads, and complains where it is disturbed."""
-    module = tmp_path / "a_module_of_the_program.py"
-    module.write_text("".join(f"NUMBER_{i} = {i}\n" for i in range(2000)) + "NUMBER_7 = 8\n")
-    sys.path.insert(0, str(tmp_path))
-    done = threading.Event()
-
-    def parse() -> None:
-        while not done.is_set():
-            try:
-                ast.parse("x = " + "[" * 50 + "]" * 50)
-            except SystemError:
-                continue
-
-    thread = threading.Thread(target=parse)
-    thread.start()
-    try:
-        importlib.import_module("a_module_of_the_program")
-        for _ in range(20):
-            literals_of.cache_clear()
-            found = literals_of("a_module_of_the_program")
-            assert len(found) == 1999 and "NUMBER_7" not in found
-    finally:
-        done.set()
-        thread.join()
-        sys.path.remove(str(tmp_path))
-        sys.modules.pop("a_module_of_the_program", None)
