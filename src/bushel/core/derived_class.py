@@ -34,7 +34,8 @@ def become(thing: Any, derive: Derive, **fields: Any) -> None:
     ('open', True)
     """
     vars(thing).update(fields)
-    thing.__class__ = _derived(derive, type(thing))
+    kind: type = type(thing)
+    thing.__class__ = _derived(derive, kind)
 
 
 def become_again(thing: Any, derive: Derive) -> None:
