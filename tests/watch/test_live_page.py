@@ -43,9 +43,10 @@ def page_with(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def no_page_of_others() -> None:
-    """Has iterators collected that earlier tests have let go of."""
+def no_page_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has iterators collected that earlier tests have let go of, and their time forgotten."""
     gc.collect()
+    monkeypatch.setattr(timed, "LAST_FIGURES", LastFigures())
 
 
 @pytest.fixture
@@ -257,6 +258,6 @@ def test_pages_of_many_that_end_soon_go_with_their_data(monkeypatch: pytest.Monk
         assert iterator.stats().elements == 10
         assert list(iterator) == []
         iterator.set_state(state)
-        iterator._due = 0.0
+        iterator._due = iterator._page_due = 0.0
         assert next(iterator) == 0
         assert iterator._page.read() is not None

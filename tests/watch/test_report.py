@@ -1,9 +1,11 @@
 """Reports of runs: one page, written as a whole, read by people, by programs and by a browser."""
 
+import dataclasses
 import json
 import os
 import random
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,14 @@ import pytest
 
 import bushel
 from bushel import MapDataset, ReadOptions
+from bushel.deliver.figures import Figures
+from bushel.deliver.run_history import MOST_LOOKS, RunHistory
 from bushel.deliver.wait_history import MOST_COLUMNS, WaitColumn
 from bushel.deliver.waits import Waits
 from bushel.errors import FileError
-from bushel.watch.report import report_page, without_secrets
+from bushel.run.worker_figures import WorkerChange, WorkerFigures
+from bushel.watch.course_picture import picture_of_course
+from bushel.watch.report import RunSoFar, report_page, without_secrets
 from bushel.watch.wait_picture import picture_of_waits
 from tests.browser import look_at, needs_browser, picture_of
 from tests.workers.guards import no_endless_wait, no_process_left_behind
@@ -138,6 +144,9 @@ def test_where_it_cannot_be_written(tmp_path: Path) -> None:
         iterator.report(tmp_path)
     with pytest.raises(FileError, match="is a folder"):
         iterator.report(f"{tmp_path}/")
+    for nowhere in ("/proc/run.html", tmp_path / ("x" * 300)):
+        with pytest.raises(FileError, match="a report cannot be written to"):
+            iterator.report(nowhere)
     with pytest.raises(TypeError):
         iterator.report(3)  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == []
@@ -174,8 +183,106 @@ def test_of_a_long_run_it_is_small() -> None:
     for number in range(200_000):
         waits.add(0.0, 1e-6 * (1 + number % 1000), number)
     iterator = iter(MapDataset.range(10))
-    page = report_page(iterator.stats(), iterator.explain(), waits.history())
-    assert len(page) < 150_000
+    history = RunHistory()
+    for number in range(20_000):
+        pools = (changed_pool(POOL, workers=number % 4, deaths=number // 9),)
+        history.add(figures_at(number / 2, pools, (f"{number % 7} threads",)))
+    run = RunSoFar(iterator.stats(), iterator.explain(), waits.history(), history)
+    page = report_page(run)
+    assert len(page) < 300_000
+    assert "events before these are not shown" in page
+
+
+POOL = WorkerFigures(2, 0, 0.0, 0.0, 0, 0, 0, 0)
+
+
+def changed_pool(pool: WorkerFigures, **others: Any) -> WorkerFigures:
+    return dataclasses.replace(pool, **others)
+
+
+def figures_at(
+    seconds: float, pools: tuple[WorkerFigures, ...] = (), threads: tuple[str, ...] = ()
+) -> Figures:
+    return Figures(round(10 * seconds), seconds, seconds / 4, 1, 1, 0.0, -1, (), threads, pools, 3)
+
+
+def test_the_course_of_any_run_is_few_looks() -> None:
+    history = RunHistory()
+    for number in range(5_000):
+        history.add(figures_at(0.5 * number))
+        looks = history.looks
+        assert len(looks) < MOST_LOOKS
+        assert looks[0].seconds == 0.0
+        assert number < 3 or len(looks) >= min(number, MOST_LOOKS) // 4
+    spaces = {round(two.seconds - one.seconds, 3) for one, two in pairwise(looks[:-1])}
+    assert max(spaces) <= 4 * min(spaces)
+
+
+def test_what_changed_in_the_course_of_a_run_is_told_once() -> None:
+    history = RunHistory()
+    change = WorkerChange(0.8, 7, "workers", 1, 2, "the loop waited")
+    tuned = changed_pool(POOL, changes=(change,))
+    history.add(figures_at(0.0, (POOL,), ("inline",)))
+    history.add(figures_at(1.0, (tuned,), ("inline",)))
+    history.add(figures_at(2.0, (tuned,), ("2 threads",)))
+    history.add(figures_at(3.0, (changed_pool(tuned, deaths=2),), ("2 threads",)))
+    history.add(figures_at(4.0, (changed_pool(tuned, deaths=2),), ("2 threads",)))
+    assert [(one.seconds, one.what, one.text) for one in history.events] == [
+        (0.0, "threads", "inline"),
+        (1.0, "workers", "1 -> 2: the loop waited"),
+        (2.0, "threads", "2 threads"),
+        (3.0, "deaths", "2 ended and were replaced, 2 in all"),
+    ]
+    made = picture_of_course(history)
+    assert made.count('class="event"') == 4
+    assert "workers were busy" in made and "blocks ready" in made
+
+
+def a_run_over_files(folder: Path, workers: int) -> Any:
+    lines = "".join(f'{{"id": {number}}}\n' for number in range(40))
+    (folder / "a.jsonl").write_text(lines)
+    dataset = MapDataset.source(bushel.open(str(folder / "a.jsonl"))).shuffle(seed=3)
+    dataset = dataset.map(number_of).batch(2)
+    return with_workers(dataset, workers) if workers else dataset.to_iter_dataset(INLINE)
+
+
+def number_of(element: Any) -> Any:
+    return element["id"] + sum(range(3000)) * 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_slowest_blocks_are_told_by_their_records(workers: int, tmp_path: Path) -> None:
+    stream = a_run_over_files(tmp_path, workers)
+    with bushel.iterate(stream) as iterator:
+        batches = [batch.tolist() for batch in iterator]
+        iterator.report(tmp_path / "run.html")
+        iterator.report(tmp_path / "keys.html", private=False)
+    slowest = figures_in((tmp_path / "run.html").read_text())["slow_blocks"]
+    assert [block["seconds"] for block in slowest] == sorted(
+        (block["seconds"] for block in slowest), reverse=True
+    )
+    of_map = [block for block in slowest if block["step"] == "map(number_of)"]
+    assert of_map
+    content = (tmp_path / "a.jsonl").read_bytes()
+    ids = [one for batch in batches for one in batch]
+    for block in of_map:
+        # Blocks are known by the positions of the step, tasks by those of batches.
+        first = ids[block["at"]] if not workers else batches[block["at"]][0]
+        assert block["file"].endswith("a.jsonl") and block["record"] == first
+        assert content[block["start"] : block["stop"]].split() == [b'{"id":', b"%d}" % first]
+        assert "key" not in block
+    with_keys = figures_in((tmp_path / "keys.html").read_text())["slow_blocks"]
+    assert [block["key"] for block in with_keys] == [block["record"] for block in slowest]
+
+
+def test_slow_blocks_of_what_is_not_known(tmp_path: Path) -> None:
+    stream = MapDataset.range(50).to_iter_dataset(INLINE).filter(bool).map(abs).batch(3)
+    with bushel.iterate(stream) as iterator:
+        assert len(list(iterator)) == 17
+        iterator.report(tmp_path / "run.html")
+    told = figures_in((tmp_path / "run.html").read_text())["slow_blocks"]
+    # What comes after the filter is known by no position.
+    assert {block["step"] for block in told} <= {"range(0, 50, 1)"}
 
 
 @needs_browser
@@ -188,8 +295,10 @@ def test_in_a_browser(dark: bool, tmp_path: Path) -> None:
     shares = [step for step in stats.steps if step.share]
     # A bar for each step; and the line and the area of the waits, with a line for each height.
     strips = len(re.findall("<title>[^<]*: (?:here|workers)</title>", seen.html)) + 1
-    assert seen.count("rect") == len(shares) + strips
-    assert seen.count("path") >= 4 and seen.count("svg") == 3
+    legends = len(re.findall("(?:the loop waited|blocks ready)</text>", seen.html))
+    assert seen.count("rect") == len(shares) + strips + legends
+    assert seen.count("path") >= 4 and seen.count("svg") in (3, 4)
+    assert "Slowest blocks" in seen.text and "range(0, 300, 1)" in seen.text
     assert ATTACK in seen.text
     assert "Your loop waited" in seen.text and "X-Signature" not in seen.text
     assert seen.width <= 800

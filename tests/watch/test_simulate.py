@@ -232,5 +232,5 @@ def test_wrong_questions() -> None:
     for name in ("step_seconds", "bandwidth", "cores"):
         with pytest.raises(TypeError, match=f"{name} must be a number, and is '1', a str"):
             bushel.simulate(dataset, **{name: "1"})
-    with pytest.raises(TypeError, match="takes a MapDataset"):
+    with pytest.raises(TypeError, match=r"bushel\.simulate takes .*, or the Profile of one"):
         bushel.simulate([1, 2])

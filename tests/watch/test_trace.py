@@ -36,9 +36,45 @@ def pipeline(where: str, elements: int = 400) -> Any:
     return stream.mp_prefetch(MultiprocessingOptions(num_workers=2))
 
 
+# The trace event format: for each phase, the keys that an event must have, and those that it may.
+# (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU)
+KEYS: dict[str, tuple[set[str], set[str]]] = {
+    "X": ({"name", "ph", "ts", "dur", "pid", "tid"}, {"cat", "tdur", "tts", "args"}),
+    "C": ({"name", "ph", "ts", "pid", "args"}, {"cat", "tid", "id"}),
+    "M": ({"name", "ph", "pid", "args"}, {"tid", "cat", "ts"}),
+}
+NAMES = {"process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"}
+
+
+def check_format(values: Any) -> None:
+    """Holds a trace to the format as it is written down, which is stricter than its readers."""
+    assert values.keys() <= {"traceEvents", "displayTimeUnit", "otherData"}
+    assert values["displayTimeUnit"] in ("ms", "ns")
+    for event in values["traceEvents"]:
+        must, may = KEYS[event["ph"]]
+        assert must <= event.keys() <= must | may, event
+        for key in ("pid", "tid"):
+            assert 0 <= event.get(key, 0) < 1 << 31 and isinstance(event.get(key, 0), int)
+        for key in ("ts", "dur"):
+            assert 0 <= event.get(key, 0) < 1e15 and not isinstance(event.get(key, 0), bool)
+        assert isinstance(event["name"], str) and event["name"]
+        args = event.get("args", {})
+        assert isinstance(args, dict)
+        if event["ph"] == "C":
+            assert args and all(isinstance(value, (int, float)) for value in args.values())
+        if event["ph"] == "M":
+            assert event["name"] in NAMES and isinstance(args["name"], str)
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")
+
+
 def read(path: Path) -> list[Event]:
     """The events of a file, checked: in order, and on each thread one in the other or after it."""
-    events: list[Event] = json.loads(path.read_text())["traceEvents"]
+    values = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
+    check_format(values)
+    events: list[Event] = values["traceEvents"]
     spans = [event for event in events if event["ph"] == "X"]
     times = [event["ts"] for event in events if event["ph"] != "M"]
     assert times == sorted(times)
@@ -165,6 +201,9 @@ def test_mistakes(tmp_path: Path) -> None:
                 iterator.trace(seconds, tmp_path / "a.json")
         with pytest.raises(FileError, match="no folder"):
             iterator.trace(1, tmp_path / "nowhere" / "a.json")
+        for nowhere in ("/proc/x", f"{tmp_path}/{'x' * 300}"):
+            with pytest.raises(FileError, match="cannot be written to"):
+                iterator.trace(1, nowhere)
         with pytest.raises(FileError, match="is a folder"):
             iterator.trace(1, tmp_path)
     with pytest.raises(ClosedError):

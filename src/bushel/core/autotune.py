@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bushel.core.arguments import whole
 from bushel.core.machine import available_cores
 from bushel.errors import PlanError
 
@@ -10,6 +11,8 @@ AUTO: Literal["auto"] = "auto"
 # So many workers there are at first, if there are twice as many cores: the first batches of most
 # pipelines come soon then, and whether more pay is measured.
 _MOST_AT_FIRST = 4
+# Elements that a thread keeps ready at the most, where that is tuned; fewer where they are large.
+MOST_BUFFERED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,42 @@ class AutotuneParameter:
 
 def is_tuned(value: Any) -> bool:
     """Whether a number is to be found while the pipeline runs."""
-    return value == AUTO or isinstance(value, AutotuneParameter)
+    return isinstance(value, AutotuneParameter) or (isinstance(value, str) and value == AUTO)
 
 
 def as_parameter(value: Any) -> AutotuneParameter | None:
     """The bounds within which a number is tuned; None for a number that the user set."""
-    return AutotuneParameter() if value == AUTO else value if is_tuned(value) else None
+    if isinstance(value, AutotuneParameter):
+        return value
+    return AutotuneParameter() if is_tuned(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class BufferBounds:
+    """How many elements a thread keeps ready: at first, and at the most."""
+
+    least: int
+    most: int
+    is_tuned: bool = False
+
+    def __str__(self) -> str:
+        return AUTO if self.is_tuned else str(self.most)
+
+
+def buffer_bounds(value: Any, name: str, most: int) -> BufferBounds:
+    """The bounds of an option; where it is tuned without bounds of the user's, up to `most`.
+
+    >>> buffer_bounds("auto", "buffer_size", 8), buffer_bounds(4, "buffer_size", 8)
+    (BufferBounds(least=1, most=8, is_tuned=True), BufferBounds(least=1, most=4, is_tuned=False))
+    """
+    parameter = as_parameter(value)
+    if parameter is not None:
+        bound = max(most, parameter.least) if parameter.most is None else parameter.most
+        return BufferBounds(parameter.least, bound, is_tuned=True)
+    size = whole(value, name)
+    if size < 0:
+        raise PlanError(f"`{name}` must not be negative, and is {size}.")
+    return BufferBounds(min(1, size), size)
 
 
 @dataclass(frozen=True, slots=True)

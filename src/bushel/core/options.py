@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bushel.core.arguments import explains, whole
-from bushel.core.autotune import AutotuneParameter, is_tuned
+from bushel.core.autotune import AutotuneParameter, as_parameter, is_tuned
 from bushel.errors import PlanError
 
+_MOST_THREADS, _MOST_BUFFERED = 16, 500
+# As many as threads have use for; what that takes in memory is limited elsewhere.
+_MOST_BUFFERED_TUNED = 1 << 16
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, init=False)
 class ReadOptions:
     """How many threads may read ahead, and how far.
 
@@ -19,29 +23,57 @@ class ReadOptions:
     faster that way: `num_threads` is the most it may use. 0 keeps everything in the thread
     that asks. Order, values and states do not depend on it.
 
+    >>> ReadOptions(num_threads="auto", prefetch_buffer_size=AutotuneParameter(most=100))
+    ReadOptions(num_threads=16, prefetch_buffer_size=100)
+
     Args:
-      num_threads: at most this many threads.
+      num_threads: at most this many threads. "auto" is the usual number, of which as many are
+        used as pay; `AutotuneParameter(most=8)` is 8.
       prefetch_buffer_size: at most this many elements are kept ready, beside those of two
-        batches where the stream is batched.
+        batches where the stream is batched. "auto" is as many as keep the threads at work, within
+        64 MB.
     """
 
-    num_threads: int = 16
-    prefetch_buffer_size: int = 500
+    num_threads: int
+    prefetch_buffer_size: int
 
-    def __post_init__(self) -> None:
-        for name in ("num_threads", "prefetch_buffer_size"):
-            value = getattr(self, name)
-            if not isinstance(value, int):
-                raise TypeError(f"ReadOptions.{name} must be an integer, and is {value!r}.")
-            if value < 0:
-                raise PlanError(f"ReadOptions.{name} must not be negative, and is {value}.")
+    def __init__(
+        self,
+        num_threads: int | Literal["auto"] | AutotuneParameter = _MOST_THREADS,
+        prefetch_buffer_size: int | Literal["auto"] | AutotuneParameter = _MOST_BUFFERED,
+    ) -> None:
+        self.num_threads = _most_of("num_threads", num_threads, _MOST_THREADS)
+        self.prefetch_buffer_size = _most_of(
+            "prefetch_buffer_size", prefetch_buffer_size, _MOST_BUFFERED_TUNED
+        )
         # The default buffer serves any number of threads that one would write.
         if 0 < self.prefetch_buffer_size < self.num_threads:
             warnings.warn(
                 f"ReadOptions: a prefetch_buffer_size of {self.prefetch_buffer_size} cannot keep "
                 f"{self.num_threads} threads busy; make it at least as large.",
-                stacklevel=3,
+                stacklevel=2,
             )
+
+
+def _most_of(name: str, value: Any, usual: int) -> int:
+    """The most that an option allows: less is used where less will do."""
+    parameter = as_parameter(value)
+    if parameter is not None:
+        if parameter.least > 1:
+            raise PlanError(
+                f"ReadOptions.{name} cannot be {parameter}: threads are there when they pay, and "
+                "as many as pay, so that there is no least number of them or of what they keep "
+                f"ready. Write AutotuneParameter(most={parameter.most})."
+            )
+        return usual if parameter.most is None else parameter.most
+    if not isinstance(value, int):
+        raise TypeError(
+            f"ReadOptions.{name} must be an integer, and is {value!r}. (Or write "
+            '"auto": it is found out while the pipeline runs.)'
+        )
+    if value < 0:
+        raise PlanError(f"ReadOptions.{name} must not be negative, and is {value}.")
+    return value
 
 
 class SharedReadOptions(ReadOptions):

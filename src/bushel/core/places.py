@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from bushel.core.autotune import AUTO
+from bushel.core.autotune import AUTO, BufferBounds
 from bushel.core.block import Block
 from bushel.core.frozen import frozen
 from bushel.core.naming import source_name
@@ -89,14 +89,14 @@ class PrefetchNode(Place):
     """Pulls the stream in a thread of its own."""
 
     input: Node
-    buffer_size: int
+    buffer: BufferBounds
 
     def describe(self) -> str:
         return ""
 
     @property
     def label(self) -> str:
-        return f"thread_prefetch({self.buffer_size})"
+        return f"thread_prefetch({self.buffer})"
 
 
 @frozen

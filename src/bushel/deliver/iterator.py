@@ -28,9 +28,8 @@ from bushel.deliver.waits import Waits
 from bushel.errors import ClosedError, FatalElementError, ForkedError, StateError
 
 if TYPE_CHECKING:
+    from bushel.deliver.run_history import RunHistory
     from bushel.watch.explanation import Explanation
-
-if TYPE_CHECKING:
     from bushel.watch.stats import Stats
 
 T = TypeVar("T")
@@ -418,21 +417,23 @@ class StreamIterator(DatasetIterator[T]):
         return stats_of(figures, self._node)
 
     def report(self, path: "str | os.PathLike[str]", *, private: bool = True) -> None:
-        """Writes a page about the run so far: why it is slow, the steps, the waits as a picture.
+        """Writes a page about the run so far: why it is slow, the steps, pictures of its course.
 
-        It is one file, which needs no script and loads nothing, for any browser. Steps are in it
-        where they are counted, as for `stats`.
+        It is one file, which needs no script and loads nothing, for any browser. Steps, workers
+        and the slowest blocks are in it where steps are counted, as for `stats`.
 
         Args:
             path: of the file to write; one that is there is replaced.
-            private: leaves out what may be a secret in the addresses of remote files: their query
-                strings, and names and passwords of users.
+            private: leaves out the keys of records, and what may be a secret in the addresses of
+                remote files: their query strings, and names and passwords of users.
         """
-        from bushel.watch.report import write_report
+        from bushel.provenance.report_on import report_on
 
-        with self._alone():
-            waits = self._waits.history()
-        write_report(os.fspath(path), self.stats(), self.explain(), waits, private)
+        report_on(self, os.fspath(path), private)
+
+    def _history(self, figures: Figures) -> "RunHistory | None":
+        """The course of the run up to these figures, where somebody has looked at it."""
+        return None
 
     def trace(self, seconds: float, path: "str | os.PathLike[str]") -> None:
         """Notes for so many seconds when each step works, and on which thread or in which worker.

@@ -11,6 +11,7 @@ from bushel.deliver.figures import Figures
 from bushel.deliver.iterator import StreamIterator, T
 from bushel.deliver.live_page import LAST_FIGURES, LivePage, seconds_until_next
 from bushel.deliver.ready import Ready
+from bushel.deliver.run_history import RunHistory
 from bushel.errors import StateError
 from bushel.on_error.budget import bad_records_in
 from bushel.run.step_times import StepTimes
@@ -32,12 +33,13 @@ class TimedIterator(StreamIterator[T]):
         super().__init__(*args, **kwargs)
         self._times = times
         self._page: LivePage | None = None
+        self._run_history = RunHistory()
         node = self._node
         self._has_guards = node is not None and any(isinstance(one, Guard) for one in walk(node))
         # Whether figures were put on the page, and are those of the end of the data.
         self._is_published = self._is_at_end = False
-        # When figures are to be put on the page again.
-        self._due = 0.0
+        # When somebody is to look at the run again; and to put figures on the page.
+        self._due = self._page_due = 0.0
         # It stands above this module. Loaded now, so that nobody waits for it at the first element.
         from bushel.watch.stats import stats_of
 
@@ -46,7 +48,7 @@ class TimedIterator(StreamIterator[T]):
     def _made_a_few(self) -> Ready | None:
         # This comes before the stream is asked, which may take long, or for ever.
         if perf_counter() >= self._due:
-            self._publish()
+            self._look()
         return None if self._on_demand is None else super()._made_a_few()
 
     def _read_on(self) -> Ready | None:
@@ -55,16 +57,26 @@ class TimedIterator(StreamIterator[T]):
             self._publish(is_over=True)
         return ready
 
+    def _look(self) -> None:
+        """Adds to the course of the run, and puts the figures on the page where that is due."""
+        if perf_counter() >= self._page_due:
+            self._publish()
+        began = perf_counter()
+        with suppress(Exception), self._alone():  # As there: no training is to end for it.
+            self._run_history.add(self._without_steps())
+        ended = perf_counter()
+        self._due = min(self._page_due, ended + seconds_until_next(ended - began))
+
     def _publish(self, is_over: bool = False) -> None:
         """Puts the figures on the page, unless that has failed before."""
-        if self._due == math.inf:
+        if self._page_due == math.inf:
             return
         began = perf_counter()
         has_name = self._page is not None and self._page.has_name
         if is_over and not has_name and LAST_FIGURES.are_too_many(began):
             self._end_page()
             # It may be set to a state, and go on.
-            self._page, self._due = None, began + seconds_until_next(0.0)
+            self._page, self._page_due = None, began + seconds_until_next(0.0)
             return
         # Before the first element the steps have done nothing.
         with_steps = self._is_published
@@ -88,17 +100,17 @@ class TimedIterator(StreamIterator[T]):
         ended = perf_counter()
         if is_over:
             LAST_FIGURES.took(ended - began)
-        self._due = ended + seconds_until_next(ended - began)
+        self._page_due = ended + seconds_until_next(ended - began)
 
     def _end_page(self) -> None:
-        self._due = math.inf
+        self._page_due = math.inf
         if self._page is not None:
             self._page.close()
 
     def publish_to(self, page: LivePage) -> None:
         """Has figures put on that page from now on, and on no other."""
         self._end_page()
-        self._page, self._due = page, 0.0
+        self._page, self._page_due, self._due = page, 0.0, 0.0
 
     def close(self) -> None:
         if self._page is not None and self._page.has_name and not self._closed:
@@ -120,6 +132,10 @@ class TimedIterator(StreamIterator[T]):
             parts_together=times.parts_together,
             **{"steps": (), **others},
         )
+
+    def _history(self, figures: Figures) -> RunHistory:
+        self._run_history.add(figures)
+        return self._run_history
 
     def _ready_blocks(self) -> int:
         """How many blocks and tasks are made and wait to be taken."""

@@ -1,9 +1,9 @@
 """Datasets that are made by calling a class of their own."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from bushel.core.arguments import whole
+from bushel.core.autotune import MOST_BUFFERED, AutotuneParameter, buffer_bounds
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, PrefetchNode
 from bushel.dataset import (
@@ -21,6 +21,9 @@ from bushel.errors import PlanError
 from bushel.order.window_shuffle import StreamWindowShuffleNode, WindowShuffleNode
 from bushel.order.zip import ZipNode
 from bushel.transforms import base as transforms
+
+# Their memory is small, and the training wants most of it.
+_MOST_ON_DEVICE = 8
 
 T = TypeVar("T")
 
@@ -93,10 +96,13 @@ class FlatMapIterDataset(StreamNodeDataset[Any]):
 class ThreadPrefetchIterDataset(StreamNodeDataset[T]):
     """Pulls the stream in a thread of its own, at most `prefetch_buffer_size` ahead."""
 
-    def __init__(self, parent: IterDataset[T], *, prefetch_buffer_size: int) -> None:
-        size = whole(prefetch_buffer_size, "prefetch_buffer_size")
-        if size < 0:
-            raise PlanError(f"`prefetch_buffer_size` must not be negative, and is {size}.")
+    def __init__(
+        self,
+        parent: IterDataset[T],
+        *,
+        prefetch_buffer_size: int | Literal["auto"] | AutotuneParameter,
+    ) -> None:
+        size = buffer_bounds(prefetch_buffer_size, "prefetch_buffer_size", MOST_BUFFERED)
         super().__init__(PrefetchNode(stream_node(parent), size), parent)
 
 
@@ -104,8 +110,8 @@ def device_put(
     ds: "IterDataset[Any] | MapDataset[Any]",
     device: Any,
     *,
-    cpu_buffer_size: int = 4,
-    device_buffer_size: int = 2,
+    cpu_buffer_size: int | Literal["auto"] | AutotuneParameter = 4,
+    device_buffer_size: int | Literal["auto"] | AutotuneParameter = 2,
 ) -> IterDataset[Any]:
     """Moves elements to JAX devices, ahead of the training.
 
@@ -118,15 +124,15 @@ def device_put(
     Args:
       ds: what to move.
       device: a device, a sharding, or a tree of shardings that matches the elements.
-      cpu_buffer_size: how many elements may wait in memory; 0 makes them when asked.
+      cpu_buffer_size: how many elements may wait in memory; 0 makes them when asked. "auto" lets
+        more wait while the devices' thread had to wait for one, within 64 MB.
       device_buffer_size: how many elements may wait on the devices; 0 moves them when asked.
+        "auto" lets more wait, up to 8, while the loop had to wait for one.
     """
-    for name, size in (("cpu", cpu_buffer_size), ("device", device_buffer_size)):
-        if whole(size, f"{name}_buffer_size") < 0:
-            raise PlanError(f"`{name}_buffer_size` must not be negative, and is {size}.")
-    made = PrefetchNode(stream_node(ds), cpu_buffer_size)
-    moved = ToDeviceNode(made, Placement(device))
-    return StreamNodeDataset(PrefetchNode(moved, device_buffer_size), ds)
+    in_memory = buffer_bounds(cpu_buffer_size, "cpu_buffer_size", MOST_BUFFERED)
+    on_device = buffer_bounds(device_buffer_size, "device_buffer_size", _MOST_ON_DEVICE)
+    moved = ToDeviceNode(PrefetchNode(stream_node(ds), in_memory), Placement(device))
+    return StreamNodeDataset(PrefetchNode(moved, on_device), ds)
 
 
 class WithOptionsIterDataset(StreamNodeDataset[T]):

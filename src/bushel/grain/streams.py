@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from bushel.core.arguments import whole
+from bushel.core.autotune import MOST_BUFFERED, AutotuneParameter, buffer_bounds, is_tuned
 from bushel.core.cursor import Cursor
 from bushel.core.node import Node
 from bushel.core.places import OptionsNode, PrefetchNode
@@ -98,6 +99,12 @@ class InterleaveIterDataset(StreamNodeDataset[T]):
             if not isinstance(part, (IterDataset, MapDataset)):
                 raise TypeError(f"`datasets` has a {type(part).__name__} in it: {part!r:.100}.")
         self._datasets = datasets
+        if is_tuned(cycle_length):
+            raise PlanError(
+                f"`cycle_length` cannot be {cycle_length!r}: it decides in which order elements "
+                "come, which must not change while the pipeline runs. Write a number; how far "
+                "each of the datasets is read ahead is found out anyway."
+            )
         self._cycle_length = whole(cycle_length, "cycle_length")
         super().__init__(self._make_node())
 
@@ -151,7 +158,10 @@ def multithread_prefetch(
     if not threads:
         return ds
     nodes = copies_of(stream_node(ds), threads, sequential_slice)
-    parts = [StreamNodeDataset[T](PrefetchNode(node, size), ds) for node in nodes]
+    parts = [
+        StreamNodeDataset[T](PrefetchNode(node, buffer_bounds(size, "buffer_size", size)), ds)
+        for node in nodes
+    ]
     made: IterDataset[T] = InterleaveIterDataset(parts, cycle_length=threads)
     # What was attached before holds for what follows, too.
     options = options_of(stream_node(ds))
@@ -163,11 +173,13 @@ def multithread_prefetch(
 class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
     """Keeps a buffer filled from any iterator with `get_state` and `set_state`, in a thread."""
 
-    def __init__(self, parent: Iterator[T], prefetch_buffer_size: int) -> None:
+    def __init__(
+        self,
+        parent: Iterator[T],
+        prefetch_buffer_size: int | Literal["auto"] | AutotuneParameter,
+    ) -> None:
         super().__init__()
-        size = whole(prefetch_buffer_size, "prefetch_buffer_size")
-        if size < 0:
-            raise PlanError(f"`prefetch_buffer_size` must not be negative, and is {size}.")
+        size = buffer_bounds(prefetch_buffer_size, "prefetch_buffer_size", MOST_BUFFERED)
         self._size = size
         self._stream = BackgroundStream(CustomStream(parent), size)
         self._cursor = Cursor(self._stream)

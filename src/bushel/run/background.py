@@ -8,6 +8,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from bushel.core.autotune import BufferBounds
 from bushel.core.ending import OwnThread, end_with_program, go_first
 from bushel.core.state import State
 from bushel.core.state_fields import Fields
@@ -17,8 +18,11 @@ from bushel.errors import ClosedError, StateError
 
 Item: TypeAlias = Chunk | BaseException | None
 
-# One chunk is being handed out and one is being made: each at most half of the buffer.
+# One chunk is being handed out and one is being made: each at most half of the buffer. More of
+# them wait where whoever takes them found none, as long as the buffer has room for them all.
 _CHUNKS = 2
+# Where the size of the buffer is tuned, bytes of those that wait.
+_MOST_BYTES = 1 << 26
 
 
 class _Feeder:
@@ -28,17 +32,23 @@ class _Feeder:
     happens to run.
     """
 
-    def __init__(self, stream: Stream, buffer_size: int, clock: Callable[[], float]) -> None:
+    def __init__(self, stream: Stream, buffer: BufferBounds, clock: Callable[[], float]) -> None:
+        self._buffer, self._grows = buffer, stream.eager
+        # Permits that there are: chunks that wait, are made, or were taken last.
+        self.chunks = _CHUNKS
+        if buffer.is_tuned and stream.eager:
+            self.chunks = max(_CHUNKS, min(buffer.least, buffer.most))
         self._items: SimpleQueue[Item] = SimpleQueue()
         # One for each chunk that there is room for; None ends the thread.
         self._permits: SimpleQueue[bool | None] = SimpleQueue()
         # Not empty when the permits that are left are void.
         self._stopped: list[bool] = []
-        most = max(1, buffer_size // _CHUNKS) if stream.eager else 1
+        most = max(1, buffer.most // _CHUNKS) if stream.eager else 1
+        self._size = BlockSize(most)
         thread = OwnThread(
             _feed,
             "bushel-prefetch",
-            (stream, self._items, self._permits, self._stopped, BlockSize(most), clock),
+            (stream, self._items, self._permits, self._stopped, self._size, clock),
         )
         self.threads = (thread,)
 
@@ -47,13 +57,31 @@ class _Feeder:
         self.threads[0].start()
         # Only now: an interrupt may leave a thread behind that nobody can wait for, and one
         # without a permit leaves the stream alone.
-        for _ in range(_CHUNKS):
+        for _ in range(self.chunks):
             self._permits.put(True)
 
     def take(self) -> Item:
+        waited = self._items.empty()
         item = self._items.get()
-        self._permits.put(True)
+        permits = 1
+        if self._grows and isinstance(item, Chunk):
+            permits = 1 + self._more(len(item.block), waited)
+            self.chunks += permits - 1
+        for _ in range(permits):
+            self._permits.put(True)
         return item
+
+    def _more(self, elements: int, waited: bool) -> int:
+        """One chunk more where none was there when one was wanted, or less where it is much."""
+        if not self._has_room(self.chunks, elements):
+            return -1 if self.chunks > _CHUNKS else 0
+        return int(waited and self._has_room(self.chunks + 1, elements))
+
+    def _has_room(self, chunks: int, elements: int) -> bool:
+        ahead = chunks * max(1, elements)
+        if self._buffer.is_tuned and ahead * self._size.bytes_each > _MOST_BYTES:
+            return False
+        return ahead <= self._buffer.most
 
     def stop(self, wait: bool) -> None:
         self.end_soon()
@@ -104,11 +132,11 @@ class BackgroundStream(Stream):
     def __init__(
         self,
         input: Stream,
-        buffer_size: int,
+        buffer: BufferBounds,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._input = input
-        self._buffer_size = buffer_size
+        self._buffer = buffer
         # Not that the thread would mind. But whoever takes more than is needed keeps what is
         # there from being handed out, and that may be what the input waits for.
         self.eager = input.eager
@@ -119,7 +147,7 @@ class BackgroundStream(Stream):
         self._ended = False
 
     def pull(self, want: int) -> Chunk | None:
-        if not self._buffer_size:
+        if not self._buffer.most:
             return self._input.pull(want)
         if self._ended:
             return None
@@ -140,8 +168,14 @@ class BackgroundStream(Stream):
             self._input.restore(self.state())
         raise item
 
+    def describe(self) -> str:
+        """What waits at the most, in words."""
+        feeder = self._feeder
+        chunks = _CHUNKS if feeder is None else feeder.chunks
+        return f"a thread of thread_prefetch({self._buffer}): {chunks} blocks ahead"
+
     def state(self) -> State:
-        if not self._buffer_size:
+        if not self._buffer.most:
             return self._input.state()
         marks, used = self._place
         return marks.at(used)
@@ -164,8 +198,8 @@ class BackgroundStream(Stream):
         return self._input.index_in(state)
 
     def start(self) -> None:
-        if self._feeder is None and self._buffer_size and not self._ended:
-            self._feeder = _Feeder(self._input, self._buffer_size, self._clock)
+        if self._feeder is None and self._buffer.most and not self._ended:
+            self._feeder = _Feeder(self._input, self._buffer, self._clock)
             self._finalizer = weakref.finalize(self, self._feeder.stop, False)
             self._feeder.start()
 

@@ -111,6 +111,8 @@ class Lowering:
             if self.times is not None and isinstance(step, PrefetchNode):
                 self.times.take_turns(stream)
             stream = step_of(step, [stream], how_to_open(self.quota))
+            if self.times is not None and isinstance(stream, BackgroundStream):
+                self.times.threads.append(stream.describe)
             self.note(step, stretch.where, stream)
         return stream
 
@@ -161,7 +163,7 @@ def step_of(node: Node, inputs: Sequence[Stream], how: How) -> Stream:
     if isinstance(node, (Each, Drop, Expand, Fold, Guard)):
         return single_step(node, inputs[0], how.quota)
     if isinstance(node, PrefetchNode):
-        return BackgroundStream(inputs[0], node.buffer_size)
+        return BackgroundStream(inputs[0], node.buffer)
     raise PlanError(f"`{node.label}` is no step of a stream.")
 
 

@@ -6,6 +6,9 @@ from dataclasses import fields
 from bushel.core.frozen import plain
 from bushel.core.node import Node
 
+# Longest calls that are remembered of a step.
+_MOST_SLOWEST = 5
+
 
 @plain
 class StepTotal:
@@ -33,6 +36,8 @@ class StepTotal:
     longest_at: int = -1
     # What is waited for, where that is all that it does.
     waits_for: str = ""
+    # The longest calls of turns, each as (nanoseconds, place): the longest first, one for a place.
+    slowest: tuple[tuple[int, int], ...] = ()
 
     def add(
         self,
@@ -58,6 +63,9 @@ class StepTotal:
             self.last_records, self.last_nanoseconds = records, nanoseconds
         if longest_nanoseconds > self.longest_nanoseconds:
             self.longest_nanoseconds, self.longest_at = longest_nanoseconds, longest_at
+        slowest = self.slowest
+        if len(slowest) < _MOST_SLOWEST or longest_nanoseconds > slowest[-1][0]:
+            self.slowest = _with_another(slowest, longest_nanoseconds, longest_at)
 
     def settle(self, times: float) -> None:
         """Finds the time of all records by that of those that were timed.
@@ -78,6 +86,22 @@ class StepTotal:
     def copied(self) -> "StepTotal":
         """The same as another value."""
         return StepTotal(*_VALUES(self))
+
+
+def _with_another(
+    slowest: tuple[tuple[int, int], ...], nanoseconds: int, at: int
+) -> tuple[tuple[int, int], ...]:
+    """The longest calls, and another one.
+
+    >>> _with_another(((9, 0), (5, 8)), 7, 8), _with_another(((9, 0), (5, 8)), 7, -1)
+    (((9, 0), (7, 8)), ((9, 0), (5, 8)))
+    """
+    if at < 0:
+        return slowest  # Nobody could tell what it was about.
+    longest = {place: spent for spent, place in slowest}
+    longest[at] = max(nanoseconds, longest.get(at, 0))
+    pairs = sorted(((spent, place) for place, spent in longest.items()), reverse=True)
+    return tuple(pairs[:_MOST_SLOWEST])
 
 
 _VALUES = operator.attrgetter(*(one.name for one in fields(StepTotal)))

@@ -20,8 +20,6 @@ _QUANTILES, _LEAST_PIECES = 33, 8
 _NOTHING = Extra()
 # With more steps than that, those of the same name, as in lanes, are one line.
 _MOST_LINES = 12
-# The name of a step that has none, as nobody wrote it.
-_UNWRITTEN = "(in between)"
 
 
 class Measured:
@@ -54,7 +52,7 @@ class Measured:
         """What each step costs, and where it runs as the pipeline is written."""
         places = self._placed(as_written)
         groups = grouped(self._totals, _MOST_LINES)
-        return tuple(self._step(name or _UNWRITTEN, group, places) for name, _, group in groups)
+        return tuple(self._step(name, group, places) for name, _, group in groups)
 
     def _placed(self, plan: Plan) -> dict[int, str]:
         """Where each step runs in another plan of the same pipeline."""

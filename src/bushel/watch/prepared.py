@@ -4,19 +4,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from bushel.core.autotune import BufferBounds
 from bushel.core.node import Node, walk, with_inputs
 from bushel.core.options import MultiprocessingOptions, ReadOptions, WorkersKey
 from bushel.core.places import CustomStreamNode, PrefetchNode, ToStreamNode, WorkersNode
 from bushel.run.cut import HERE, WORKERS
 from bushel.run.plan import Plan, steps_of
 
+_NO_BUFFER = BufferBounds(0, 0)
 
-def stream_of(thing: Any, who: str) -> Node:
+
+def stream_of(thing: Any, who: str, or_else: str = "") -> Node:
     """The stream that a dataset or loader is when one iterates over it."""
     make = getattr(type(thing), "_stream_node", None)
     if make is None:
         raise TypeError(
-            f"{who} takes a MapDataset, an IterDataset or a DataLoader, and got a "
+            f"{who} takes a MapDataset, an IterDataset or a DataLoader{or_else}, and got a "
             f"{type(thing).__name__}."
         )
     node: Node = make(thing)
@@ -49,7 +52,7 @@ def alone(node: Node) -> Node:
         if isinstance(step, ToStreamNode):
             return replace(step, read_options=ReadOptions(0, 0))
         # (It stays in the line, so that steps have the numbers that they have elsewhere.)
-        return replace(step, buffer_size=0) if isinstance(step, PrefetchNode) else step
+        return replace(step, buffer=_NO_BUFFER) if isinstance(step, PrefetchNode) else step
 
     return _changed(with_workers(node, 0), change)
 

@@ -1,4 +1,4 @@
-"""A page about a run: why it is slow, what the steps took, how long the loop waited when."""
+"""A page about a run: why it is slow, what the steps took, when the loop waited and for what."""
 
 import json
 import os
@@ -9,53 +9,105 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from bushel.core.frozen import frozen
 from bushel.core.machine import available_cores
+from bushel.deliver.run_history import RunEvent, RunHistory, RunLook
 from bushel.deliver.wait_history import WaitColumn
 from bushel.errors import FileError
 from bushel.files.whole import written_whole
+from bushel.watch.course_picture import picture_of_course
 from bushel.watch.explanation import Explanation
 from bushel.watch.html import heading, page, piece
 from bushel.watch.html import table as html_table
+from bushel.watch.slow_table import SlowBlock, public, table_of_slow_blocks
 from bushel.watch.stats import Stats
 from bushel.watch.wait_picture import picture_of_waits
 
 # Of these it is told which release there was, where the program has loaded them.
 _PACKAGES = ("bushel", "numpy", "jax", "torch", "tensorflow", "pyarrow")
+_WHICH_BLOCKS = (
+    "Of the blocks that were timed, of steps that are read by position: a step's own time, and the "
+    "record that the block, or the task of a worker, began with."
+)
 
 
-def write_report(
-    path: str,
-    stats: Stats,
-    explanation: Explanation,
-    waits: Sequence[WaitColumn],
-    private: bool,
-) -> None:
+@frozen
+class RunSoFar:
+    """What there is to tell of a run."""
+
+    stats: Stats
+    explanation: Explanation
+    waits: Sequence[WaitColumn]
+    # None where steps are not counted.
+    history: RunHistory | None = None
+    slow_blocks: Sequence[SlowBlock] = ()
+
+
+def write_report(path: str, run: RunSoFar, private: bool) -> None:
     """Writes the page, as a whole or not at all."""
     check_file(path, "a report", "run.html")
-    made = report_page(stats, explanation, waits)
+    made = report_page(run, private)
     if private:
         made = without_secrets(made)
     with written_whole(path) as out:
         out.write(made.encode())
 
 
+class _NotYetError(Exception):
+    """Ends the writing of a file before it has its name."""
+
+
 def check_file(path: str, what: str, example: str) -> None:
-    """Refuses a path that no file can be written to."""
+    """Refuses a path that no file can be written to now; what is there is left as it is."""
     folder = os.path.dirname(path)
     if folder and not os.path.isdir(folder):
         raise FileError(f"there is no folder {folder!r} to write {os.path.basename(path)!r} in.")
     if os.path.isdir(path) or not os.path.basename(path):
         raise FileError(f"{path!r} is a folder: {what} is a file, such as {example!r} in it.")
+    try:
+        if not os.path.lexists(path):
+            os.readlink(path)  # Which says what is wrong with a name that cannot be.
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _not_written(path, what, error) from None
+    try:
+        # In the way that it is written later.
+        with written_whole(path, lasting=False):
+            raise _NotYetError
+    except _NotYetError:
+        return
+    except OSError as error:
+        raise _not_written(path, what, error) from None
 
 
-def report_page(stats: Stats, explanation: Explanation, waits: Sequence[WaitColumn]) -> str:
+def _not_written(path: str, what: str, error: OSError) -> FileError:
+    return FileError(
+        f"{what} cannot be written to {path!r:.200}: {error.strerror or error}. It takes the path "
+        "of a file in a folder that you may write to."
+    )
+
+
+def report_page(run: RunSoFar, private: bool = True) -> str:
     """The page as HTML."""
-    about = _about()
+    about, stats, history = _about(), run.stats, run.history or RunHistory()
+    course, slow = picture_of_course(history), table_of_slow_blocks(run.slow_blocks, private)
     content = [
-        stats.to_html(picture_of_waits(waits, stats.elements)),
-        piece(heading("Pipeline"), explanation._repr_html_()),
+        stats.to_html(picture_of_waits(run.waits, stats.elements), course),
+        piece(heading("Slowest blocks"), slow, [("", _WHICH_BLOCKS)]) if slow else "",
+        piece(heading("Pipeline"), run.explanation._repr_html_()),
         piece(heading("Made with"), html_table(("what", "which"), about.items())),
-        _data({"report": 1, "about": about, **stats.to_dict(), "waits": _columns(waits)}),
+        _data(
+            {
+                "report": 1,
+                "about": about,
+                **stats.to_dict(),
+                "waits": _columns(WaitColumn, run.waits),
+                "course": _columns(RunLook, history.looks),
+                "events": _columns(RunEvent, history.events),
+                "slow_blocks": [public(block, private) for block in run.slow_blocks],
+            }
+        ),
     ]
     return page("What a loop waited for", "".join(content))
 
@@ -71,8 +123,8 @@ def _about() -> dict[str, str]:
     }
 
 
-def _columns(waits: Sequence[WaitColumn]) -> dict[str, list[Any]]:
-    return {name: [getattr(one, name) for one in waits] for name in WaitColumn._fields}
+def _columns(kind: Any, rows: Sequence[Any]) -> dict[str, list[Any]]:
+    return {name: [getattr(one, name) for one in rows] for name in kind._fields}
 
 
 def _data(values: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from bushel.watch.costs import Costs
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import piece
 from bushel.watch.plain_text import number, paragraph, plural, size
+from bushel.watch.prepared import stream_of
 from bushel.watch.profile import profile as profile_of
 from bushel.watch.profiled import Profile, rate_text
 from bushel.watch.simulated_run import Setting, Simulated, simulated
@@ -156,6 +157,7 @@ def simulate(
             raise PlanError(f"{name} must be more than 0, and is {value!r}.")
     measured = dataset
     if not isinstance(dataset, Profile):
+        stream_of(dataset, "bushel.simulate", ", or the Profile of one (of `bushel.profile`)")
         measured = profile_of(dataset, seconds=seconds, verify=False)
     costs = measured.costs
     setting = Setting(

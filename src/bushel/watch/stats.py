@@ -19,6 +19,8 @@ from bushel.watch.why_slow import why_slow
 
 # With more steps than that, those of the same name are one line.
 _MOST_LINES = 40
+# The name of a step that has none, as nobody wrote it.
+UNWRITTEN = "(in between)"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _HEAD = ("step", "runs", "records", "time/record", "share", "longest call")
 _NOT_COUNTED = (
@@ -149,8 +151,8 @@ class Stats:
         shares = [(step.name, step.place, step.share) for step in self.steps if step.share]
         return bars(shares) + html_table(_HEAD, self._rows(), right=(2, 3, 4))
 
-    def to_html(self, waits: str) -> str:
-        """The same for a page of its own, with a picture of the waits."""
+    def to_html(self, waits: str, course: str) -> str:
+        """The same for a page of its own, with pictures of the waits and the course of the run."""
         return piece(
             heading("Why"),
             [("", f"{one[0].upper()}{one[1:]}") for one in (*self.why_slow(), *self._summary())],
@@ -162,6 +164,8 @@ class Stats:
             ],
             heading("Waits"),
             waits,
+            heading("Threads and workers in the course of the run") if course else "",
+            course,
             heading("Threads and workers") if self.threads or self.workers else "",
             self._processes(),
         )
@@ -275,7 +279,7 @@ def grouped(
         if total.waits_for:
             told.append((f"(waiting for {total.waits_for})", "waiting", total))
         else:
-            told.append((printable(total.node.label), total.where, total))
+            told.append((printable(total.node.label) or UNWRITTEN, total.where, total))
     if len(told) <= most:
         return [(name, where, [total]) for name, where, total in told]
     groups = _by_name(told)

@@ -23,6 +23,7 @@ from bushel.run.spans import MOST_SPANS, Spans, WorkSpan
 from bushel.run.step_times import StepTimes
 from bushel.watch.plain_text import clipped, printable
 from bushel.watch.report import check_file
+from bushel.watch.stats import UNWRITTEN
 
 _log = logging.getLogger("bushel")
 WAIT, LOOP = "wait for data", "your loop"
@@ -87,7 +88,7 @@ def trace_of(spans: Spans) -> dict[str, Any]:
 
 def _event(span: WorkSpan, began: int) -> dict[str, Any]:
     event = {
-        "name": clipped(printable(span.name), _MOST_NAME),
+        "name": clipped(printable(span.name), _MOST_NAME) or UNWRITTEN,
         "ph": "X",
         "ts": (span.began - began) / 1000,
         "dur": span.nanoseconds / 1000,

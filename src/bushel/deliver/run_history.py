@@ -1,0 +1,96 @@
+"""What threads and workers did in the course of a run, in few looks, however long it was."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bushel.deliver.figures import Figures
+
+# A picture has room for so many; when there are more, every second one goes.
+MOST_LOOKS = 400
+# Of the events of a run that never comes to rest, the last ones are kept.
+MOST_EVENTS = 100
+
+
+class RunLook(NamedTuple):
+    """Sums from the beginning of the run up to a look at it."""
+
+    # Since the first element was asked for; elements that were handed out until then.
+    seconds: float
+    elements: int
+    wait_seconds: float
+    workers: int
+    busy_seconds: float
+    idle_seconds: float
+    # Not a sum: blocks that waited to be taken just then.
+    ready_blocks: int
+
+
+class RunEvent(NamedTuple):
+    """Something that was another way at a look than at the one before."""
+
+    seconds: float
+    elements: int
+    # "threads", "workers", "tasks ahead" or "deaths".
+    what: str
+    text: str
+
+
+class RunHistory:
+    """Keeps looks at a run, and what changed between two of them."""
+
+    def __init__(self) -> None:
+        self.looks: list[RunLook] = []
+        self.events: list[RunEvent] = []
+        # Events before those that are kept.
+        self.forgotten = 0
+        self._seconds_each = 0.0
+        self._threads: tuple[str, ...] = ()
+        # Of each pool of workers: the last change that was noted, and deaths.
+        self._changed: dict[int, float] = {}
+        self._deaths: dict[int, int] = {}
+
+    def add(self, figures: Figures) -> None:
+        """Adds a look."""
+        for event in self._news(figures):
+            self.events.append(event)
+        if len(self.events) > MOST_EVENTS:
+            self.forgotten += len(self.events) - MOST_EVENTS
+            del self.events[:-MOST_EVENTS]
+        seconds = figures.elapsed_seconds
+        if self.looks and seconds - self.looks[-1].seconds < self._seconds_each:
+            return
+        pools = figures.workers
+        self.looks.append(
+            RunLook(
+                seconds,
+                figures.elements,
+                figures.wait_seconds,
+                sum(pool.workers for pool in pools),
+                sum(pool.busy_seconds for pool in pools),
+                sum(pool.idle_seconds for pool in pools),
+                figures.ready_blocks,
+            )
+        )
+        if len(self.looks) >= MOST_LOOKS:
+            self._seconds_each = 2 * seconds / len(self.looks)
+            del self.looks[1:-1:2]
+
+    def _news(self, figures: Figures) -> Iterator[RunEvent]:
+        seconds, elements = figures.elapsed_seconds, figures.elements
+        for number, text in enumerate(figures.threads):
+            was = self._threads[number] if number < len(self._threads) else None
+            if text != was:
+                yield RunEvent(seconds, elements, "threads", text)
+        self._threads = figures.threads
+        for number, pool in enumerate(figures.workers):
+            noted = self._changed.get(number, -1.0)
+            for change in pool.changes:
+                if change.seconds > noted:
+                    self._changed[number] = change.seconds
+                    text = f"{change.was} -> {change.now}: {change.why}"
+                    yield RunEvent(seconds, elements, change.what, text)
+            more = pool.deaths - self._deaths.get(number, 0)
+            if more > 0:
+                self._deaths[number] = pool.deaths
+                text = f"{more} ended and were replaced, {pool.deaths} in all"
+                yield RunEvent(seconds, elements, "deaths", text)

@@ -1,0 +1,56 @@
+"""The blocks that took longest in a run, and which records they began with."""
+
+from collections.abc import Sequence
+
+from bushel.core.node import Node, walk
+from bushel.core.places import ToStreamNode
+from bushel.core.positions import positions_of
+from bushel.provenance.records import StoredAt, name_of_source, places_of
+from bushel.provenance.walk import records_of_positions
+from bushel.run.step_total import StepTotal
+from bushel.watch.slow_table import SlowBlock
+from bushel.watch.stats import UNWRITTEN
+
+# Blocks that are told of.
+_MOST = 10
+
+
+def slow_blocks(node: Node | None, totals: Sequence[StepTotal]) -> list[SlowBlock]:
+    """The slowest blocks of the steps that are read by position, the slowest first.
+
+    Nothing is read for it, and no function is called.
+    """
+    read_by = _streams_of(node)
+    found = [
+        (nanoseconds, at, total)
+        for total in totals
+        if not total.waits_for and id(total.node) in read_by
+        for nanoseconds, at in total.slowest
+    ]
+    found.sort(key=lambda one: -one[0])
+    return [
+        _block(nanoseconds, at, total, read_by[id(total.node)])
+        for nanoseconds, at, total in found[:_MOST]
+    ]
+
+
+def _streams_of(node: Node | None) -> dict[int, ToStreamNode]:
+    """By the `id` of the steps that are read by position: where the stream of them begins."""
+    streams = [] if node is None else [one for one in walk(node) if isinstance(one, ToStreamNode)]
+    return {id(step): stream for stream in streams for step in walk(stream.input)}
+
+
+def _block(nanoseconds: int, at: int, total: StepTotal, stream: ToStreamNode) -> SlowBlock:
+    # Tasks of workers are known by the positions of the stream, blocks by those of the step.
+    whose = stream.input if total.where == "workers" else total.node
+    seconds = nanoseconds / 1e9
+    bare = SlowBlock(total.node.label or UNWRITTEN, total.where, seconds, at)
+    try:
+        records = records_of_positions(whose, positions_of([at]))
+        source, keys = records.sources[int(records.which[0])], records.keys[:1]
+        (stored,) = places_of(source, keys) or [StoredAt()]
+        name = name_of_source(source)
+    except Exception:
+        # Not known by arithmetic, or a source of the user's own: a report is no place to fail.
+        return bare
+    return bare._replace(source=name, key=keys.tolist()[0], **stored._asdict())
