@@ -23,6 +23,7 @@ COMMANDS = {
     "busy": "benchmarks.busy",
     "statistics": "benchmarks.statistics",
     "simulation": "benchmarks.simulation",
+    "autotune": "benchmarks.autotune",
     "scale": "benchmarks.scale",
     "ray": "benchmarks.on_ray",
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import bushel
 from bushel.core.options import MultiprocessingOptions, ReadOptions
-from bushel.experimental import WindowShuffleIterDataset
+from bushel.experimental import AutotuneParameter, WindowShuffleIterDataset
 from bushel.grain.suggest import PerformanceConfig, pick_performance_config
 from tests.property.profile import tried
 
@@ -156,3 +156,18 @@ def test_the_suggestion_is_a_pair_of_options() -> None:
     assert PerformanceConfig() == PerformanceConfig(None, None)
     config = pick_performance_config(stream(bushel, 10), **NO_LIMITS | {"max_workers": 2})
     assert config == PerformanceConfig(MultiprocessingOptions(num_workers=2), ReadOptions(16, 500))
+
+
+def test_a_suggestion_that_is_tuned_has_the_same_bounds() -> None:
+    limits = {"ram_budget_mb": 100, "max_workers": 3, "max_buffer_size": 50}
+    fixed = pick_performance_config(_grown(bushel), **limits)
+    tuned = pick_performance_config(_grown(bushel), tune=True, **limits)
+    options = tuned.multiprocessing_options
+    assert options is not None and fixed.multiprocessing_options is not None
+    assert options.num_workers == AutotuneParameter(1, fixed.multiprocessing_options.num_workers)  # type: ignore[arg-type]
+    assert options.ram_budget_mb == 100
+    assert tuned.read_options == fixed.read_options
+    none = pick_performance_config(_grown(bushel), tune=True, **limits | {"ram_budget_mb": 0})
+    assert figures(none) == (0, 0)
+    stream = _grown(bushel).mp_prefetch(options)
+    assert [len(one) for one in stream] == [MEGABYTE] * 20

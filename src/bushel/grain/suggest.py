@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from bushel.core.autotune import AutotuneParameter
 from bushel.core.machine import available_cores
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.core.sizes import bytes_of
@@ -30,6 +31,7 @@ def pick_performance_config(
     max_workers: int | None,
     max_buffer_size: int | None,
     samples_to_check: int = 5,
+    tune: bool = False,
 ) -> PerformanceConfig:
     """Suggests options for a dataset such that what is kept ready fits into a memory budget.
 
@@ -43,6 +45,9 @@ def pick_performance_config(
     >>> config = pick_performance_config(ds, ram_budget_mb=64, max_workers=4, max_buffer_size=500)
     >>> config.multiprocessing_options.num_workers, config.read_options.prefetch_buffer_size
     (4, 28)
+    >>> limits = {"ram_budget_mb": 64, "max_workers": 4, "max_buffer_size": 500}
+    >>> pick_performance_config(ds, tune=True, **limits).multiprocessing_options.num_workers
+    AutotuneParameter(least=1, most=4)
 
     Args:
       ds: the stream that is to be sped up. It is not changed.
@@ -51,6 +56,8 @@ def pick_performance_config(
       max_workers: None for as many as there are processors.
       max_buffer_size: the most records to read ahead; None for the usual number.
       samples_to_check: so many elements are looked at.
+      tune: has these numbers be the most, and those that the loop needs be found out while it
+        runs: memory says how many workers there can be, and not how many pay.
     """
     _check_limits(ram_budget_mb, max_workers, max_buffer_size, samples_to_check)
     if not hasattr(ds, "parents") or not hasattr(ds, "__iter__"):
@@ -68,6 +75,12 @@ def pick_performance_config(
     # Streams that are mixed or zipped read ahead each for itself.
     record = sum(_mean_bytes(read, samples_to_check) for read in _reads(ds))
     buffered = _fitting(budget - workers * element, record, max_buffer_size)
+    if tune:
+        within: int | AutotuneParameter = AutotuneParameter(most=workers) if workers else 0
+        return PerformanceConfig(
+            MultiprocessingOptions(num_workers=within, ram_budget_mb=ram_budget_mb or None),
+            ReadOptions(min(_USUAL.num_threads, buffered), buffered),
+        )
     return PerformanceConfig(
         MultiprocessingOptions(num_workers=workers),
         # A thread without a place to put its record would only wait.
