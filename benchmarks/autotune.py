@@ -8,7 +8,6 @@ with the workers that it had in the end and how often it changed them; the media
 """
 
 import argparse
-import os
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -18,6 +17,7 @@ from typing import Any, Literal
 import bushel
 from benchmarks.simulation import in_python, light, picture, waiting
 from bushel import MapDataset, MultiprocessingOptions
+from bushel.core.machine import available_cores
 
 # "auto" is to be so near to the best.
 GOAL = 0.9
@@ -34,7 +34,9 @@ PIPELINES: dict[str, Callable[[], Any]] = {
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks autotune", description=__doc__)
     parser.add_argument("--only", action="append", choices=PIPELINES, help="this pipeline alone")
-    parser.add_argument("--most", type=int, default=2 * (os.cpu_count() or 1), help="workers")
+    parser.add_argument(
+        "--most", type=int, default=int(available_cores()), help="workers (%(default)s)"
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run (%(default)s)")
     parser.add_argument("--begin", type=float, default=4.0, help="before that (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="of all of it (%(default)s)")
@@ -75,9 +77,7 @@ def _round(make: Callable[[], Any], step: float, options: Any) -> dict[_Number, 
 
 def _run(dataset: Any, workers: _Number, step: float, begin: float, seconds: float) -> _Seen:
     """Steps a second of a loop that has begun; the workers in the end, and their changes."""
-    # One thread in each worker, so that the number of workers is all that counts.
-    stream = dataset.to_iter_dataset(bushel.ReadOptions(1, 64))
-    stream = stream.mp_prefetch(MultiprocessingOptions(num_workers=workers))
+    stream = dataset.to_iter_dataset().mp_prefetch(MultiprocessingOptions(num_workers=workers))
     steps = 0
     with bushel.iterate(stream) as iterator:
         began = perf_counter()

@@ -13,7 +13,7 @@ ROWS = (
     ("__main__",),
     ("cli",),
     ("__init__",),
-    ("python", "multiprocessing"),
+    ("python", "multiprocessing", "monitoring"),
     ("experimental",),
     ("huggingface", "keras"),
     ("torch",),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bushel import experimental as experimental
     from bushel import huggingface as huggingface
     from bushel import keras as keras
+    from bushel import monitoring as monitoring
     from bushel import multiprocessing as multiprocessing
     from bushel import python as python
     from bushel import samplers as samplers
@@ -96,6 +97,7 @@ _HOMES = {
     "experimental": "experimental",
     "huggingface": "huggingface",
     "keras": "keras",
+    "monitoring": "monitoring",
     "multiprocessing": "multiprocessing",
     "python": "python",
     "samplers": "samplers",

@@ -20,6 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bushel.cli.main import main
+from bushel.cli.serve import Server
 from bushel.watch.processes import process
 from bushel.watch.prometheus import Exposition, label
 from tests.browser import document_of, needs_browser
@@ -328,3 +329,8 @@ def test_counters_do_not_fall_and_labels_tell_no_path(training: int) -> None:
 )
 def test_labels(name: str, expected: str) -> None:
     assert label(name) == expected
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with Server(None, 0) as server, pytest.raises(OSError, match="Another program may have it"):
+        Server(None, server.server_port)

@@ -40,7 +40,13 @@ class Server(ThreadingHTTPServer):
             "/metrics": (CONTENT_TYPE, self._metrics),
             "/stats.json": ("application/json", self._stats),
         }
-        super().__init__((_HERE, port), _Handler)
+        try:
+            super().__init__((_HERE, port), _Handler)
+        except OSError as error:
+            raise OSError(
+                f"port {port} cannot be served on: {error.strerror}. Another program may have it; "
+                "without `--port`, a free one is taken."
+            ) from None
 
     def _found(self) -> tuple[list[LiveProcess], str]:
         """The programs; and what there is to say where none is found."""

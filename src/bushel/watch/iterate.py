@@ -19,6 +19,7 @@ def iterate(
     record: str | os.PathLike[str] | None = None,
     every: int | None = None,
     first_step: int | None = None,
+    checksums: bool = True,
 ) -> Any:
     """Makes an iterator that counts and times the steps of a dataset or `DataLoader`.
 
@@ -48,6 +49,9 @@ def iterate(
         a percent of the time.
       first_step: the number of the first step for the recording, where a state that is set does
         not tell it: after filters, which leave out elements, only the training knows.
+      checksums: whether lines have a checksum of what was handed out, by which `bushel replay` and
+        `bushel diff` tell whether it was the same. To make one takes about as long as to read the
+        memory of a batch, for the steps that have a line.
     """
     path = None if isinstance(stats, bool) else os.fspath(stats)
     if path is not None and not path:
@@ -65,7 +69,9 @@ def iterate(
         if path is not None:
             stream: TimedIterator[Any] = getattr(iterator, "_iterator", iterator)
             stream.publish_to(LivePage(path_of_host(path)))
-        return iterator if record is None else recorded(iterator, record, every, first_step)
+        if record is None:
+            return iterator
+        return recorded(iterator, record, every, first_step, bool(checksums))
     except BaseException:
         iterator.close()
         raise

@@ -13,6 +13,7 @@ from typing import Any
 from bushel.errors import PlanError
 from bushel.watch.processes import own_iterators
 from bushel.watch.prometheus import METRICS, Exposition, Families, own_label
+from bushel.watch.user_metrics import Distribution, all_user_metrics, public_name
 
 # OpenTelemetry asks for one metric after the other: what was read this many seconds ago is good
 # for all of them.
@@ -59,6 +60,57 @@ class Collector:
             for labels, value in values:
                 family.add_metric([text for _, text in labels], value)
             yield family
+        yield from _of_the_program()
+
+
+def _of_the_program() -> Iterator[Any]:
+    """The metrics that the program has made itself, by `bushel.monitoring`."""
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
+    kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+    told: set[str] = set()
+    for metric in all_user_metrics():
+        name, fields = public_name(metric.name), list(map(public_name, metric.fields))
+        if name in told or name.startswith(_OURS):
+            continue  # Two names may be one for Prometheus, which has nothing of it twice.
+        told.add(name)
+        make = kinds.get(metric.kind, HistogramMetricFamily)
+        family = make(name, metric.metadata.description or metric.name, labels=fields)
+        for series in metric.series():
+            if isinstance(series.value, Distribution):
+                parts = [(repr(end), count) for end, count in series.value.parts]
+                whole = (*parts, ("+Inf", series.value.count))
+                family.add_metric(list(series.fields), whole, series.value.sum)
+            else:
+                family.add_metric(list(series.fields), series.value)
+        yield family
+
+
+# Names that iterators have.
+_OURS = tuple(metric.name.removesuffix("_total") for metric in METRICS)
+_set_up = threading.Lock()
+_registered: list[Collector] = []
+
+
+def setup_telemetry() -> None:
+    """Adds the collector to the registry that `prometheus_client` has for the program, once.
+
+    Starts no server: `prometheus_client.start_http_server(9431)` does.
+    """
+    try:
+        from prometheus_client.core import REGISTRY
+    except ImportError as error:
+        raise PlanError(
+            "`setup_telemetry` needs the package prometheus_client: pip install bushel[metrics]."
+        ) from error
+    with _set_up:
+        if not _registered:
+            _registered.append(Collector())
+            REGISTRY.register(_registered[0])
 
 
 def prometheus_collector() -> Collector:

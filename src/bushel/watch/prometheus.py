@@ -22,7 +22,7 @@ class _MetricSeries(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class Family:
     """What is told of iterators, under one name."""
 
     name: str
@@ -32,21 +32,21 @@ class Metric:
 
 
 METRICS = (
-    Metric("bushel_steps_total", "counter", "Elements handed to the loop."),
-    Metric("bushel_elapsed_seconds_total", "counter", "Time since the first was asked for."),
-    Metric("bushel_wait_seconds_total", "counter", "Time that the loop waited for elements."),
-    Metric("bushel_ready_share", "gauge", "Share of the waits that took under a millisecond."),
-    Metric("bushel_figures_age_seconds", "gauge", "Time since the iterator published figures."),
-    Metric("bushel_node_seconds_total", "counter", "Own time of a step, over all threads."),
-    Metric("bushel_node_records_total", "counter", "Records that a step had to do with."),
-    Metric("bushel_ready_blocks", "gauge", "Blocks that were made ahead and wait to be taken."),
-    Metric("bushel_bad_records_total", "counter", "Records that were passed over."),
-    Metric("bushel_workers", "gauge", "Worker processes."),
-    Metric("bushel_worker_restarts_total", "counter", "Workers that ended and were replaced."),
-    Metric("bushel_worker_tasks_total", "counter", "Tasks whose outcome was taken."),
-    Metric("bushel_worker_busy_seconds_total", "counter", "Time that workers worked."),
-    Metric("bushel_worker_idle_seconds_total", "counter", "Time that workers had no task."),
-    Metric("bushel_worker_bytes_total", "counter", "Bytes that came from workers."),
+    Family("bushel_steps_total", "counter", "Elements handed to the loop."),
+    Family("bushel_elapsed_seconds_total", "counter", "Time since the first was asked for."),
+    Family("bushel_wait_seconds_total", "counter", "Time that the loop waited for elements."),
+    Family("bushel_ready_share", "gauge", "Share of the waits that took under a millisecond."),
+    Family("bushel_figures_age_seconds", "gauge", "Time since the iterator published figures."),
+    Family("bushel_node_seconds_total", "counter", "Own time of a step, over all threads."),
+    Family("bushel_node_records_total", "counter", "Records that a step had to do with."),
+    Family("bushel_ready_blocks", "gauge", "Blocks that were made ahead and wait to be taken."),
+    Family("bushel_bad_records_total", "counter", "Records that were passed over."),
+    Family("bushel_workers", "gauge", "Worker processes."),
+    Family("bushel_worker_restarts_total", "counter", "Workers that ended and were replaced."),
+    Family("bushel_worker_tasks_total", "counter", "Tasks whose outcome was taken."),
+    Family("bushel_worker_busy_seconds_total", "counter", "Time that workers worked."),
+    Family("bushel_worker_idle_seconds_total", "counter", "Time that workers had no task."),
+    Family("bushel_worker_bytes_total", "counter", "Bytes that came from workers."),
 )
 _MAY_BE_PRIVATE, _WORD = re.compile(r"[/\\'\"@]"), re.compile(r"\w+(?=[(]|$)")
 _COUNTERS = frozenset(metric.name for metric in METRICS if metric.kind == "counter")
@@ -92,7 +92,7 @@ class Exposition:
         return "".join(f"{line}\n" for line in lines)
 
 
-Families = list[tuple[Metric, list[tuple[Labels, float]]]]
+Families = list[tuple[Family, list[tuple[Labels, float]]]]
 
 
 def own_label(iterator: LiveIterator) -> Labels:

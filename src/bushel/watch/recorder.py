@@ -51,7 +51,11 @@ _log = logging.getLogger("bushel")
 
 
 def recorded(
-    iterator: Any, path: str | os.PathLike[str], every: int | None, first_step: int | None
+    iterator: Any,
+    path: str | os.PathLike[str],
+    every: int | None,
+    first_step: int | None,
+    checksums: bool = True,
 ) -> Any:
     """The iterator, of a dataset or a loader, which writes down what it does."""
     adapts, every = every is None, _EVERY if every is None else every
@@ -75,7 +79,7 @@ def recorded(
         _first_step=first_step,
         _step=first_step or 0,
         _line_at=0,
-        _notes=_ToldAlready(stream, recorder),
+        _notes=_ToldAlready(stream, recorder, checksums),
     )
     iterator.recording = recorder.path
     return iterator
@@ -226,8 +230,8 @@ def _sources(node: Node | None) -> list[dict[str, Any]]:
 class _ToldAlready:
     """What was told already, so that only what is new becomes a line."""
 
-    def __init__(self, stream: StreamIterator[Any], recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, stream: StreamIterator[Any], recorder: Recorder, checksums: bool) -> None:
+        self._recorder, self._checksums = recorder, checksums
         # Whether the number in a state is that of a step: not where elements may be left out.
         node = stream._node
         self.states_tell_steps = node is not None and not any(
@@ -255,9 +259,8 @@ class _ToldAlready:
     ) -> None:
         """Writes down a step."""
         self.events(stream, step, state)
-        self._recorder.write(
-            {"step": step, "state": state, **self.times(stream), "crc": checksum(element)}
-        )
+        crc = checksum(element) if self._checksums else None
+        self._recorder.write({"step": step, "state": state, **self.times(stream), "crc": crc})
         self._lines += 1
         if self._lines in (4, 16) or not self._lines % _LINES_A_STATS:
             self.stats(stream, step)
