@@ -81,6 +81,7 @@ LAZY = {
     ("huggingface/trainer.py", "transformers"): "an optional dependency, base of its classes",
     ("huggingface/trainer.py", "transformers.trainer_callback"): "the same",
     ("keras/batches.py", "keras"): "an optional dependency, base of its classes",
+    ("keras/batches.py", "keras.src.trainers"): "the same",
     ("keras/batches.py", "keras.src.trainers.data_adapters"): "the same",
     ("keras/batches.py", "keras.src.trainers.data_adapters.data_adapter"): "the same",
     ("keras/batches.py", "tensorflow"): "for those who have Keras compute with it",

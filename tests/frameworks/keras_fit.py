@@ -16,6 +16,7 @@ import numpy as np
 
 import bushel
 from bushel import MapDataset
+from bushel.errors import PlanError
 
 warnings.simplefilter("error", UserWarning)  # That data ran out, say.
 
@@ -82,6 +83,33 @@ def resumed(make: Any, steps: int | None, folder: Path) -> tuple[Any, list[str]]
     return model, names
 
 
+def as_they_are(names: list[str]) -> dict[str, Any]:
+    """What Keras makes of datasets themselves, before and after it is told of them."""
+    told: dict[str, Any] = {}
+    try:
+        new_model().fit(pairs(), verbose=0)
+    except ValueError as error:
+        told["before"] = str(error)[:40]
+    bushel.keras.accept_datasets()
+    bushel.keras.accept_datasets()
+    for name in names:
+        make, steps = DATA[name]
+        model = new_model()
+        options = {} if steps is None else {"steps_per_epoch": steps}
+        history = model.fit(make(), epochs=3, verbose=0, validation_data=pairs(), **options)
+        told[name] = history.history["loss"]
+        assert len(history.history["val_loss"]) == 3
+    told["evaluated"] = model.evaluate(pairs(), verbose=0)
+    inputs = MapDataset.source(ROWS).map(lambda row: row[:3]).batch(16)
+    told["predicted"] = list(model.predict(inputs, verbose=0).shape)
+    told["arrays"] = model.evaluate(ROWS[:, :3], ROWS[:, 3:], verbose=0)
+    try:
+        model.fit(pairs(), class_weight={0: 1.0}, verbose=0)
+    except PlanError as error:
+        told["refused"] = str(error)
+    return told
+
+
 def main(names: list[str]) -> None:
     told: dict[str, Any] = {"backend": keras.backend.backend()}
     for name in names:
@@ -103,6 +131,7 @@ def main(names: list[str]) -> None:
     told["predicted"] = bool(np.allclose(predicted, whole.predict(ROWS[:, :3], verbose=0)))
     data = bushel.keras.dataset(pairs(), same_each_epoch=True)
     told["evaluated"] = [whole.evaluate(data, verbose=0) for _ in range(2)]
+    told["as they are"] = as_they_are(names)
     told["directly"] = float(whole.evaluate(ROWS[:, :3], ROWS[:, 3:], verbose=0))
     print(json.dumps(told))
 

@@ -49,6 +49,12 @@ def test_a_training_goes_on_after_any_batch(backend: str) -> None:
         if name != "DataLoader":  # In the middle of an epoch, and one checkpoint at a time.
             assert told[name]["checkpoints"] == ["checkpoint-000001-000000004"]
     assert told["predicted"]
+    own = told["as they are"]
+    assert own["before"].startswith("Unrecognized data type")
+    for name in kinds:
+        assert own[name] == told[name]["losses"]
+    assert own["evaluated"] == pytest.approx(own["arrays"], rel=1e-4)
+    assert own["predicted"] == [70, 1] and "`class_weight` is given beside" in own["refused"]
     assert told["evaluated"][0] == told["evaluated"][1] == pytest.approx(told["directly"], rel=1e-4)
 
 

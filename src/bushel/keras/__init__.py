@@ -7,13 +7,15 @@ from bushel.core.lazy import lazily
 if TYPE_CHECKING:
     from bushel.keras.batches import Checkpoint as Checkpoint
     from bushel.keras.batches import KerasDataset as KerasDataset
+    from bushel.keras.batches import accept_datasets as accept_datasets
     from bushel.keras.batches import dataset as dataset
     from bushel.keras.batches import on_cpu as on_cpu
 
 _HOMES = {
-    name: f"keras.batches:{name}" for name in ("Checkpoint", "KerasDataset", "dataset", "on_cpu")
+    name: f"keras.batches:{name}"
+    for name in ("Checkpoint", "KerasDataset", "accept_datasets", "dataset", "on_cpu")
 }
-__all__ = ["Checkpoint", "KerasDataset", "dataset", "on_cpu"]
+__all__ = ["Checkpoint", "KerasDataset", "accept_datasets", "dataset", "on_cpu"]
 
 __getattr__ = lazily(globals(), _HOMES)
 

@@ -1,5 +1,7 @@
 """Datasets for Keras 3, and checkpoints of both: the one file that imports Keras."""
 
+import functools
+import inspect
 import json
 import os
 import shutil
@@ -9,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from bushel.core.arguments import whole
+from bushel.dataset import IterDataset, MapDataset
 from bushel.errors import PlanError, StateError
 from bushel.keras.passes import KerasPasses
 from bushel.loader.epochs import Epochs
+from bushel.loader.loader import DataLoader
 
 try:
     # Not within a function, as optional dependencies are elsewhere: the classes need their bases.
     import keras
+    from keras.src.trainers import data_adapters
     from keras.src.trainers.data_adapters import data_adapter_utils
     from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 except ImportError as error:
@@ -49,6 +54,40 @@ def dataset(
         validation with random steps.
     """
     return KerasDataset(Epochs(data, steps_per_epoch), same_each_epoch)
+
+
+def accept_datasets() -> None:
+    """Has Keras take datasets of bushel's as they are, from now on: `model.fit(ds)`.
+
+    It does what `dataset(ds)` does, in `fit`, `evaluate`, `predict` and `validation_data`, with the
+    `steps_per_epoch` that `fit` is given. Keras has no place where such things are registered: this
+    puts a function around the one of Keras that looks at data. Where a version of Keras
+    has none, it is an error, and `dataset(ds)` works all the same.
+    """
+    adapter_of = getattr(data_adapters, "get_data_adapter", None)
+    if adapter_of is None or "steps_per_epoch" not in inspect.signature(adapter_of).parameters:
+        raise PlanError(
+            f"Keras {keras.__version__} looks at data in another way than this version of bushel "
+            "knows. Write `model.fit(bushel.keras.dataset(ds))`, which needs nothing of it."
+        )
+    if hasattr(adapter_of, "takes_bushel"):
+        return
+
+    @functools.wraps(adapter_of)
+    def with_ours(x: Any, y: Any = None, **options: Any) -> Any:
+        if not isinstance(x, (MapDataset, IterDataset, DataLoader)):
+            return adapter_of(x, y, **options)
+        given = {"y": y, **{name: options.get(name) for name in ("sample_weight", "class_weight")}}
+        for name, value in given.items():
+            if value is not None:
+                raise PlanError(
+                    f"`{name}` is given beside a dataset: elements of the dataset are tuples of "
+                    "inputs, targets, and weights if there are any."
+                )
+        return dataset(x, steps_per_epoch=options.get("steps_per_epoch"))
+
+    with_ours.takes_bushel = True  # type: ignore[attr-defined]
+    data_adapters.get_data_adapter = with_ours
 
 
 class KerasDataset(DataAdapter):  # type: ignore[misc]
