@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bushel.checkpoint.orbax import CheckpointHandler as CheckpointHandler
     from bushel.checkpoint.orbax import CheckpointRestore as CheckpointRestore
     from bushel.checkpoint.orbax import CheckpointSave as CheckpointSave
+    from bushel.core.in_grains_place import replace_grain as replace_grain
     from bushel.core.options import MultiprocessingOptions as MultiprocessingOptions
     from bushel.core.options import OnError as OnError
     from bushel.core.options import ReadOptions as ReadOptions
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from bushel.deliver.iterator import DatasetIterator as DatasetIterator
     from bushel.grain.packed import PaddingReport as PaddingReport
     from bushel.grain.packed import padding_report as padding_report
-    from bushel.grain.replace import replace_grain as replace_grain
     from bushel.loader.iterator import DataLoaderIterator as DataLoaderIterator
     from bushel.loader.loader import DataLoader as DataLoader
     from bushel.loader.loader import load as load
@@ -156,7 +156,7 @@ _HOMES = {
     "load": "loader.loader:load",
     "PaddingReport": "grain.packed:PaddingReport",
     "padding_report": "grain.packed:padding_report",
-    "replace_grain": "grain.replace:replace_grain",
+    "replace_grain": "core.in_grains_place:replace_grain",
     "open": "sources.formats:open_source",
     "covers": "provenance.covers:covers",
     "diff": "provenance.diff:diff",

@@ -35,6 +35,33 @@ assert not twice, twice
 print("once and whole")
 """
 
+IN_WORKERS = """
+import sys, tempfile, pathlib
+import bushel
+bushel.replace_grain(stand_ins=["grain._src.deep.inside"])
+folder = tempfile.mkdtemp()
+pathlib.Path(folder, "library.py").write_text('''
+import grain.python as grain
+from grain._src.deep.inside import _Reader
+class Own(_Reader):
+    pass
+class Tell(grain.MapTransform):
+    def map(self, element):
+        return f"{grain.__name__} {grain.MapTransform.__module__}"
+''')
+sys.path.insert(0, folder)
+import library
+ds = bushel.MapDataset.range(4).map(library.Tell()).to_iter_dataset()
+with iter(ds.mp_prefetch(bushel.MultiprocessingOptions(num_workers=1))) as iterator:
+    print(*set(iterator))
+try:
+    library.Own("file")
+except ImportError as error:
+    assert "grain._src.deep.inside._Reader is Grain's own" in str(error)
+else:
+    raise AssertionError
+"""
+
 TOO_LATE = """
 import sys, types
 sys.modules["grain.python"] = types.ModuleType("grain.python")
@@ -59,6 +86,10 @@ def run(program: str) -> str:
 
 def test_grain_is_bushel() -> None:
     assert "once and whole" in run(PROGRAM)
+
+
+def test_workers_have_it_too() -> None:
+    assert run(IN_WORKERS).strip() == "bushel.python bushel.transforms.base"
 
 
 def test_it_comes_first() -> None:

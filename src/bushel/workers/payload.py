@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.in_grains_place import for_worker
 from bushel.core.memory_file import aligned, create_unnamed, file_of, map_file
 from bushel.core.node import Source
 from bushel.errors import UnpicklableError
@@ -65,7 +66,7 @@ class Luggage(NamedTuple):
 
 def luggage_of(value: Any, prepare: Any, parts: Sequence[PayloadPart]) -> Luggage:
     """Pickles a value for workers on other machines; the arguments are those of a `Payload`."""
-    first, _ = _dump(prepare, [PayloadPart("worker_init_fn", [prepare])], None)
+    first, _ = _dump(for_worker(prepare), [PayloadPart("worker_init_fn", [prepare])], None)
     pickled, buffers = _dump(value, parts, None)
     return Luggage(first, pickled, buffers, marked_classes())
 
@@ -78,7 +79,8 @@ class Payload:
 
         `prepare` is for a worker to have before the value, which may import a good deal.
         """
-        self._prepare, _ = _dump(prepare, [PayloadPart("worker_init_fn", [prepare])], [])
+        first = PayloadPart("worker_init_fn", [prepare])
+        self._prepare, _ = _dump(for_worker(prepare), [first], [])
         # Other files that workers need.
         self.files: list[int] = []
         pickled, buffers = _dump(value, parts, self.files)
