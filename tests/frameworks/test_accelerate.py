@@ -8,12 +8,12 @@ import pytest
 
 from bushel import MapDataset
 from tests.frameworks.programs import ranks, run
-from tests.thorough import THOROUGH
+from tests.thorough import slow
 
 PROGRAM = "tests.frameworks.accelerate_ranks"
 
 
-@pytest.mark.skipif(not THOROUGH, reason="takes half a minute; `make test-all` runs it")
+@slow
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs accelerate")
 def test_a_job_of_two_goes_on_with_one(tmp_path: Path) -> None:
     first = ranks(2, "-m", PROGRAM, str(tmp_path), "9")

@@ -13,10 +13,9 @@ import bushel
 from bushel import MapDataset
 from bushel.errors import PlanError
 from tests.frameworks.programs import ranks, run
-from tests.thorough import THOROUGH
+from tests.thorough import slow
 
 PROGRAM = "tests.frameworks.hugging_face_fit"
-slow = pytest.mark.skipif(not THOROUGH, reason="takes a minute; `make test-all` runs it")
 
 
 def needs_transformers() -> None:

@@ -5,10 +5,10 @@ import importlib.util
 import pytest
 
 from tests.frameworks.programs import run
-from tests.thorough import THOROUGH
+from tests.thorough import slow
 
 
-@pytest.mark.skipif(not THOROUGH, reason="takes half a minute; `make test-all` runs it")
+@slow
 @pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="needs lightning")
 def test_a_training_goes_on_within_an_epoch() -> None:
     told = run("-m", "tests.frameworks.lightning_fit")

@@ -22,7 +22,7 @@ assert samplers is bushel.samplers and ElasticIterator is bushel.experimental.El
 assert older_experimental is bushel.python.experimental
 assert bushel.samplers.__spec__.name == "bushel.samplers" and bushel.__spec__.name == "bushel"
 assert list(grain.MapDataset.range(3).map(lambda x: x + 1)) == [1, 2, 3]
-for name in ("grain._src", "grain.run", "grain.monitoring"):
+for name in ("grain._src", "grain.run", "grain.proto"):
     try:
         __import__(name)
     except ModuleNotFoundError as error:

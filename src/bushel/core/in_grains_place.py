@@ -3,7 +3,6 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -16,6 +15,7 @@ _MODULES = {
         ".checkpoint",
         ".constants",
         ".experimental",
+        ".monitoring",
         ".multiprocessing",
         ".python",
         ".python.experimental",
@@ -91,8 +91,11 @@ def _second(_: None, value: Any) -> Any:
     return value
 
 
-class _GrainFinder(MetaPathFinder, Loader):
-    """Finds modules of bushel under the names of Grain's."""
+class _GrainFinder:
+    """Finds modules of bushel under the names of Grain's, and loads them.
+
+    (Not a subclass of what `importlib.abc` has for it, which workers would have to import.)
+    """
 
     def __init__(self, stand_ins: tuple[str, ...]) -> None:
         self.stand_ins = stand_ins
@@ -104,7 +107,7 @@ class _GrainFinder(MetaPathFinder, Loader):
         if name.split(".")[0] != "grain":
             return None
         if any(f"{module}.".startswith(f"{name}.") for module in self.stand_ins):
-            return ModuleSpec(name, self, is_package=True)
+            return self._spec(name)
         if name not in _MODULES:
             # (bushel's own modules would be found otherwise, and loaded once more.)
             raise ModuleNotFoundError(
@@ -112,7 +115,11 @@ class _GrainFinder(MetaPathFinder, Loader):
                 "and has its public modules. If nothing of it is used, name it in `stand_ins`.",
                 name=name,
             )
-        return ModuleSpec(name, self, is_package=True)
+        return self._spec(name)
+
+    def _spec(self, name: str) -> ModuleSpec:
+        loader: Any = self
+        return ModuleSpec(name, loader, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         if spec.name not in _MODULES:
