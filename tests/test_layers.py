@@ -123,6 +123,7 @@ LAZY = {
     ("sources/written/source.py", "bushel.files.uploads"): "only for those with such paths",
     ("write/target_folder.py", "bushel.write.far_folder"): "the same",
     ("loader/loader.py", "bushel.watch.explain"): "the same",
+    ("deliver/iterator.py", "bushel.deliver.handed_out"): "only for those who count",
     ("deliver/iterator.py", "bushel.watch.explain"): "the same, and it stands above",
     ("deliver/open.py", "bushel.watch.visualize"): "only where a setting asks for it",
     ("deliver/iterator.py", "bushel.watch.explanation"): "the type of what that returns",

@@ -3,12 +3,14 @@
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 
-from bushel import IterDataset, MapDataset, ReadOptions
+from bushel import IterDataset, MapDataset, MultiprocessingOptions, ReadOptions
 from bushel.checkpoint import PartCounts, merge_states, mix_counts
 from bushel.errors import StateError
 from bushel.experimental import (
+    FirstFitPackIterDataset,
     InterleaveIterDataset,
     ThreadPrefetchIterDataset,
     WindowShuffleIterDataset,
@@ -101,6 +103,50 @@ def test_groups_count_when_they_are_complete() -> None:
         next(iterator)
         counts.append(sum(_elements(iterator).values()))
     assert counts[3] in (0, 4) and counts[8] in (8, 12)
+
+
+def _sequences(length: int, first: int) -> MapDataset[Any]:
+    return MapDataset.range(300).map(
+        lambda number: {"x": np.full(1 + number * length % 5, first + number)}
+    )
+
+
+@pytest.mark.parametrize("shuffles", [False, True])
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", ["plain", "filtered", "restarted"])
+def test_rows_of_a_packer_are_counted_as_they_come(kind: str, workers: int, shuffles: bool) -> None:
+    # The values tell which element a cell is of.
+    parts = {"a": _sequences(3, 1000), "b": _sequences(2, 5000)}
+    if kind == "restarted":
+        parts["a"] = parts["a"][:7]
+    mixed = IterDataset.mix(parts, [1, 3], on_end="restart" if kind == "restarted" else "stop")
+    if kind == "filtered":
+        mixed = mixed.filter(lambda element: element["x"][0] % 3 > 0)
+    seed = {"shuffle_bins": True, "seed": 3} if shuffles else {"shuffle_bins": False}
+    packed = FirstFitPackIterDataset(mixed, length_struct={"x": 8}, num_packing_bins=6, **seed)
+    stream = packed.batch(2)
+    if workers:
+        stream = stream.mp_prefetch(MultiprocessingOptions(num_workers=workers))
+    seen: dict[str, int] = {"a": 0, "b": 0}
+    with iter(stream) as iterator:
+        for _ in range(9):
+            batch = next(iterator)
+            for row, ids in zip(batch["x"], batch["x_segment_ids"], strict=True):
+                firsts = [row[ids == number][0] for number in range(1, ids.max() + 1)]
+                seen["a"] += sum(value < 5000 for value in firsts)
+                seen["b"] += sum(value >= 5000 for value in firsts)
+            told = mix_counts(iterator)
+            if kind == "filtered":  # What was left out before an element counts with it.
+                assert sum(seen.values()) <= sum(_elements(iterator).values())
+            else:
+                assert _elements(iterator) == {name: int(seen[name]) for name in seen}
+            assert told["a"].share + told["b"].share == pytest.approx(1)
+            if kind == "restarted":
+                assert told["a"].epoch * 7 <= told["a"].elements + 7
+        # Counting moves nothing.
+        state = iterator.get_state()
+        mix_counts(iterator)
+        assert iterator.get_state() == state
 
 
 def test_lanes_are_counted_together() -> None:

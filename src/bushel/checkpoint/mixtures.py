@@ -33,8 +33,10 @@ def mix_counts(state: Any) -> dict[str, PartCounts]:
     together.
 
     What was read ahead by threads or workers does not count. What came out of the mixture for
-    a group that is not complete, a window that is shuffled or a row that is packed, counts
-    when the group is.
+    a window that is shuffled counts when the window is complete. After `pack`, what is in the rows
+    that were handed out counts, if an iterator is given: the rows of a packer are made together,
+    and the group is made again to see what is in each. (In a state, in lanes, and where there
+    are several packers, a group counts when all of its rows were handed out.)
 
     >>> import bushel
     >>> web, books = bushel.MapDataset.range(100), bushel.MapDataset.range(100)
@@ -46,7 +48,9 @@ def mix_counts(state: Any) -> dict[str, PartCounts]:
     Args:
       state: a state of a dataset's iterator, or the iterator, for where it is now.
     """
-    if hasattr(state, "get_state"):
+    if hasattr(state, "_state_to_count"):
+        state = state._state_to_count()
+    elif hasattr(state, "get_state"):
         state = state.get_state()
     if not isinstance(state, dict):
         raise StateError(
