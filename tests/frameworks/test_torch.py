@@ -17,6 +17,7 @@ from bushel import IterDataset, MapDataset, MultiprocessingOptions
 from bushel.errors import PlanError, SourceError, StateError
 from tests.later import later
 from tests.patience import PATIENCE_SECONDS
+from tests.thorough import slow
 
 torch = later("torch")
 ROOT = Path(__file__).parent.parent.parent
@@ -120,6 +121,87 @@ def test_iterators_of_which_nothing_was_taken_begin_nothing() -> None:
     iter(loader)
     assert numbers(loader) == rest
     assert numbers(loader) != rest and loader.epoch == 3
+
+
+def recipe(loader: Any, epochs: range, most: int | None = None, save_at: int | None = None) -> Any:
+    """What torchtune's recipes do with a loader."""
+    seen: list[Any] = []
+    for epoch in epochs:
+        loader.sampler.set_epoch(epoch)
+        for index, batch in enumerate(loader):
+            if index == most:
+                break
+            seen.append(np.asarray(batch).tolist())
+            if len(seen) == save_at:
+                return epoch, loader.state_dict(), seen
+    return seen
+
+
+@pytest.mark.parametrize("most", [None, 4])
+def test_passes_are_chosen_by_number_as_recipes_do(most: int | None) -> None:
+    seen = recipe(bushel.torch.loader(shuffled()), range(3), most)
+    each = [numbers(bushel.torch.loader(MapDataset.range(22).seed(3).shuffle().batch(4)
+            .repeat()[6 * epoch : 6 * epoch + 6]))[:most] for epoch in range(3)]  # fmt: skip
+    assert seen == [batch for epoch in each for batch in epoch]
+    for at in (1, 4, 6, 7):
+        if most is not None and at % most == 0:
+            continue
+        epoch, state, before = recipe(bushel.torch.loader(shuffled()), range(3), None, at)
+        resumed = bushel.torch.loader(shuffled())
+        resumed.load_state_dict(state)
+        if at == 6:  # The state was taken within the loop, after the last batch.
+            assert numbers(resumed) == []
+            epoch += 1
+        whole = recipe(bushel.torch.loader(shuffled()), range(3))
+        assert before + recipe(resumed, range(epoch, 3)) == whole
+    # A stream that goes on does so, whatever the number.
+    stream = bushel.torch.loader(shuffled().to_iter_dataset(), steps_per_epoch=4)
+    one = recipe(stream, range(2))
+    stream = bushel.torch.loader(shuffled().to_iter_dataset(), steps_per_epoch=4)
+    assert recipe(stream, range(5, 7)) == one
+    with pytest.raises(PlanError, match="from 0 on"):
+        stream.sampler.set_epoch(-1)
+
+
+@slow
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_a_checkpoint_of_torch_has_the_position(tmp_path: Path) -> None:
+    """As torchtitan takes a loader: `__iter__`, and a state in a distributed checkpoint."""
+    from torch.distributed import checkpoint
+
+    try:
+        from torchtitan.components.dataloader import BaseDataLoader as Base
+    except ImportError:
+        Base = object
+
+    class Loader(Base):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            parts = [MapDataset.range(9).repeat().to_iter_dataset() for _ in range(2)]
+            ds = IterDataset.mix(parts, weights=[2, 1]).shuffle(8, seed=1).batch(4)
+            self.loader = bushel.torch.loader(ds, steps_per_epoch=100)
+
+        def __iter__(self) -> Any:
+            for batch in self.loader:
+                yield {"input": batch[:-1]}, batch[1:]
+
+        # States have fields that come and go, and a distributed checkpoint asks for the same ones.
+        def state_dict(self) -> dict[str, Any]:
+            return {"bushel": json.dumps(bushel.torch.gather_state(self.loader))}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.loader.load_state_dict(json.loads(state["bushel"]))
+
+    loader = Loader()
+    taken = iter(loader)
+    for _ in range(5):
+        next(taken)
+    checkpoint.save({"dataloader": loader}, checkpoint_id=str(tmp_path), no_dist=True)
+    expected = [next(taken)[1].tolist() for _ in range(5)]
+    resumed = Loader()
+    checkpoint.load({"dataloader": resumed}, checkpoint_id=str(tmp_path), no_dist=True)
+    rest = iter(resumed)
+    assert [next(rest)[1].tolist() for _ in range(5)] == expected
 
 
 def test_states_that_do_not_fit_are_refused_and_change_nothing() -> None:

@@ -81,7 +81,7 @@ def _after_rows(packer: PackNode, state: State) -> State | None:
     numbers = sorted({number + 1 for number in chain.from_iterable(members)})
     if not numbers:
         return None
-    counted = copy_state(states[numbers[-1]])
+    counted: State = copy_state(states[numbers[-1]])
     left_out = set(range(1, numbers[-1])) - set(numbers)
     for number in left_out:
         before = dict(_mixtures(states[number - 1], ()))

@@ -340,7 +340,7 @@ class StreamIterator(DatasetIterator[T]):
 
     def _state_to_count(self) -> State:
         """A state that tells what is in the elements so far, where one to go on from tells less."""
-        state = copy_state(self._state())
+        state: State = copy_state(self._state())
         if self._node is None:
             return state
         from bushel.deliver.handed_out import state_of_rows  # Only for those who count.

@@ -110,6 +110,18 @@ class Epochs:
         """Whether no other pass has begun since."""
         return self._pass is one
 
+    def go_to(self, epoch: int) -> None:
+        """Has the next pass be that of a number, unless it goes on within that one already.
+
+        With `steps_per_epoch` passes follow each other, whatever their numbers.
+        """
+        if self._step and not self._goes_on:
+            self._pass = None
+            self.finish()
+        if epoch != self._epoch and self._steps is None:
+            self.close()
+            self._epoch, self._step, self._pass = epoch, 0, None
+
     def take(self) -> Any:
         """Returns the next element of the pass that is under way; `_OVER` at its end."""
         self._goes_on = False

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from bushel.core.arguments import whole
 from bushel.deliver.accelerate_job import as_it_is, has_share
 from bushel.deliver.torch_job import torch_process
 from bushel.errors import PlanError
@@ -88,6 +89,11 @@ class TorchLoader:
         """The number of the pass that is under way, or comes next."""
         return self._epochs.epoch
 
+    @property
+    def sampler(self) -> "PassChoice":
+        """For programs that call `loader.sampler.set_epoch(epoch)` before each pass."""
+        return PassChoice(self._epochs)
+
     def state_dict(self) -> dict[str, Any]:
         """The position, as a dict of plain values.
 
@@ -109,6 +115,23 @@ class TorchLoader:
 
     def __repr__(self) -> str:
         return f"bushel.torch.loader({self._epochs.data!r})"
+
+
+class PassChoice:
+    """What programs take for the sampler of a loader: it is told the number of a pass."""
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs = epochs
+
+    def set_epoch(self, epoch: int) -> None:
+        """Has the next pass be that of this epoch: the rest of it, if its state was loaded.
+
+        With `steps_per_epoch` passes follow each other, and this has no effect.
+        """
+        number = whole(epoch, "epoch")
+        if number < 0:
+            raise PlanError(f"epochs are numbered from 0 on, and this is {number}.")
+        self._epochs.go_to(number)
 
 
 def gather_state(loader: TorchLoader) -> dict[str, Any]:
