@@ -18,13 +18,13 @@ from bushel.run.build import build_stream
 _AT_ONCE = 64
 
 
-def state_of_rows(node: Node, state: State) -> State:
+def state_of_rows(node: Node | None, state: State) -> State:
     """A state as if the packer had been given what is in the rows that it has handed out.
 
     It is for counting, not for going on. Where there are several packers, or lanes of one, the
     state is left as it is: groups count when all of their rows were handed out.
     """
-    packers = [step for step in walk(node) if isinstance(step, PackNode)]
+    packers = [] if node is None else [step for step in walk(node) if isinstance(step, PackNode)]
     found = list(_packed(state, ()))
     if len(packers) != 1 or len(found) != 1 or not found[0][1]["next_row"]:
         return state

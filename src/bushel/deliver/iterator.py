@@ -340,12 +340,9 @@ class StreamIterator(DatasetIterator[T]):
 
     def _state_to_count(self) -> State:
         """A state that tells what is in the elements so far, where one to go on from tells less."""
-        state: State = copy_state(self._state())
-        if self._node is None:
-            return state
         from bushel.deliver.handed_out import state_of_rows  # Only for those who count.
 
-        return state_of_rows(self._node, state)
+        return state_of_rows(self._node, copy_state(self._state()))
 
     def set_state(self, state: dict[str, Any], strict: bool = False) -> None:
         """Goes back to a position; `strict` refuses a state whose code or files have changed."""
