@@ -4,6 +4,7 @@ import json
 import threading
 import time
 import zlib
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +18,7 @@ from bushel.run.call_sizes import unsized
 from bushel.run.step_times import TimedTurns
 from bushel.samplers import IndexSampler
 from bushel.transforms import Batch
+from bushel.watch import sampling
 from bushel.watch.costs import ElementWork, StepCost
 from bushel.watch.profiled import Profile
 from bushel.watch.sending import sending_costs
@@ -263,6 +265,23 @@ def test_progress_is_told_where_somebody_looks(capsys: pytest.CaptureFixture[str
     told = capsys.readouterr().err
     assert "looking at each step" in told
     assert told.endswith("\r")
+
+
+def test_what_is_sent_is_what_comes_out_of_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+
+    def noted(rows: Sequence[Any]) -> tuple[float, float]:
+        sent.append(rows[0])
+        return 0.0, 0.0
+
+    monkeypatch.setattr(sampling, "sending_costs", noted)
+    numbers = MapDataset.range(10_000).to_iter_dataset()
+    bushel.profile(numbers.filter(bool).batch(50), seconds=0.05, verify=False)
+    # Batches are made here, of elements that come from workers.
+    assert [np.shape(row) for row in sent] == [()]
+    sent.clear()
+    bushel.profile(MapDataset.range(10_000).batch(50), seconds=0.05, verify=False)
+    assert [np.shape(row) for row in sent] == [(50,)]
 
 
 def test_elements_that_cannot_travel_cost_nothing() -> None:

@@ -17,6 +17,7 @@ from bushel.errors import FileError, PlanError, RecordError, StateError
 from bushel.watch import recorder
 from bushel.watch.recording import Recording, read_recording
 from bushel.watch.replay import replayed, save_element
+from tests.contract.test_resizing import engines_of
 from tests.workers.guards import no_endless_wait, no_process_left_behind
 from tests.workers.streams import make_loader, with_workers
 
@@ -323,6 +324,36 @@ def test_changes_about_threads_are_events(tmp_path: Path) -> None:
         next(iterator)
     (event,) = read_recording(tmp_path / "a").events("threads")
     assert (event["step"], event["now"]) == (2, ["3 threads"])
+
+
+def test_each_change_of_workers_and_buffers_is_an_event(tmp_path: Path) -> None:
+    stream = with_workers(MapDataset.range(10**6), 1)
+    with bushel.iterate(stream, record=tmp_path / "a", every=1) as iterator:
+        next(iterator)
+        (engine,) = engines_of(iterator)
+        engine._tells_ahead = True
+        engine.resize(2, "it was too slow")
+        engine.note_ahead(30, 40)
+        next(iterator)
+        engine.resize(1, "it was fast enough")
+        engine.note_ahead(40, 60)
+        next(iterator)
+        next(iterator)
+    recording = read_recording(tmp_path / "a")
+    assert [
+        (event["step"], event["was"], event["now"], event["why"])
+        for event in recording.events("workers")
+    ] == [(1, 1, 2, "it was too slow"), (2, 2, 1, "it was fast enough")]
+    ahead = [(event["was"], event["now"]) for event in recording.events("tasks ahead")]
+    assert [pair for pair in ahead if pair[0] >= 30] == [(30, 40), (40, 60)]
+
+
+def test_checksums_can_be_left_out(tmp_path: Path) -> None:
+    _, recording = run(positional(), tmp_path / "a", every=10, checksums=False)
+    assert {entry["crc"] for entry in recording.steps} == {None}
+    checks = replayed(recording, positional(), 20).checks
+    assert checks and all(check.equal is None for check in checks)
+    assert "no checksum of step 20 was recorded" in str(checks[-1])
 
 
 class OwnIterator(bushel.DatasetIterator[int]):

@@ -214,6 +214,21 @@ def test_the_answer_of_a_cluster() -> None:
     assert "records not counted" in str(dataclasses.replace(told, records=0))
 
 
+def test_it_says_what_it_holds_on() -> None:
+    def notes(one: Any, workers: int) -> str:
+        told = bushel.simulate(profile(one), workers=workers, cores=8)
+        assert all(f"provided: {note}"[:60] in str(told) for note in told.notes)
+        return " ".join(told.notes)
+
+    light = costs(0.001, most_threads=0)
+    assert notes(light, 2) == "nobody else uses the cores"
+    large = dataclasses.replace(light, bytes=4e7)
+    assert "elements of 40 MB from several workers" in notes(large, 2)
+    assert "40 MB" not in notes(large, 1)
+    waiting = costs(0.1, 0.001, 0.0005, most_threads=16)
+    assert "threads in each worker pay" in notes(waiting, 2)
+
+
 def test_wrong_questions() -> None:
     dataset = MapDataset.range(10)
     for options, match in (

@@ -10,7 +10,7 @@ from typing import Any
 
 from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.frozen import plain
-from bushel.core.node import Node, leaves_out
+from bushel.core.node import Node, Place, leaves_out
 from bushel.core.sizes import bytes_of
 from bushel.deliver.iterator import StreamIterator
 from bushel.deliver.open import iterate
@@ -76,6 +76,13 @@ class MeasuredPace:
         return self.seconds / self.elements if self.elements and self.seconds > 0 else None
 
 
+def _is_last(step: Node, node: Node) -> bool:
+    """Whether what comes out of a step is what comes out of the whole."""
+    while node is not step and isinstance(node, Place):
+        (node,) = node.inputs
+    return node is step
+
+
 def sampled(
     planned: Plan, seconds: float, most_seconds: float, crossings: Sequence[Node], most: int
 ) -> StepsSample:
@@ -128,7 +135,7 @@ def sampled(
     times.note_lock(lock.seen)
     sending = {}
     for step in crossings:
-        rows = last if step is crossings[0] else times.kept_of(step, _MOST_SENT)
+        rows = last if _is_last(step, planned.dealt) else times.kept_of(step, _MOST_SENT)
         sending[id(step)] = sending_costs(rows or last)
     return StepsSample(
         totals,

@@ -1,6 +1,6 @@
 """A training on a cluster that is not there, from what a pipeline costs here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +17,10 @@ from bushel.watch.simulated_run import Setting, Simulated, simulated
 
 # Memory that a worker has for itself, beside what the pipeline and its modules take.
 _WORKER_BYTES = 5 << 20
+# Elements that are larger no longer stay in the caches on their way.
+_LARGE_BYTES = 4 << 20
+# The share of their time that threads hold the lock, from which on they are in each other's way.
+_MUCH_LOCK = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +55,17 @@ class Simulation:
     requests: int
     # Of a host: what is made or under way before it is asked for, and what workers have.
     memory_bytes: int
+    # What it holds on, and where it was found to be further from real runs than elsewhere.
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values that JSON takes."""
-        return asdict(self)
+        return {**asdict(self), "notes": list(self.notes)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Simulation":
         """Makes it of what `to_dict` gave."""
-        return cls(**values)
+        return cls(**{**values, "notes": tuple(values.get("notes", ()))})
 
     def __str__(self) -> str:
         return "\n".join(paragraph(title, text) for title, text in self._remarks())
@@ -103,7 +109,7 @@ class Simulation:
         if self.workers or self.threads:
             who = "workers" if self.workers else "threads"
             remarks.append((who, f"busy {percent(self.busy_share)} of their time"))
-        return remarks
+        return [*remarks, *(("provided", note) for note in self.notes)]
 
 
 def simulate(
@@ -196,4 +202,24 @@ def _told(setting: Setting, costs: Costs, run: Simulated) -> Simulation:
         bytes=round(elements * costs.source_bytes),
         requests=round(elements * costs.requests),
         memory_bytes=round(memory),
+        notes=tuple(_notes(costs, run)),
     )
+
+
+def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
+    yield "nobody else uses the cores"
+    if run.workers > 1 and costs.bytes > _LARGE_BYTES:
+        yield (
+            f"memory is fast enough for elements of {size(round(costs.bytes))} from several "
+            "workers at once, which is not simulated; where it is the limit, they come later"
+        )
+    if run.workers and run.side_by_side > 1:
+        yield (
+            f"{run.side_by_side} threads in each worker pay, as they seem to; a worker tries, and "
+            "may find that they do not"
+        )
+    if run.threads and costs.on_threads.lock_seconds > _MUCH_LOCK * costs.on_threads.seconds:
+        yield (
+            "threads take turns with the interpreter's lock as simulated; where the training wants "
+            "it as well, part of the wait is seen in its own time instead"
+        )

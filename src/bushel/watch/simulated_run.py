@@ -93,6 +93,8 @@ class Simulated:
     # Once it runs: seconds from one element to the next, and of that those that it waits.
     steady_seconds: float
     steady_wait_seconds: float
+    # Elements that a worker is assumed to make at the same time, by threads of its own.
+    side_by_side: int = 1
 
     @property
     def per_second(self) -> float:
@@ -116,6 +118,7 @@ class _Makers:
     elements: int
     tasks_ahead: int
     task_cost: float
+    side_by_side: int = 1
 
 
 def simulated(costs: Costs, setting: Setting) -> Simulated:
@@ -155,6 +158,7 @@ def simulated(costs: Costs, setting: Setting) -> Simulated:
         here_seconds=makers.here.seconds + makers.task_cost / elements if makers.count else 0.0,
         steady_seconds=float(steady[0]),
         steady_wait_seconds=max(0.0, float(steady[0]) - setting.step_seconds),
+        side_by_side=makers.side_by_side,
     )
 
 
@@ -170,7 +174,7 @@ def _makers(costs: Costs, setting: Setting) -> _Makers:
         if elements * costs.source_records > _CACHED_RECORDS:
             each = each.times(_OUT_OF_CACHE)
         tasks = setting.workers * (1 + max(1, setting.buffer))
-        return _Makers(setting.workers, True, each, here, elements, tasks, _TASK_COST)
+        return _Makers(setting.workers, True, each, here, elements, tasks, _TASK_COST, side)
     threads = _threads(costs, setting)
     if threads:
         elements = _elements(costs.on_threads, _BLOCK_SECONDS, costs.bytes)

@@ -134,8 +134,8 @@ class Engine:
             outcome = self._pool[0].wait(task)
             waited += time.perf_counter() - began
         self.changes.elements += task.count
+        self.changes.begin()
         if self._tuning is not None:
-            self.changes.begin()
             for pool in self._resizable():
                 ahead_bytes = self.depth * task.bytes
                 self._tuning.add(pool, waited, outcome.idle_seconds, task.count, ahead_bytes)
