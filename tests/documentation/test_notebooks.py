@@ -13,14 +13,14 @@ NEEDS = {
     "images": ["sklearn", "PIL"],
     "tabular": ["sklearn"],
 }
-# Not for what they do, but for what they import.
-SLOW = {"fine-tuning"}
+# For what they import, and for the processes that they start.
+SLOW = {"fine-tuning", "laptop-to-cluster"}
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if path.stem in SLOW and not THOROUGH:
-        pytest.skip("`make test-all` runs it: it imports torch and datasets")
+        pytest.skip("takes long; `make test-all` runs it")
     for package in NEEDS.get(path.stem, []):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)

@@ -107,5 +107,6 @@ print("all of them")
 """
 
 
+@slow
 def test_mistakes_are_explained_and_layers_run_in_a_map() -> None:
     assert "all of them" in run("jax", "-c", MISTAKES)
