@@ -55,6 +55,11 @@ class Drawing:
             f"{escape(str(words))}</text>"
         )
 
+    def heading(self, x: float, title: str, about: str) -> None:
+        """What stands above a column: its title, and a line about it."""
+        self.text(x, 24, title, "title")
+        self.text(x, 42, about, "small")
+
     def rect(
         self, x: float, y: float, width: float, height: float, kind: str = "box", corner: int = 4
     ) -> None:
@@ -135,15 +140,13 @@ def block_way() -> str:
     ]
     steps = ["shuffle", "source", "map(f)", "batch(8)"]
     for (x, title, about, values), step in zip(stages, steps, strict=True):
-        drawing.text(x, 24, title, "title")
-        drawing.text(x, 42, about, "small")
+        drawing.heading(x, title, about)
         for number, (value, key) in enumerate(zip(values, keys, strict=True)):
             drawing.cell(x + 8, top + number * (size + 3), size, value, f"c{key % 8}")
         middle = top + count * (size + 3) / 2
         drawing.arrow((x + 52, middle), (x + 142, middle))
         drawing.text(x + 97, middle - 10, step, "code", "middle")
-    drawing.text(628, 24, "one batch", "title")
-    drawing.text(628, 42, "columns, one memory", "small")
+    drawing.heading(628, "one batch", "columns, one memory")
     drawing.rect(628, top - 6, 112, count * (size + 3) + 9)
     for number, key in enumerate(keys):
         drawing.rect(636, top + number * (size + 3), 60, size, f"c{key % 8}", 0)
@@ -212,12 +215,9 @@ def lanes() -> str:
     alone = bushel.ShardOptions(0, 1)
     stream = bushel.MapDataset.range(count * steps).lanes(count, shard_options=alone)
     first = next(iter(stream.filter(lambda x: x % 3 > 0).batch(count)))
-    drawing.text(20, 24, "lanes(8) deals positions", "title")
-    drawing.text(20, 42, "position p to lane p % 8", "small")
-    drawing.text(262, 24, "a filter in each lane", "title")
-    drawing.text(262, 42, "lanes do not wait for lanes", "small")
-    drawing.text(470, 24, "batch(8)", "title")
-    drawing.text(470, 42, "a row of each lane", "small")
+    drawing.heading(20, "lanes(8) deals positions", "position p to lane p % 8")
+    drawing.heading(262, "a filter in each lane", "lanes do not wait for lanes")
+    drawing.heading(470, "batch(8)", "a row of each lane")
     drawing.text(590, 24, "4 hosts", "title")
     drawing.text(680, 24, "2 hosts", "title")
     drawing.text(590, 42, "own 2 lanes", "small")
