@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel import IterDataset, MapDataset, ReadOptions
+from bushel.batch.pad import Padding
 from bushel.errors import BatchError, PlanError, StateError
 from bushel.grain.packed import PaddingReport, padding_report
 from tests.contract.events import events_of, pull_events, run_events
@@ -166,6 +167,17 @@ def test_by_buckets(
         expected.append(_batch(sizes, rows, edges[number] if bounded else longest))
     assert_resumes(ds, expected)
     walk(ds, pull_events(ds, [1] * 2000), seed)
+
+
+def test_there_are_no_more_shapes_than_boundaries() -> None:
+    ds = _stream([1, 2, 5]).bucket_by_length([3, 6], 2, length="x", pad_to_boundary=True)
+    assert [batch["x"].shape for batch in ds] == [(2, 3), (1, 6)]
+
+
+def test_sequences_of_several_types_are_of_one_that_holds_all() -> None:
+    rows = [{"x": np.array([1], np.int8)}, {"x": np.array([300, 7], np.int32)}]
+    batch = Padding(-1, 1).batch(rows)["x"]
+    assert batch.dtype == np.int32 and batch.tolist() == [[1, -1], [300, 7]]
 
 
 def test_as_many_as_tokens_allow() -> None:
