@@ -72,6 +72,17 @@ def test_a_filter_that_drops_too_much_loses_nothing_behind_it(as_rows: bool) -> 
     assert failures == [(50, 1000), (1100, 3000), (1150, 4000), (1200, 5000)]
 
 
+@pytest.mark.parametrize("dropped", [899, 900])
+def test_a_filter_may_drop_less_than_the_share_that_is_named(dropped: int) -> None:
+    stream = MapDataset.range(1000).to_iter_dataset().filter(lambda n: n >= dropped)
+    ds = WithOptionsIterDataset(stream, DatasetOptions(filter_raise_threshold_ratio=0.9))
+    if dropped < 900:
+        assert len(list(ds)) == 1000 - dropped
+    else:
+        with pytest.raises(FilterError, match="dropped 90"):
+            list(ds)
+
+
 def test_transformation_objects_are_their_methods() -> None:
     class Add(transforms.Map):
         def __init__(self, what: int) -> None:
