@@ -36,6 +36,7 @@ def show_sampler():
     )
     print("step record  a random number of its own")
     for metadata in sampler:
+        assert metadata.rng is not None
         print(f"{metadata.index:4} {metadata.record_key:6}  {metadata.rng.integers(1000):3}")
     return sampler
 

@@ -106,7 +106,7 @@ def main():
     digest, count = hashlib.sha256(), 0
     for batch in train_loader(source, workers):
         for name in sorted(batch):
-            digest.update(np.ascontiguousarray(batch[name]))
+            digest.update(np.ascontiguousarray(batch[name]).data)
         weights = update(weights, batch["image"], batch["label"])
         count += len(batch["id"])
     print(f"trained on {count} records, sha256 {digest.hexdigest()[:16]}")

@@ -123,7 +123,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as scratch:
         whole, broken = Path(scratch, "whole"), Path(scratch, "broken")
-        command = [sys.executable, *sys.argv, "--folder", broken, "--killed-at", str(KILLED_AT)]
+        command = [sys.executable, *sys.argv, "--folder", str(broken), f"--killed-at={KILLED_AT}"]
         with subprocess.Popen(command) as child:
             one = train(whole, options.workers)
         assert child.returncode == -signal.SIGKILL, child.returncode

@@ -56,7 +56,7 @@ class Run:
         )
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-3)
         self.inputs = [batches_of(rank, columns) for rank in range(WORLD_SIZE)]
-        self.seen = [set() for _ in range(WORLD_SIZE)]
+        self.seen: list[set[int]] = [set() for _ in range(WORLD_SIZE)]
 
     def train(self, steps):
         for _ in range(steps):

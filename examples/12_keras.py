@@ -62,7 +62,7 @@ def by_position():
     with tempfile.TemporaryDirectory() as folder:
         data = grain.keras.dataset(training_data())
         checkpoint = grain.keras.Checkpoint(folder, data, every=10)
-        stop = Stop(after=int(2.6 * data.num_batches))
+        stop = Stop(after=int(2.6 * (data.num_batches or 0)))
         with contextlib.suppress(KeyboardInterrupt):
             new_model().fit(data, epochs=EPOCHS, verbose=0, callbacks=[checkpoint, stop])
 

@@ -16,10 +16,14 @@ import bushel
 BATCH_SIZE, LANES, SAVED_AT, STEPS = 16, 8, 5, 9
 
 
+def record(i):
+    return {"id": np.int64(i), "x": np.array([i, 1], np.float32) / 1_000}
+
+
 def batches(**hosts):
     """Of all ranks together. How many records a filter leaves, nobody can count beforehand."""
     ds = bushel.MapDataset.range(1_000).seed(1).shuffle().repeat()
-    ds = ds.map(lambda i: {"id": np.int64(i), "x": np.float32([i, 1]) / 1_000})
+    ds = ds.map(record)
     return ds.lanes(LANES, **hosts).filter(lambda row: row["id"] % 3 > 0).batch(BATCH_SIZE)
 
 
@@ -69,7 +73,7 @@ def run(ranks, folder, until):
     ]
     lines = [line.split() for process in started for line in process.communicate()[0].splitlines()]
     assert not any(process.returncode for process in started)
-    steps = {}
+    steps: dict[int, list[int]] = {}
     for step, _, *ids in sorted(lines, key=lambda line: (int(line[0]), int(line[1]))):
         steps.setdefault(int(step), []).extend(map(int, ids))
     print(f"{ranks} ranks made steps {min(steps)} to {max(steps)}")

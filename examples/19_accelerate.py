@@ -14,9 +14,13 @@ import torch
 import bushel
 
 
+def record(i):
+    return {"id": np.int64(i), "x": np.array([i, 1], np.float32) / 1_000}
+
+
 def batches(**hosts):
     ds = bushel.MapDataset.range(1_000).seed(1).shuffle().repeat()
-    ds = ds.map(lambda i: {"id": np.int64(i), "x": np.float32([i, 1]) / 1_000})
+    ds = ds.map(record)
     # 64 lanes: for any number of processes that divides 64; `batch` is that of all together.
     return ds.lanes(64, **hosts).filter(lambda row: row["id"] % 3 > 0).batch(64)
 

@@ -340,7 +340,8 @@ def _encrypt_by_arithmetic(
         left ^= np.asarray(keys[i], dtype=np.uint32)
         right ^= round_function(left, half)
         right ^= np.asarray(keys[i + 1], dtype=np.uint32)
-    np.left_shift(left, np.uint64(half), out)
+    # Said outright: numpy 1 would shift words of 32 bits, since the number of bits is small.
+    np.left_shift(left, np.uint64(half), out, dtype=np.uint64)
     out |= right
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from bushel.errors import PlanError
 
 
-class Map(ABC):
+class Map(ABC):  # noqa: B024
     """Changes each element into another.
 
     >>> class Double(Map):
@@ -24,25 +24,43 @@ class Map(ABC):
     ...         return 2 * element
     """
 
-    @abstractmethod
-    def map(self, element: Any) -> Any:
-        """Returns the new element."""
+    if TYPE_CHECKING:  # A class calls its parameters what it likes.
+
+        @abstractmethod
+        def map(self, element: Any, /) -> Any: ...
+    else:
+
+        @abstractmethod
+        def map(self, element: Any) -> Any:
+            """Returns the new element."""
 
 
-class MapWithIndex(ABC):
+class MapWithIndex(ABC):  # noqa: B024
     """Changes each element, knowing its position."""
 
-    @abstractmethod
-    def map_with_index(self, index: int, element: Any) -> Any:
-        """Returns the new element."""
+    if TYPE_CHECKING:  # A class calls its parameters what it likes.
+
+        @abstractmethod
+        def map_with_index(self, index: int, element: Any, /) -> Any: ...
+    else:
+
+        @abstractmethod
+        def map_with_index(self, index: int, element: Any) -> Any:
+            """Returns the new element."""
 
 
-class RandomMap(ABC):
+class RandomMap(ABC):  # noqa: B024
     """Changes each element with random numbers that depend on seed and position alone."""
 
-    @abstractmethod
-    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
-        """Returns the new element. The generator is good during this call only."""
+    if TYPE_CHECKING:  # A class calls its parameters what it likes.
+
+        @abstractmethod
+        def random_map(self, element: Any, rng: np.random.Generator, /) -> Any: ...
+    else:
+
+        @abstractmethod
+        def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+            """Returns the new element. The generator is good during this call only."""
 
 
 class TfRandomMap(ABC):
@@ -53,12 +71,18 @@ class TfRandomMap(ABC):
         """Returns the new element."""
 
 
-class Filter(ABC):
+class Filter(ABC):  # noqa: B024
     """Keeps the elements for which it says so."""
 
-    @abstractmethod
-    def filter(self, element: Any) -> bool:
-        """Returns whether to keep the element."""
+    if TYPE_CHECKING:  # A class calls its parameters what it likes.
+
+        @abstractmethod
+        def filter(self, element: Any, /) -> bool: ...
+    else:
+
+        @abstractmethod
+        def filter(self, element: Any) -> bool:
+            """Returns whether to keep the element."""
 
 
 class FlatMap(ABC):
@@ -66,12 +90,18 @@ class FlatMap(ABC):
 
     max_fan_out: int
 
-    @abstractmethod
-    def flat_map(self, element: Any) -> Sequence[Any]:
-        """Returns the new elements."""
+    if TYPE_CHECKING:  # A class calls its parameters what it likes.
+
+        @abstractmethod
+        def flat_map(self, element: Any, /) -> Sequence[Any]: ...
+    else:
+
+        @abstractmethod
+        def flat_map(self, element: Any) -> Sequence[Any]:
+            """Returns the new elements."""
 
 
-class MapBatches(ABC):
+class MapBatches(ABC):  # noqa: B024
     """Changes a whole block of elements at once, given as columns.
 
     The function gets a tree of arrays with a common leading axis, however long bushel chose
@@ -83,9 +113,15 @@ class MapBatches(ABC):
     ...         return {**columns, "image": columns["image"] / 255}
     """
 
-    @abstractmethod
-    def map_batches(self, columns: Any) -> Any:
-        """Returns the new columns, of the same length."""
+    if TYPE_CHECKING:  # A class calls its parameters what it likes.
+
+        @abstractmethod
+        def map_batches(self, columns: Any, /) -> Any: ...
+    else:
+
+        @abstractmethod
+        def map_batches(self, columns: Any) -> Any:
+            """Returns the new columns, of the same length."""
 
 
 @dataclass(frozen=True)
