@@ -26,7 +26,7 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all browser fuzz soak bench check format dist docs clean
+.PHONY: help demo test test-all test-numpy-1 browser fuzz soak bench check format dist docs clean
 .NOTPARALLEL:  # two targets must not install into .venv at the same time
 .SECONDARY:  # keep the stamps of what is installed
 
@@ -55,6 +55,14 @@ test-all:  ## run it with many more examples, on each Python that bushel support
 	    PYTHON=$$python VENV=.venv-$$version || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$failed" ] || { echo "test-all: failed on$$failed" >&2; exit 1; }
+
+# The oldest numpy that bushel takes, with the tests that need little else. Doctests show numbers as
+# numpy 2 writes them.
+test-numpy-1:  ## run the tests of orders, batches and properties with numpy 1.26
+	@$(PYTHON) -m venv .venv-numpy-1
+	@.venv-numpy-1/bin/python -m pip install -qq --disable-pip-version-check -e . "numpy<2" \
+	  pytest pytest-xdist hypothesis attrs "fsspec>=2025.3" pillow
+	@.venv-numpy-1/bin/python -m pytest -q -n $(PROCESSES) tests/order tests/batch tests/core tests/property $(ARGS)
 
 # Whatever is called test_fuzz_*, with many more examples, until the minutes are over. The seed
 # that is told repeats a run: make fuzz SEED=...
@@ -91,7 +99,7 @@ docs: $(VENV)/installed-docs  ## build the documentation into site/
 	@echo "docs: open site/index.html, or with its search: $(RUN) -m http.server --directory site"
 
 clean:  ## remove everything that make has made, .venv included
-	rm -rf $(VENV) $(addprefix .venv-,$(PYTHONS)) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(addprefix .venv-,$(PYTHONS)) .venv-numpy-1 site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/created:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import table
 from benchmarks.compiled import compile_as_installed, packages
+from benchmarks.figures import draw, from_rows
 from benchmarks.progress import Progress
 from benchmarks.run import installed, run
 from benchmarks.workload import SYSTEMS
@@ -42,6 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, metavar="N", help="rounds (5; 2 with --quick)")
     parser.add_argument("--quick", action="store_true", help="a rough look in a few minutes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every reading here")
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="also draw the ratios, as SVG")
     parser.add_argument(
         "--systems", default=",".join(SYSTEMS), metavar="A,B",
         help="systems to measure, separated by commas (%(default)s)",
@@ -52,8 +54,9 @@ def arguments() -> argparse.Namespace:
         parser.error(f"unknown system {sorted(unknown)[0]!r}; there are {', '.join(SYSTEMS)}")
     if options.repeats is not None and options.repeats < 1:
         parser.error(f"--repeats {options.repeats} would measure nothing; give 1 or more")
-    if options.json and not options.json.parent.is_dir():
-        parser.error(f"--json {options.json}: there is no folder {options.json.parent}")
+    for name, path in (("--json", options.json), ("--draw", options.draw)):
+        if path and not path.parent.is_dir():
+            parser.error(f"{name} {path}: there is no folder {path.parent}")
     return options
 
 
@@ -92,6 +95,9 @@ def main() -> int:
         print(complaint)
     if interrupted:
         print(f"Interrupted: {len(chosen) - len(outcomes)} workloads are missing.")
+    if options.draw and rows:
+        told = f"Medians of {repeats} rounds of {seconds:g} s on {machine()}."
+        options.draw.write_text(draw(from_rows(rows), told))
     if options.json:
         report = {
             "machine": machine(),

@@ -22,8 +22,7 @@ def record(i):
 
 def batches(**hosts):
     """Of all workers together. How many records a filter leaves, nobody can count beforehand."""
-    ds = bushel.MapDataset.range(1_000).seed(1).shuffle().repeat(5)
-    ds = ds.map(record)
+    ds = bushel.MapDataset.range(1_000).seed(1).shuffle().repeat(5).map(record)
     return ds.lanes(LANES, **hosts).filter(lambda row: row["id"] % 3 > 0).batch(BATCH_SIZE)
 
 

@@ -19,8 +19,7 @@ def record(i):
 
 
 def batches(**hosts):
-    ds = bushel.MapDataset.range(1_000).seed(1).shuffle().repeat()
-    ds = ds.map(record)
+    ds = bushel.MapDataset.range(1_000).seed(1).shuffle().repeat().map(record)
     # 64 lanes: for any number of processes that divides 64; `batch` is that of all together.
     return ds.lanes(64, **hosts).filter(lambda row: row["id"] % 3 > 0).batch(64)
 

@@ -21,7 +21,10 @@ def test_there_is_one_version() -> None:
 
 def test_notes_are_a_section_of_the_changelog() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
-    for version in re.findall(r"^## \[(.+?)\]", text, re.MULTILINE):
+    versions = re.findall(r"^## \[(.+?)\]", text, re.MULTILINE)
+    # What comes next has a heading, under which there may be nothing yet.
+    assert versions[:2] == ["Unreleased", bushel.__version__]
+    for version in versions[1:]:
         notes = release_notes.notes(text, version)
         assert len(notes) > 10 and notes in text and "\n## [" not in notes
 

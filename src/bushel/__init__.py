@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bushel.core.lazy import lazily
 
-__version__ = "0.1.0"
-__version_info__ = (0, 1, 0)
+__version__ = "0.2.0"
+__version_info__ = (0, 2, 0)
 
 if TYPE_CHECKING:
     from bushel import checkpoint as checkpoint
