@@ -223,8 +223,8 @@ def test_it_says_what_it_holds_on() -> None:
     light = costs(0.001, most_threads=0)
     assert notes(light, 2) == "nobody else uses the cores"
     large = dataclasses.replace(light, bytes=4e7)
-    assert "elements of 40 MB from several workers" in notes(large, 2)
-    assert "40 MB" not in notes(large, 1)
+    assert "each element of 40 MB is made in new memory" in notes(large, 2)
+    assert "40 MB" not in notes(large, 0)
     waiting = costs(0.1, 0.001, 0.0005, most_threads=16)
     assert "threads in each worker pay" in notes(waiting, 2)
 

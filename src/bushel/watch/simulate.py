@@ -17,7 +17,7 @@ from bushel.watch.simulated_run import Setting, Simulated, simulated
 
 # Memory that a worker has for itself, beside what the pipeline and its modules take.
 _WORKER_BYTES = 5 << 20
-# Elements that are larger no longer stay in the caches on their way.
+# Elements that are larger take as long for their memory as for what is in it.
 _LARGE_BYTES = 4 << 20
 # The share of their time that threads hold the lock, from which on they are in each other's way.
 _MUCH_LOCK = 0.3
@@ -208,10 +208,10 @@ def _told(setting: Setting, costs: Costs, run: Simulated) -> Simulation:
 
 def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
     yield "nobody else uses the cores"
-    if run.workers > 1 and costs.bytes > _LARGE_BYTES:
+    if (run.workers or run.threads) and costs.bytes > _LARGE_BYTES:
         yield (
-            f"memory is fast enough for elements of {size(round(costs.bytes))} from several "
-            "workers at once, which is not simulated; where it is the limit, they come later"
+            f"each element of {size(round(costs.bytes))} is made in new memory, as in the sample; "
+            "threads and workers use theirs again, and were up to twice as fast in trials"
         )
     if run.workers and run.side_by_side > 1:
         yield (
