@@ -18,7 +18,7 @@ import torch
 import transformers
 
 import bushel
-from bushel import MapDataset
+from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import StateError
 
 transformers.utils.logging.set_verbosity_error()
@@ -68,6 +68,12 @@ DATA: dict[str, tuple[Any, dict[str, Any]]] = {
     "finite stream": (
         lambda: pairs().to_iter_dataset().filter(lambda row: row["id"] % 2).batch(8),
         {"max_steps": 13},
+    ),
+    "workers": (
+        lambda: (
+            pairs().batch(8).to_iter_dataset().mp_prefetch(MultiprocessingOptions(num_workers=2))
+        ),
+        {"num_train_epochs": 2, "restore_callback_states_from_checkpoint": True},
     ),
     "loader": (lambda: bushel.torch.loader(stream(), steps_per_epoch=7), {"num_train_epochs": 2}),
 }

@@ -98,7 +98,10 @@ def test_a_pass_that_is_left_is_over() -> None:
     old = iter(loader)
     first = next(old).tolist()
     assert loader.epoch == 0
-    second = numbers(loader)
+    newer = iter(loader)
+    with pytest.raises(PlanError, match="share its position"):
+        next(old)
+    second = numbers(newer)
     assert loader.epoch == 2 and len(second) == 6 and second[0] != first
     with pytest.raises(PlanError, match="share its position"):
         next(old)

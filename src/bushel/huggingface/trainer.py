@@ -13,7 +13,7 @@ from bushel.errors import StateError
 from bushel.loader.epochs import Epochs
 from bushel.loader.loader import DataLoader
 from bushel.torch.tensors import Tensors, torch_package
-from bushel.torch.train_loader import TorchLoader, epochs_of, gather_state
+from bushel.torch.train_loader import TorchLoader, epochs_of, gather_state, loader
 
 try:
     # Not within a function, as optional dependencies are elsewhere: the classes need their bases.
@@ -40,6 +40,13 @@ class TrainerMixin:
 
     train_dataset: Any
     eval_dataset: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        data = kwargs.get("train_dataset")
+        if isinstance(data, (IterDataset, DataLoader)):
+            # A stream has no `len`, and a loader over it has one where that is known.
+            kwargs["train_dataset"] = loader(data)
+        super().__init__(*args, **kwargs)
 
     def get_train_dataloader(self) -> Any:
         """The data to train on, as the training loop of transformers takes it."""
@@ -132,7 +139,7 @@ class _DataPosition(transformers.TrainerCallback, ExportableState):  # type: ign
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Goes to the position that a checkpoint has."""
-        self._loader = loader = kwargs["train_dataloader"]
+        self._loader = data = kwargs["train_dataloader"]
         self.step = state.global_step
         if not state.global_step or args.ignore_data_skip:
             return
@@ -145,12 +152,12 @@ class _DataPosition(transformers.TrainerCallback, ExportableState):  # type: ign
                 "if the `train_dataset` was one of bushel's and the checkpoint was made at the end "
                 "of a step; `ignore_data_skip=True` begins the data anew."
             )
-        loader.load_state_dict(saved["position"])
+        data.load_state_dict(saved["position"])
         # As many as the training loop counts to where it goes on.
         accumulated = args.gradient_accumulation_steps
-        length = loader._epochs.length
+        length = data._epochs.length
         updates = args.max_steps if length is None else max(1, -(-length // accumulated))
-        loader.skipped = state.global_step % updates * accumulated
+        data.skipped = state.global_step % updates * accumulated
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Takes note of the step, and of the position of all ranks if a checkpoint may follow."""
@@ -160,3 +167,10 @@ class _DataPosition(transformers.TrainerCallback, ExportableState):  # type: ign
             self.position = gather_state(self._loader)
 
     on_epoch_end = on_step_end
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Ends worker processes, now and not when the loader is collected."""
+        if self._loader is not None:
+            self.state()
+            self._loader.close()
+            self._loader = None

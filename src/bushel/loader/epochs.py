@@ -65,8 +65,8 @@ class Epochs:
         self._epoch = self._step = 0
         self._goes_on = True
         self._iterator: Any = None
-        # The one that moves the position: the newest.
-        self._pass: _Pass | None = None
+        # The number of the iterator that moves the position, the newest; and of one that is over.
+        self._newest, self._over = 0, -1
 
     def again(self) -> "Epochs":
         """Passes over the same data, from the beginning."""
@@ -100,27 +100,38 @@ class Epochs:
 
         A pass that was left before its end is over; one of which nothing was taken has not begun.
         """
-        self._pass = None
-        if self._step and not self._goes_on:
-            self.finish()
-        self._pass = _Pass(self)
-        return self._pass
+        self._leave()
+        self._newest += 1
+        return _Pass(self, self._newest)
 
-    def is_newest(self, one: "_Pass") -> bool:
-        """Whether no other pass has begun since."""
-        return self._pass is one
+    def _leave(self) -> None:
+        """Ends a pass that was left before its end."""
+        if self._step and not self._goes_on:
+            over = self._over
+            self.finish()
+            self._over = over  # Whoever asks for more of it has forgotten that another began.
+
+    def take_for(self, number: int) -> Any:
+        """Returns the next element for an iterator; `_OVER` at the end of its pass."""
+        if number == self._over:
+            return _OVER
+        if number != self._newest:
+            raise PlanError(
+                "another pass has begun since this iterator was made, or a state was loaded: "
+                "passes over one loader share its position, which the newest of them moves. For "
+                "two at the same time make two loaders."
+            )
+        return self.take()
 
     def go_to(self, epoch: int) -> None:
         """Has the next pass be that of a number, unless it goes on within that one already.
 
         With `steps_per_epoch` passes follow each other, whatever their numbers.
         """
-        if self._step and not self._goes_on:
-            self._pass = None
-            self.finish()
+        self._leave()
         if epoch != self._epoch and self._steps is None:
             self.close()
-            self._epoch, self._step, self._pass = epoch, 0, None
+            self._epoch, self._step, self._newest = epoch, 0, self._newest + 1
 
     def take(self) -> Any:
         """Returns the next element of the pass that is under way; `_OVER` at its end."""
@@ -151,8 +162,7 @@ class Epochs:
     def finish(self) -> None:
         """Ends the pass that is under way: what comes next is the beginning of another."""
         self._epoch, self._step = self._epoch + 1, 0
-        if self._pass is not None:
-            self._pass.is_over = True
+        self._over = self._newest
         if self._steps is None:
             self.close()
 
@@ -198,7 +208,7 @@ class Epochs:
             self._epoch, self._step = before
             raise
         self.close()
-        self._iterator, self._goes_on, self._pass = opened, True, None
+        self._iterator, self._goes_on, self._newest = opened, True, self._newest + 1
 
     def close(self) -> None:
         """Stops threads and worker processes; the next pass starts its own."""
@@ -210,22 +220,16 @@ class Epochs:
 class _Pass:
     """The elements of one pass, as long as no other has begun."""
 
-    def __init__(self, epochs: Epochs) -> None:
-        self._epochs, self.is_over = epochs, False
+    def __init__(self, epochs: Epochs, number: int) -> None:
+        self._epochs, self._number = epochs, number
+        self._is_over = False
 
     def __iter__(self) -> "_Pass":
         return self
 
     def __next__(self) -> Any:
-        if self.is_over:
-            raise StopIteration
-        if not self._epochs.is_newest(self):
-            raise PlanError(
-                "another pass has begun since this iterator was made, or a state was loaded: "
-                "passes over one loader share its position, which the newest of them moves. For "
-                "two at the same time make two loaders."
-            )
-        element = self._epochs.take()
-        if element is _OVER:  # And so is this.
+        element = _OVER if self._is_over else self._epochs.take_for(self._number)
+        if element is _OVER:
+            self._is_over = True
             raise StopIteration
         return element
