@@ -242,3 +242,11 @@ def test_a_state_belongs_to_whoever_asked_for_it() -> None:
 def test_states_stay_small() -> None:
     ds = MapDataset.source(list(range(100_000))).shuffle(seed=1).to_iter_dataset().batch(10)
     assert len(json.dumps(_state(ds, 50))) < 500
+
+
+@pytest.mark.parametrize("version", [None, 0, -1, 2, 1.5, "1", [1]])
+def test_states_of_other_versions_are_refused_whatever_those_are(version: Any) -> None:
+    state = _state(_stream())
+    state["bushel"]["version"] = version
+    with pytest.raises(StateError, match="this release of bushel reads version 1"):
+        iter(_stream()).set_state(state)

@@ -429,6 +429,16 @@ def test_elements_come_back_as_they_were(elements: list[Any]) -> None:
     assert [repr(element) for element in made] == [repr(element) for element in elements]
 
 
+@pytest.mark.parametrize("text", [np.bytes_(b""), np.str_("")])
+def test_texts_of_no_bytes_come_back_empty(text: Any) -> None:
+    encoder = Encoder()
+    encoder.add(text)
+    # numpy hands out memory of this size again as it was left.
+    left = [np.full(text.dtype.alignment, 0x41, np.uint8) for _ in range(50)]
+    del left
+    assert decode(*encoder.parts()) == [text]
+
+
 def test_a_file_of_version_0_1_0_is_read(tmp_path: Path) -> None:
     golden = Path(__file__).parents[1] / "golden" / "stream-cache-0.1.0"
     (tmp_path / "kept").write_bytes(golden.read_bytes())

@@ -172,9 +172,10 @@ def _made_array(letter: str, text: Any, place: Any, memory: Any) -> Any:
     dtype = dtype_of(text)
     if start < 0 or any(length < 0 for length in lengths):
         raise ValueError(f"an array of {lengths} cannot begin at {start}")
-    # One of no bytes has no place in memory that numpy would take.
+    # One of no bytes has no place in memory that numpy would take. (A text of none has a byte,
+    # which must be zero.)
     if 0 in lengths or not dtype.itemsize:
-        array: Any = np.empty(lengths, dtype)
+        array: Any = np.zeros(lengths, dtype)
     else:
         array = np.ndarray(lengths, dtype, memory, start)
     return array if letter == "a" else array[()]
