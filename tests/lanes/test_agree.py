@@ -181,6 +181,18 @@ def test_all_may_begin_anew() -> None:
     assert results == [[0, 0, 1, 10, 2, 20]] * 2
 
 
+def test_all_may_begin_anew_though_one_has_given_up_a_round() -> None:
+    first, second = _agreements(2)
+    second._timeout_s = 0.001
+    with pytest.raises(AgreementError):
+        second(5)
+    assert first(3) == 3  # What the second said was there, and this round is over for the first.
+    second._timeout_s = PATIENCE_SECONDS
+    for agree in (first, second):
+        agree.restart()
+    assert _side_by_side(lambda: first(4), lambda: second(2)) == [2, 2]
+
+
 def test_who_is_waited_for_is_said_and_patience_has_an_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
