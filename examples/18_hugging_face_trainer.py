@@ -41,8 +41,9 @@ def to_inputs(row):
 
 def trainer(folder):
     torch.manual_seed(0)
-    sizes = {"n_positions": LENGTH, "n_embd": 16, "n_layer": 2, "n_head": 2}
-    config = transformers.GPT2Config(VOCABULARY, **sizes, bos_token_id=0, eos_token_id=0)
+    sizes = {"vocab_size": VOCABULARY, "n_positions": LENGTH, "n_embd": 16}
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    config = transformers.GPT2Config(**sizes, n_layer=2, n_head=2, **ends)
     arguments = transformers.TrainingArguments(
         folder,
         max_steps=60,  # the data is endless
