@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bushel
+from bushel.batch.rebatch import _Rebatcher
 from tests.contract.events import pull_events
 from tests.contract.test_schedules import walk
 from tests.grain.oracle import assert_same
@@ -64,6 +65,26 @@ def test_goes_on_from_everywhere(corpus: Corpus, size: int, drop: bool) -> None:
 def test_the_same_however_it_runs(corpus: Corpus, size: int, drop: bool, seed: int) -> None:
     ds = _rebatched(bushel, corpus, size, drop)
     walk(ds, pull_events(ds, [1] * 2000), seed)
+
+
+@tried
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=60), sizes, st.booleans())
+def test_states_are_those_of_batches_made_one_at_a_time(
+    counts: list[int], size: int, drop: bool
+) -> None:
+    """Many are cut out of a chunk at once, wherever it begins and ends."""
+    ends = np.cumsum([0, *counts]).tolist()
+    made = [{"x": np.arange(*ends[at : at + 2])} for at in range(len(counts))]
+    ds = _rebatched(bushel, Corpus(made, {}), size, drop)
+
+    def seen() -> list[Any]:
+        iterator = iter(ds)
+        return [(batch["x"].tolist(), iterator.get_state()) for batch in iterator]
+
+    together = seen()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Rebatcher, "make_many", lambda *_: None)
+        assert seen() == together
 
 
 def test_keys_in_another_order() -> None:

@@ -3,11 +3,12 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from bushel.batch.regroup import Machine, Regroup
+from bushel.batch.regroup import Machine, ManyMade, Regroup
 from bushel.core.block import first_leaf
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node
@@ -17,6 +18,7 @@ from bushel.core.stream import Stream
 from bushel.core.tree import Path, leaves_with_paths, map_leaves, show_path
 from bushel.errors import BatchError, StateError
 
+_dtype_of, _ndim_of = attrgetter("dtype"), attrgetter("ndim")
 # Bytes up to which batches are joined before they are cut: a batch that somebody keeps keeps them
 # all.
 _SMALL = 1 << 20
@@ -106,6 +108,17 @@ class _Rebatcher(Machine):
         self.complete = not self._missing
         return True
 
+    def make_many(self, elements: Sequence[Any], start: int, most: int) -> ManyMade | None:
+        table, size = self._table, self._node.batch_size
+        if table is None or elements is not self._offered:
+            return None
+        first = table.ends[start - table.start] + (self.carried or 0)
+        count = min(most, (table.ends[-1] - first) // size)
+        if count < 2:
+            return None
+        self._first = self._last = 0
+        return _ManyCut(table, first, size, table.parts(first, size, count))
+
     def _take(self, first: int, last: int) -> None:
         """Takes rows of the table, which follow those that were taken before."""
         if self._first == self._last:
@@ -147,11 +160,32 @@ class _JoinedBatches:
     def part(self, first: int, last: int) -> Any:
         return _part(self.batch, first, last, -1)
 
+    def parts(self, first: int, size: int, count: int) -> list[Any]:
+        """New batches of `size` that follow each other."""
+        starts = range(first, first + count * size, size)
+        if type(self.batch) is np.ndarray:
+            return [self.batch[start : start + size] for start in starts]
+        cut = [[column[start : start + size] for start in starts] for column in self.batch.values()]
+        return [dict(zip(self.batch, batch, strict=True)) for batch in zip(*cut, strict=True)]
+
     def continues(self, piece: Any) -> bool:
         """Whether nothing speaks against joining a piece from elsewhere."""
         if type(piece) is np.ndarray or type(self.batch) is np.ndarray:
             return type(piece) is type(self.batch)
         return _is_flat(piece) and piece.keys() == self.batch.keys()
+
+
+class _ManyCut(ManyMade):
+    """New batches that were cut out of a table, one after the other."""
+
+    def __init__(self, table: _JoinedBatches, first: int, size: int, made: list[Any]) -> None:
+        self._start, self._ends = table.start, table.ends
+        self._first, self._size, self.made = first, size, made
+
+    def begin(self, index: int) -> tuple[int, Any]:
+        row = self._first + index * self._size
+        batch = bisect_right(self._ends, row) - 1
+        return self._start + batch, row - self._ends[batch] or None
 
 
 def _table_of(batches: Sequence[Any], start: int) -> _JoinedBatches | None:
@@ -168,20 +202,31 @@ def _table_of(batches: Sequence[Any], start: int) -> _JoinedBatches | None:
     sizes: list[int] | None = None
     nbytes = 0
     for arrays in columns.values():
-        if (
-            set(map(type, arrays)) != {np.ndarray}
-            or len({(a.dtype, a.shape[1:]) for a in arrays}) > 1
-        ):
+        if set(map(type, arrays)) != {np.ndarray} or not _are_rows_alike(arrays):
             return None
-        nbytes += sum(array.nbytes for array in arrays)
-        counts = [len(array) if array.ndim else 0 for array in arrays]
-        if not all(counts) or nbytes > _SMALL or sizes not in (None, counts):
+        counts = list(map(len, arrays))
+        if not all(counts) or sizes not in (None, counts):
+            return None
+        nbytes += arrays[0].nbytes // counts[0] * sum(counts)
+        if nbytes > _SMALL:
             return None
         sizes = counts
     assert sizes is not None
     joined = {name: np.concatenate(arrays) for name, arrays in columns.items()}
     whole = joined if type(first) is dict else joined[None]
     return _JoinedBatches(start, list(accumulate(sizes, initial=0)), whole)
+
+
+def _are_rows_alike(arrays: Sequence[Any]) -> bool:
+    """Whether arrays have rows, all of one type and shape."""
+    # Nearly always it is one and the same object that says of which type they are.
+    kinds = list(map(_dtype_of, arrays))
+    if len(set(map(id, kinds))) > 1 and len(set(kinds)) > 1:
+        return False
+    dimensions = set(map(_ndim_of, arrays))
+    if len(dimensions) > 1 or 0 in dimensions:
+        return False
+    return dimensions == {1} or len({array.shape[1:] for array in arrays}) == 1
 
 
 def _part(batch: Any, start: int, stop: int, size: int) -> Any:

@@ -74,6 +74,14 @@ class Machine(ABC):
         """Which of the `count` elements of the group are in each that `end` made of it."""
         return repeat(range(count))
 
+    def make_many(self, elements: Sequence[Any], start: int, most: int) -> "ManyMade | None":
+        """Makes several groups of elements from `start` on, each of one new element, at once.
+
+        `add_many` was shown the elements for the group before them. None where the machine has no
+        such way, or has it for fewer than two groups.
+        """
+        return None
+
     def finish(self, made: list[Any]) -> list[Any]:
         """Completes what several groups made, where that is better done together; cannot fail."""
         return made
@@ -89,6 +97,19 @@ class Machine(ABC):
     @abstractmethod
     def read(self, state: State) -> tuple[Any, Any, int, int]:
         """What `state_of` was given."""
+
+
+class ManyMade(ABC):
+    """What several groups made that follow each other, an element each."""
+
+    made: list[Any]
+
+    @abstractmethod
+    def begin(self, index: int) -> tuple[int, Any]:
+        """The first element that a group needs, and what is carried to it: `index` is its own.
+
+        The group after the last is the one that comes next.
+        """
 
 
 class Regroup(OverOne):
@@ -144,10 +165,32 @@ def _state_at(place: tuple[Marks, int, int]) -> Callable[[], State]:
     return lambda: marks.at(used)
 
 
+class _ManyGroups:
+    """Groups that were made together, all of them of the elements of one chunk."""
+
+    used = 0
+
+    def __init__(self, many: ManyMade, marks: Marks, made_before: int, cuts: bool) -> None:
+        self._many, self._marks, self.made_before, self._cuts = many, marks, made_before, cuts
+        self.count = len(many.made)
+
+    def group(self, index: int) -> _MadeGroup:
+        """One of the groups, as if it had been made by itself."""
+        place, carried = self._many.begin(index)
+        is_cut = self._cuts and bool(carried)
+        seen = (self._marks, place + is_cut, 0)
+        touched = seen if is_cut else None
+        begins = (self._marks, place, 0)
+        return _MadeGroup(begins, carried, self.made_before + index, 0, 0, seen, touched)
+
+    def state(self, machine: Machine, taken: int) -> State:
+        return self.group(taken).state(machine, 0)
+
+
 @plain
 class _RegroupMarks(Marks):
     machine: Machine
-    groups: Sequence[_MadeGroup]
+    groups: Sequence[_MadeGroup | _ManyGroups]
     # Which group comes next, and which one does after the failure.
     following: _MadeGroup
     behind: _MadeGroup
@@ -189,9 +232,14 @@ class RegroupStream(Stream):
         self._ended = False
 
     def pull(self, want: int) -> Chunk | None:
-        groups: list[_MadeGroup] = []
+        groups: list[_MadeGroup | _ManyGroups] = []
         rows: list[Any] = []
         while not self._ended and len(rows) < max(1, want):
+            many = self._made_together(want - len(rows))
+            if many is not None:
+                groups.append(many[0])
+                rows += many[1]
+                continue
             group = self._open
             if group is None:
                 group = self._open = self._following()
@@ -230,6 +278,28 @@ class RegroupStream(Stream):
             rows += made[group.used :] if group.used else made
         return self._chunk(rows, groups, self._following(), None) if groups else None
 
+    def _made_together(self, most: int) -> tuple[_ManyGroups, list[Any]] | None:
+        """Makes groups of the chunk in which the last one ended, where the machine has a way."""
+        if self._open is not None or self._place is None or self._skip or self._skip_failures:
+            return None
+        machine, cursor = self._machine, self._cursor
+        shown = cursor.rest_of(self._place)
+        many = None if shown is None else machine.make_many(*shown, most)
+        if shown is None or many is None:
+            return None
+        place, carried = many.begin(len(many.made))
+        groups = _ManyGroups(many, self._place[0], self._made, machine.cuts_elements)
+        made, many.made = many.made, []  # What tells of states keeps no elements.
+        cursor.pass_over(place - shown[1])
+        self._taken_and_made[0] += place - shown[1]
+        self._taken_and_made[1] += groups.count
+        self._made += groups.count
+        self._place = cursor.mark()
+        machine.carried = carried
+        self._refused = machine.cuts_elements and bool(carried)
+        self._seen = self._after_seen()
+        return groups, made
+
     def _following(self) -> _MadeGroup:
         """The group that comes next, or is being made."""
         if self._open is not None:
@@ -250,7 +320,7 @@ class RegroupStream(Stream):
     def _chunk(
         self,
         rows: list[Any],
-        groups: list[_MadeGroup],
+        groups: list[_MadeGroup | _ManyGroups],
         following: _MadeGroup,
         failure: Failure | None,
     ) -> Chunk:

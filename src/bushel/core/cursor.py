@@ -134,6 +134,16 @@ class Cursor:
             return block.values, self._used, None  # type: ignore[return-value]
         return block.rows(), self._used, None
 
+    def rest_of(self, place: tuple[Marks, int, int]) -> tuple[list[Any], int] | None:
+        """The elements of the chunk, and the index of the next, if that comes after `place` in it.
+
+        None are taken.
+        """
+        chunk, used = self._chunk, self._used
+        if chunk is None or place[0] is not chunk.marks or place[1] != used or not used:
+            return None
+        return (chunk.block.rows(), used) if used < self._size else None
+
     def available(self, want: int) -> int:
         """How many elements are ready in one chunk; 0 at the end, or where one failed."""
         while self._used >= self._size:
