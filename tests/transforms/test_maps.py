@@ -106,6 +106,37 @@ def test_random_numbers_depend_on_seed_and_position_alone() -> None:
     assert [numbers.tolist() for numbers in other] != streamed
 
 
+def test_generators_are_numpys_whoever_keeps_them() -> None:
+    kept = []
+
+    def draw(number: int, rng: np.random.Generator) -> Any:
+        if number % 3 == 0:
+            kept.append((number, rng))
+        rng.integers(2**32, dtype=np.uint32)  # Half a word is left over.
+        return rng.random(number % 5).tolist(), rng.standard_normal()
+
+    def fresh(number: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(4, counter=[0, 0, 0, number]))
+
+    ds = MapDataset.range(40).random_map(draw, seed=4)
+    assert list(ds) == [draw(number, fresh(number)) for number in range(40)]
+    ours, theirs = kept[:14], kept[14:]
+    assert [rng.random() for _, rng in ours] == [rng.random() for _, rng in theirs]
+
+
+def test_a_random_map_that_stops_is_an_error() -> None:
+    def stop(number: int, rng: np.random.Generator) -> float:
+        if number == 7:
+            raise StopIteration
+        return rng.random()
+
+    iterator = iter(MapDataset.range(10).random_map(stop, seed=4))
+    before = [next(iterator) for _ in range(7)]
+    with pytest.raises(RuntimeError, match="raised StopIteration, which would end the stream"):
+        next(iterator)
+    assert len({*before, *iterator}) == 9
+
+
 def test_a_function_may_read_its_own_dataset() -> None:
     noise = MapDataset.range(5).random_map(lambda number, rng: rng.random(), seed=1)
     nested = MapDataset.range(5).random_map(

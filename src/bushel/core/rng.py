@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from sys import getrefcount
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,8 @@ def derived_seed(entropy: list[int]) -> int:
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint32)[0])
 
 
+# In quotes: numpy's generators are imported when one is made.
+Function: TypeAlias = "Callable[[Any, np.random.Generator], Any]"
 _LOW = 2**64 - 1
 # How often a generator is referred to while nobody but this module has it: by its `_Philox`,
 # by the variable, and by the call that counts.
@@ -34,34 +36,42 @@ _UNSHARED = 3
 class PositionGenerators:
     """Generators over one seed, a stream of numbers of its own for each position.
 
-    >>> [rng.integers(1000) for rng in PositionGenerators(seed=5).each([0, 1, 0])]
-    [np.int64(864), np.int64(504), np.int64(864)]
+    >>> draw = lambda row, rng: (row, int(rng.integers(1000)))
+    >>> list(PositionGenerators(seed=5).results(draw, "abc", [0, 1, 0]))
+    [('a', 864), ('b', 504), ('c', 864)]
     """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._idle: list[_Philox] = []
 
-    def each(self, positions: Sequence[int]) -> Iterator[np.random.Generator]:
-        """Yields a generator for each position; it is good until the next one is taken."""
+    def results(
+        self, function: Function, rows: Iterable[Any], positions: Sequence[int]
+    ) -> Iterator[Any]:
+        """Calls a function with each row and the generator of its position.
+
+        A StopIteration of the function's ends it, as it ends `map`.
+        """
         # A list's pop and append are atomic, so threads may share this object. A function
         # that reads from the same dataset again simply gets another generator.
         philox = self._idle.pop() if self._idle else self._another()
         wind, words, generator = philox.wind, philox.words, philox.generator
-        low, high = philox.low_key, philox.high_key
+        start = philox.start
         try:
-            for position in positions:
+            for row, position in zip(rows, positions, strict=False):
                 try:
-                    wind(words, _BUFFER_POS, 4, low, high, position)
+                    wind(words, _BUFFER_POS, start, position)
                 except struct.error as wrong:
                     raise OverflowError(
                         f"random operations need positions from 0 to 2**64, and got {position}."
                     ) from wrong
-                yield generator
+                yield function(row, generator)
                 if getrefcount(generator) > _UNSHARED:
                     # Somebody kept it, and may go on drawing from it.
                     philox = self._another()
                     wind, words, generator = philox.wind, philox.words, philox.generator
+        except StopIteration:
+            return
         finally:
             if getrefcount(generator) <= _UNSHARED:
                 self._idle.append(philox)
@@ -76,27 +86,32 @@ class PositionGenerators:
 class KeyedGenerators:
     """Generators keyed by `seed + index`, as samplers hand them out.
 
-    >>> [rng.integers(1000) for rng in KeyedGenerators(seed=5).each([0, 1, 0])]
-    [np.int64(206), np.int64(208), np.int64(206)]
+    >>> draw = lambda row, rng: (row, int(rng.integers(1000)))
+    >>> list(KeyedGenerators(seed=5).results(draw, "abc", [0, 1, 0]))
+    [('a', 206), ('b', 208), ('c', 206)]
     """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._idle: list[_Philox] = []
 
-    def each(self, indices: Sequence[int]) -> Iterator[np.random.Generator]:
-        """Yields a generator for each index; it is good until the next one is taken."""
+    def results(
+        self, function: Function, rows: Iterable[Any], indices: Sequence[int]
+    ) -> Iterator[Any]:
+        """Calls a function with each row and the generator of its index; else as above."""
         philox = self._idle.pop() if self._idle else self._another()
-        wind, words, generator = philox.wind, philox.words, philox.generator
+        wind, words, generator = philox.wind_key, philox.words, philox.generator
         seed = self._seed
         try:
-            for index in indices:
+            for row, index in zip(rows, indices, strict=False):
                 key = seed + index
-                wind(words, _BUFFER_POS, 4, key & _LOW, key >> 64, 0)
-                yield generator
+                wind(words, _BUFFER_POS, 4, key & _LOW, key >> 64)
+                yield function(row, generator)
                 if getrefcount(generator) > _UNSHARED:
                     philox = self._another()
-                    wind, words, generator = philox.wind, philox.words, philox.generator
+                    wind, words, generator = philox.wind_key, philox.words, philox.generator
+        except StopIteration:
+            return
         finally:
             if getrefcount(generator) <= _UNSHARED:
                 self._idle.append(philox)
@@ -149,43 +164,56 @@ def generator_for_key(key: int) -> np.random.Generator:
 # which, the key and the counter.
 _BUFFER_POS, _KEY, _COUNTER, _STATE_BYTES = 16, 64, 80, 112
 # From the place in the buffer to the end. What is skipped is set to zero: an empty buffer,
-# nothing left over, and the three words of the counter that are always zero.
-_wind_words = struct.Struct("=i44xQQ24xQ").pack_into
+# nothing left over, and words of the counter.
+_wind_key_words = struct.Struct("=i44xQQ32x").pack_into
+# The same where all but the last word of the counter was put together before.
+_start_of = struct.Struct("=i44xQQ24x").pack
+_wind_words = struct.Struct("=88sQ").pack_into
 
 
 class _Philox:
-    """A Philox generator that can be wound to a key and a counter.
+    """A Philox generator that can be wound to a key or a counter.
 
     numpy's way to do it, assigning a dict to `state`, takes over a microsecond. Writing the
     words into numpy's state takes a tenth of that. The layout of that state is checked once
     by `_layout_is_known`; where it is not as expected, numpy's own way is taken.
     """
 
-    __slots__ = ("generator", "high_key", "low_key", "wind", "words")
+    __slots__ = ("generator", "start", "wind", "wind_key", "words")
 
     def __init__(self, bits: np.random.Philox) -> None:
         self.generator = np.random.Generator(bits)
         state: Any = bits.state
-        self.low_key, self.high_key = map(int, state["state"]["key"])
-        # `wind(words, _BUFFER_POS, 4, low_key, high_key, last_word_of_counter)`
+        low, high = map(int, state["state"]["key"])
+        # `wind(words, _BUFFER_POS, start, last_word_of_counter)`
         self.wind: Callable[..., None]
+        # `wind_key(words, _BUFFER_POS, 4, low_key, high_key)`
+        self.wind_key: Callable[..., None]
         self.words: Any
+        self.start: Any
         if _layout_is_known():
-            self.wind, self.words = _wind_words, _bytes_of(bits)
+            self.wind, self.wind_key = _wind_words, _wind_key_words
+            self.words, self.start = _bytes_of(bits), _start_of(4, low, high)
         else:
-            self.wind, self.words = _wind_by_state, bits
+            self.wind, self.wind_key = _wind_by_state, _wind_key_by_state
+            self.words, self.start = bits, (low, high)
 
 
-def _wind_by_state(
-    bits: np.random.Philox, _offset: int, buffer_pos: int, low: int, high: int, last: int
-) -> None:
+def _wind_by_state(bits: np.random.Philox, _offset: int, start: tuple[int, int], last: int) -> None:
+    low, high = start
     if not 0 <= last < 2**64 or not 0 <= low < 2**64 or not 0 <= high < 2**64:
         raise struct.error("a word of Philox has 64 bits")
     state: Any = bits.state
     state["state"]["key"][:] = (low, high)
     state["state"]["counter"][:] = (0, 0, 0, last)
-    state.update(buffer_pos=buffer_pos, has_uint32=0, uinteger=0)
+    state.update(buffer_pos=4, has_uint32=0, uinteger=0)
     bits.state = state
+
+
+def _wind_key_by_state(
+    bits: np.random.Philox, offset: int, _buffer_pos: int, low: int, high: int
+) -> None:
+    _wind_by_state(bits, offset, (low, high), 0)
 
 
 def _bytes_of(bits: np.random.Philox) -> Any:
@@ -215,9 +243,9 @@ def _layout_is_known() -> bool:
         here = (state["buffer_pos"], state["has_uint32"], state["uinteger"])
         if at != (*here, *map(int, state["state"]["key"]), *map(int, state["state"]["counter"])):
             return False
-        _wind_words(words, _BUFFER_POS, 4, low, high, last)
+        _wind_words(words, _BUFFER_POS, _start_of(4, low, high), last)
     except (ValueError, struct.error):
         return False
-    _wind_by_state(known, _BUFFER_POS, 4, low, high, last)
+    _wind_by_state(known, _BUFFER_POS, (low, high), last)
     one, other = (np.random.Generator(bits).integers(0, 2**63, 9) for bits in (known, tried))
     return bool((one == other).all())

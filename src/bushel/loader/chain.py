@@ -2,7 +2,8 @@
 
 import operator
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 from bushel.batch.batch import BatchNode
@@ -159,8 +160,10 @@ class Chain:
 class _NoGenerators:
     """The generators of a sampler without a seed."""
 
-    def each(self, positions: Iterable[int]) -> Iterator[None]:
-        return (None for _ in positions)
+    def results(
+        self, function: Callable[..., Any], rows: Iterable[Any], positions: Iterable[int]
+    ) -> Iterable[Any]:
+        return map(function, rows, repeat(None))
 
 
 def _step(input: Node, operation: Any, randomness: Any, seed: int | None) -> Node | None:

@@ -79,7 +79,9 @@ class MapWithIndexNode(OneByOne):
 class Randomness(Protocol):
     """Where the generators of a block's elements come from."""
 
-    def each(self, positions: Sequence[int]) -> Iterable[Any]: ...
+    def results(
+        self, function: Callable[..., Any], rows: Iterable[Any], positions: Sequence[int]
+    ) -> Iterable[Any]: ...
 
 
 @frozen
@@ -109,7 +111,7 @@ class RandomMapNode(OneByOne):
         )
 
     def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
-        return map(self.function, rows, self.randomness.each(positions.tolist()))
+        return self.randomness.results(self.function, rows, positions.tolist())
 
     def describe(self) -> str:
         return f"random_map(seed={self.seed})"
