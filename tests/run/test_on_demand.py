@@ -12,7 +12,7 @@ import bushel
 from bushel import MapDataset, ReadOptions
 from bushel.core.options import DatasetOptions
 from bushel.errors import FilterError
-from bushel.run import positional
+from bushel.run import inline, positional
 from bushel.run.quota import DropQuota
 from bushel.run.spent import Spent
 
@@ -39,6 +39,17 @@ def test_a_short_last_batch_and_epochs() -> None:
     assert [len(batch) for batch in streamed[:51]] == [4] * 50 + [3]
     for index in range(3 * 51):
         np.testing.assert_array_equal(streamed[index], ds[index])
+
+
+def test_batches_of_several_tables_and_states_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are located for some of them at a time, and none of that shows."""
+    monkeypatch.setattr(inline, "_LAST_LOOK_AHEAD", 12)
+    ds = MapDataset.source(np.arange(4 * BATCHES + 1)).shuffle(seed=2).batch(4).map(lambda x: -x)
+    iterator = iter(ds)
+    for index, batch in enumerate(iterator):
+        np.testing.assert_array_equal(batch, ds[index])
+        assert iterator.get_state()["next_index"] == index + 1
+    assert index == BATCHES
 
 
 def test_a_failing_map_fails_in_its_place_and_the_stream_goes_on() -> None:

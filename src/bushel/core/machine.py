@@ -3,6 +3,7 @@
 import math
 import os
 import resource
+import time
 from contextlib import suppress
 from functools import cache
 
@@ -16,8 +17,22 @@ def available_cores() -> int:
     return max(1, math.ceil(min(cores, _cores_of_container())))
 
 
+# The limit of a container as it was read last, and when: every iterator asks for it, and one of a
+# few milliseconds is not to spend them on that.
+_READ_AGAIN_SECONDS = 1.0
+_limit: tuple[float, float] = (math.inf, -math.inf)
+
+
 def _cores_of_container() -> float:
-    """The share of the CPUs that a control group allows, in cores."""
+    """The share of the CPUs that a control group allows, in cores, as of a second ago."""
+    global _limit
+    (cores, at), now = _limit, time.monotonic()
+    if now - at >= _READ_AGAIN_SECONDS:
+        _limit = cores, _ = _read_cores_of_container(), now
+    return cores
+
+
+def _read_cores_of_container() -> float:
     with suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max") as file:
         quota, period = file.read().split()
         return math.inf if quota == "max" else int(quota) / int(period)

@@ -139,6 +139,8 @@ class OnDemand:
     # The states between the elements taken since it was called last.
     take_marks: Callable[[], Marks]
     failed: bool = False
+    # What it took to make those that were taken: whoever takes them may look at the clock.
+    seconds: float = 0.0
 
 
 _NO_INDEX = (

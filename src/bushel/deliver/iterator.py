@@ -1,6 +1,7 @@
 """Iterators: elements one by one, and a state at every one of them."""
 
 import functools
+import math
 import operator
 import os
 import threading
@@ -111,9 +112,8 @@ class DatasetIterator(Closing, Iterator[T], Generic[T], ABC):
         return self.explain()._repr_html_()
 
 
-# Of elements made on demand, how many are made at a time at the most: what it costs to hand out
-# one no longer matters then. And the most that they have and take together, so that they are still
-# in the cache and come soon.
+# Of elements made on demand, the most that are made at a time, and what they have and take together:
+# to hand one out costs little beside it then, and they are still in the cache and come soon.
 _MOST_AT_A_TIME = 8
 _BYTES_AT_A_TIME = 1 << 21
 _SECONDS_AT_A_TIME = 0.0005
@@ -127,6 +127,8 @@ class StreamIterator(DatasetIterator[T]):
     waits until no other thread is at work on the next ones. After `close`, which another thread
     may call while this one waits, whoever asks gets a `ClosedError`.
     """
+
+    _due = math.inf  # When to look at its figures again, of an iterator that has any.
 
     def __init__(
         self,
@@ -202,6 +204,8 @@ class StreamIterator(DatasetIterator[T]):
                 if self._asking:
                     self._go_back()
                 self._asking = True
+                if began >= self._due:  # Before the stream is asked, which may take for ever.
+                    self._look()
                 ready = self._made_a_few() or self._read_on()
                 handed_out = self._handed_out + used.used
                 self._waits.add(began, time.perf_counter(), handed_out)
@@ -220,6 +224,9 @@ class StreamIterator(DatasetIterator[T]):
         except ClosedError:
             park_at_the_end()
             raise
+
+    def _look(self) -> None:
+        """Looks at its figures, where it has any."""
 
     def _go_back(self) -> None:
         """Forgets what was asked for before an interrupt, or an error that belongs to no element.
@@ -242,14 +249,15 @@ class StreamIterator(DatasetIterator[T]):
         began = time.perf_counter()
         try:
             made.extend(islice(on_demand.rows, size.size))
-        except Exception as error:
-            # `made` has those before it.
+        except Exception as error:  # `made` has those before it.
             failure, on_demand.failed = failure_of(error), True
         if not made or failure is not None:
             self._on_demand = None
             if failure is None:
                 return None
-        size.learn(len(made), time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        on_demand.seconds += seconds
+        size.learn(len(made), seconds)
         if made and size.wants_sample():
             size.limit_bytes(made[0])
         return Ready(made, on_demand.take_marks(), failure, one_by_one=True)

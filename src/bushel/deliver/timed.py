@@ -45,12 +45,6 @@ class TimedIterator(StreamIterator[T]):
 
         self._stats_of = stats_of
 
-    def _made_a_few(self) -> Ready | None:
-        # This comes before the stream is asked, which may take long, or for ever.
-        if perf_counter() >= self._due:
-            self._look()
-        return None if self._on_demand is None else super()._made_a_few()
-
     def _read_on(self) -> Ready | None:
         ready = super()._read_on()
         if ready is None:

@@ -170,14 +170,15 @@ class _Apply(Evaluator):
 
     def _changed(self, made: Iterator[Any], positions: Positions) -> Iterator[Any]:
         node: OneByOne = self.node  # type: ignore[assignment]
-        results, skips_none, collect = node.results, node.skips_none, self._collect
+        results, skips_none = node.results, node.skips_none
         index = 0
         for row in made:
             index += 1
             if row is None and skips_none:
                 yield None
                 continue
-            out, failure = collect(node, results, row, positions[index - 1 : index])
+            # (Each time the one of the moment: only some are timed.)
+            out, failure = self._collect(node, results, row, positions[index - 1 : index])
             if failure is not None:
                 raise failure.release()
             del row  # While the user works, nothing is kept but what the user has.
@@ -326,39 +327,51 @@ class _FoldGroups(Evaluator):
         return self._groups > 0 and self._table.reads_later
 
     def on_demand(self, start: int, stop: int) -> Iterator[Any] | None:
+        table = self._some_rows(start, stop)
+        return None if table is None else self._made(table, start, stop)
+
+    def _some_rows(self, start: int, stop: int) -> Columns | None:
+        """The rows of groups from `start` on, as many as are located at a time, if there are."""
         size, groups = self._size, self._groups
         epoch = start // groups
         first = (start - epoch * groups) * size
-        count = min(stop - start, (self._length - first) // size)
+        count = min(stop - start, (self._length - first) // size, max(1, _LAST_LOOK_AHEAD // size))
         shift = epoch * self._length + first
         block = self._table.run(shift, shift + count * size)
         if block.failure is not None or not isinstance(block.values, Columns) or not count:
             return None
-        return self._made(block.values, range(start, start + count))
+        return block.values
 
-    def _made(self, table: Columns, numbers: Sequence[int]) -> Iterator[Any]:
-        size, fold = self._size, self._fold
-        changes = [change.apply for change in self._changes]
-        stop = 0
-        for number in numbers:
-            start, stop = stop, stop + size
-            values: list[Any] | Columns = table.part(start, stop)
+    def _made(self, table: Columns, number: int, stop: int) -> Iterator[Any]:
+        size, changes = self._size, self._changes
+        while True:
+            for start in range(0, len(table), size):
+                values: list[Any] | Columns = table.part(start, start + size)
+                try:
+                    for change in changes:
+                        columns = stack(values) if isinstance(values, list) else values.gather()
+                        # (Each time the one of the moment: only some are timed.)
+                        values = change.apply(columns, size)
+                        del columns
+                    made = list(self._fold(values, number))
+                except Exception as error:
+                    if not changes:
+                        raise failed(error, self._node, number).release() from None
+                    # Once more, the slow way, which knows the element that failed.
+                    block = self.run(number, number + 1)
+                    if block.failure is not None:
+                        raise block.failure.release() from None
+                    made = block.rows()
+                del values  # While the user works, nothing is kept but what the user has.
+                number += 1
+                yield made.pop()
             try:
-                for change in changes:
-                    columns = stack(values) if isinstance(values, list) else values.gather()
-                    values = change(columns, size)
-                    del columns
-                made = list(fold(values, number))
-            except Exception as error:
-                if not changes:
-                    raise failed(error, self._node, number).release() from None
-                # Once more, the slow way, which knows the element that failed.
-                block = self.run(number, number + 1)
-                if block.failure is not None:
-                    raise block.failure.release() from None
-                made = block.rows()
-            del values  # While the user works, nothing is kept but what the user has.
-            yield made.pop()
+                further = self._some_rows(number, stop) if number < stop else None
+            except Exception:
+                further = None  # Whoever asks for the next ones is told.
+            if further is None:
+                return
+            table = further
 
 
 class _Change:

@@ -60,7 +60,7 @@ class _CountingMarks(_IndexMarks):
 # Seconds of a block of new threads.
 _FIRST_SECONDS = 0.00025
 # Elements on demand between two pulls: with more, the cost of a pull no longer matters.
-_MOST_ON_DEMAND = 256
+_MOST_ON_DEMAND = 1024
 # Pulls of one element each, after which the user is known to take them one by one.
 _PULLS_OF_ONE = 4
 
@@ -135,7 +135,7 @@ class PositionalStream(Stream):
         # Elements that are made one by one, or were, since the last pull.
         self._on_demand: OnDemand | None = None
         self._progress = OnDemandProgress(None, 0, 0)
-        self._made_on_demand = 0
+        self._made_on_demand, self._on_demand_seconds = 0, 0.0
         self._since_on_demand = Stopwatch()
         # Seconds of an element that was made last.
         self._seconds_each = 0.0
@@ -260,7 +260,10 @@ class PositionalStream(Stream):
                 spent = spent.standing_for(1 + self._made_on_demand, self._since_on_demand.read())
             self._choice.learn_work(elements, spent)
             self._seconds_each = spent.seconds / max(1, elements)
-        self._block_size.learn(count, seconds)
+        # One element by itself takes longer than each of many: those tell more than it does.
+        of_many = self._made_on_demand if self._on_demand_seconds else 0
+        self._block_size.learn(of_many + count, self._on_demand_seconds + seconds)
+        self._on_demand_seconds = 0.0
         if self._least > 1 and len(block) and self._block_size.wants_sample():
             # Perhaps more than was asked for, so its bytes are bounded.
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
@@ -302,7 +305,7 @@ class PositionalStream(Stream):
         progress = self._progress
         progress.settle()
         end = progress.position + on_demand.failed
-        self._made_on_demand = end - self._next
+        self._made_on_demand, self._on_demand_seconds = end - self._next, on_demand.seconds
         self._next, self._behind = end, end if on_demand.failed else progress.behind
         self._on_demand = None
 
@@ -381,7 +384,8 @@ class PositionalStream(Stream):
         self._quota.reset()
         self._threads.interrupted()
         self._next = self._behind = index
-        self._on_demand, self._made_on_demand, self._pulls_of_one = None, 0, 0
+        self._on_demand, self._pulls_of_one = None, 0
+        self._made_on_demand, self._on_demand_seconds = 0, 0.0
 
     def fields(self) -> Fields:
         return position_fields(self._length, self._work.guards)

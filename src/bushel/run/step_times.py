@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from bushel.core.node import Node, walk
 from bushel.core.places import NOWHERE
 from bushel.core.stream import Chunk, OnDemand, Stream
 from bushel.run.call_sizes import Sized
+from bushel.run.looks_beside import looks_beside
 from bushel.run.read_records import records_read
 from bushel.run.spans import Spans
 from bushel.run.step_sheet import Sheet
@@ -36,11 +38,11 @@ Ranges = Callable[[], list[tuple[int, int]]]
 
 # Nanoseconds that it takes to time a call, to begin with it in a turn, and that for each function
 # that is exchanged; and the share of the time that this may be.
-_COST_OF_A_LOOK, _COST_OF_A_TURN, _COST_OF_AN_EXCHANGE = 750, 10_000, 400
+_COST_OF_A_LOOK, _COST_OF_A_TURN, _COST_OF_AN_EXCHANGE = 1_500, 20_000, 400
 _MOST_SHARE = 0.003
-_MOST_TURNS = 256
+_MOST_TURNS = 1024
 # Of elements that are made on demand, how many are timed in a turn.
-_ROWS_OF_A_TURN = 8
+_ROWS_OF_A_TURN = 4
 
 
 class _ThreadSheet(threading.local):
@@ -63,6 +65,8 @@ class StepTimes:
         # Those of all callers, and where a trace is wanted.
         self._turns: weakref.WeakSet[TimedTurns] = weakref.WeakSet()
         self.spans: Spans | None = None
+        # When it began, and about what looking at the clock has taken since, in nanoseconds.
+        self._began, self._looked = perf_counter_ns(), 0
         # How many turns are being timed now, and functions that are exchanged for it, as
         # (evaluator, attribute, function, the same with a look at the clock).
         self._timing = 0
@@ -222,6 +226,20 @@ class StepTimes:
         """Nanoseconds that it takes to begin with a turn that is timed, and to end it."""
         return _COST_OF_A_TURN + _COST_OF_AN_EXCHANGE * len(self._functions)
 
+    def cost_of(self, sheet: Sheet) -> int:
+        """Nanoseconds that it took to time a turn, of which note is taken."""
+        cost = self.cost_of_a_turn + sheet.looks * _COST_OF_A_LOOK
+        before, self._looked = self._looked, self._looked + cost
+        share = self.most_share * (perf_counter_ns() - self._began)
+        looks_beside.took(max(0.0, self._looked - max(share, before)))
+        return cost
+
+    def may_look(self) -> bool:
+        """Whether another turn may be timed now, by what it has taken to time turns so far."""
+        now = perf_counter_ns()
+        within = self._looked <= self.most_share * (now - self._began)
+        return within or self.spans is not None or looks_beside.is_left(now)
+
     def ready_blocks(self) -> int:
         """How many blocks threads have made that wait to be taken."""
         methods = (reference() for reference in self.ready)
@@ -262,6 +280,8 @@ class TimedTurns:
         # One turn of so many is timed, and so many are left until then; no more than that. It grows
         # step by step: the first turns are of few elements, and tell little of later ones.
         self._every = self._left = self._most = 1
+        # Those that it was to be, and was not, as it would have taken too long.
+        self._put_off = 0
         times._turns.add(self)
 
     def is_next(self) -> None:
@@ -271,7 +291,7 @@ class TimedTurns:
     def alone(self, work: Callable[..., T], *args: Any) -> T:
         """Works, as a turn of its own."""
         self._left -= 1
-        if self._left:
+        if self._left or not self.may_look():
             return work(*args)
         # What fails is not timed; another turn is.
         self._left = self._every
@@ -295,9 +315,17 @@ class TimedTurns:
         """A sheet for the next turn."""
         return self._times.sheet()
 
+    def may_look(self) -> bool:
+        """Whether a turn that is to be timed may be; if not, it is the next one that is to be."""
+        if self._times.may_look():
+            return True
+        self._left = 1
+        self._put_off += 1
+        return False
+
     @property
     def is_timed_next(self) -> bool:
-        """Whether the next turn is timed."""
+        """Whether the next turn is to be timed."""
         return self._left == 1
 
     def pass_one(self) -> None:
@@ -310,9 +338,9 @@ class TimedTurns:
             return work()
 
     def timed_rows(self, number: int, rows: Iterator[T], sheet: Sheet) -> Iterator[T]:
-        """Elements that the stream of a step makes on demand, in a turn that was begun.
+        """The first elements that the stream of a step makes on demand, in a turn that was begun.
 
-        The first of them are timed.
+        Those after them are not timed.
         """
         elapsed, thread = 0, self._times._thread
         self._times.exchange(1)
@@ -332,15 +360,13 @@ class TimedTurns:
         finally:
             self._times.exchange(-1)
             self._left = self._enter(sheet, elapsed)
-        yield from rows
 
     def _enter(self, sheet: Sheet, elapsed: int) -> int:
         """Adds a turn; tells how many turns later the next one is."""
         if sheet.spent and elapsed:
-            self._times.enter(sheet, self._every)
-            cost = self._times.cost_of_a_turn + sheet.looks * _COST_OF_A_LOOK
-            wanted = math.ceil(cost / (self._times.most_share * elapsed))
-            self._every = min(max(1, wanted), self._most)
+            self._times.enter(sheet, self._every + self._put_off)
+            wanted = math.ceil(self._times.cost_of(sheet) / (self._times.most_share * elapsed))
+            self._every, self._put_off = min(max(1, wanted), self._most), 0
             self._most = min(2 * self._most, _MOST_TURNS)
         return self._every if self.spans is None else 1
 
@@ -410,6 +436,9 @@ def _counting_kind(kind: type[S]) -> type[S]:
             if not self._measured_left:
                 turns = self._measured_turns
                 assert turns is not None
+                if not turns.may_look():
+                    self._measured_left = 1
+                    return self._measured_pull(want)
                 self._measured_left = _NEVER  # While this goes on, and comes here once more.
                 try:
                     chunk, self._measured_left = turns.timed(self.pull, want)
@@ -417,12 +446,16 @@ def _counting_kind(kind: type[S]) -> type[S]:
                     self._measured_left = 1
                     raise
                 return chunk
+            return self._measured_pull(want)
+
+        def _measured_pull(self, want: int) -> Chunk | None:
             return kind.pull(self, want) if changes else _measured(self, kind.pull, want)
 
         def on_demand(self) -> OnDemand | None:
             sessions = self._measured_sessions
             gives = self._measured_gives or (sessions is not None and sessions.spans is not None)
-            if sessions is None or not sessions.is_timed_next or not gives:
+            is_timed = sessions is not None and gives and sessions.is_timed_next
+            if sessions is None or not is_timed or not sessions.may_look():
                 found: OnDemand | None = super().on_demand()
                 self._measured_gives = found is not None
                 if found is not None and sessions is not None and not sessions.is_timed_next:
@@ -431,7 +464,8 @@ def _counting_kind(kind: type[S]) -> type[S]:
             sheet = sessions.sheet()
             found = sessions.begun(sheet, super().on_demand)
             if found is not None:
-                found.rows = sessions.timed_rows(self._measured_as, found.rows, sheet)
+                rows = found.rows
+                found.rows = chain(sessions.timed_rows(self._measured_as, rows, sheet), rows)
             return found
 
     if changes:

@@ -1,0 +1,39 @@
+"""Looks at the clock beside their share of the time: at the beginning of iterators.
+
+The first turns of an iterator are timed more often than later ones, so that there is something to
+tell soon. A program that makes many iterators, each of which ends soon, would be at that all the
+time. So there is a limit for all of them together.
+"""
+
+from time import perf_counter_ns
+
+# Nanoseconds that all iterators of a program may take for it, and how much comes again with time.
+_MOST_NANOSECONDS, _COMES_AGAIN = 5_000_000, 0.001
+
+
+class LooksBeside:
+    """What is left for such looks.
+
+    >>> looks = LooksBeside(now=0)
+    >>> looks.is_left(now=0), looks.took(6_000_000)
+    (True, None)
+    >>> looks.is_left(now=10**8), looks.is_left(now=2 * 10**9)
+    (False, True)
+    """
+
+    def __init__(self, now: int) -> None:
+        self._left, self._at = float(_MOST_NANOSECONDS), now
+
+    def is_left(self, now: int) -> bool:
+        """Whether anything is left at a time."""
+        more = _COMES_AGAIN * max(0, now - self._at)
+        self._left, self._at = min(self._left + more, _MOST_NANOSECONDS), now
+        return self._left > 0.0
+
+    def took(self, nanoseconds: float) -> None:
+        """Takes note of what was taken of it."""
+        self._left -= nanoseconds
+
+
+# That of this program.
+looks_beside = LooksBeside(perf_counter_ns())
