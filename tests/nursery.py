@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bushel.workers import early_nursery, launch, start
+from bushel.workers import early_nursery, launch
 from bushel.workers.child import NurseryProcess
 
 
@@ -92,5 +92,4 @@ def kept_nursery() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def one_nursery(kept_nursery: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the workers of a test come from the nursery that earlier tests had."""
-    monkeypatch.setattr(start, "start_nursery", _start_or_lend)
     monkeypatch.setattr(early_nursery, "start_nursery", _start_or_lend)

@@ -72,7 +72,7 @@ def test_it_ends_with_the_last_that_was_built() -> None:
     assert descendants() == before
 
 
-def test_who_is_iterated_first_has_it() -> None:
+def test_who_is_iterated_first_has_it_and_others_with_it() -> None:
     first, second = pids_without_end(1), pids_without_end(1)
     assert wait_until(nurseries)
     nursery = _the_nursery()
@@ -80,10 +80,27 @@ def test_who_is_iterated_first_has_it() -> None:
         next(iterator)
         assert nurseries() == {nursery}
         with iter(first) as other:
-            next(other)
-            assert len(nurseries()) == 2
+            assert next(other) != next(iterator)
+            assert nurseries() == {nursery}
         assert nurseries() == {nursery}
+        third = pids_without_end(1)
+        assert nurseries() == {nursery}
+        with iter(third) as other:
+            next(other)
+            iterator.close()
+            assert nurseries() == {nursery}
     assert_gone({nursery})
+
+
+def test_one_that_would_be_another_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    with iter(pids_without_end(1)) as iterator:
+        next(iterator)
+        nursery = _the_nursery()
+        monkeypatch.setenv("STAGE", "second")
+        with iter(with_workers(MapDataset.range(1).map(lambda _: os.environ["STAGE"]), 1)) as other:
+            assert next(other) == "second"
+            assert len(nurseries()) == 2
+        assert wait_until(lambda: nurseries() == {nursery})
 
 
 def test_none_without_workers() -> None:

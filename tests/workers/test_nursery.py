@@ -150,16 +150,31 @@ def test_many_workers() -> None:
     assert_gone(pids | {nursery})
 
 
-def test_each_pipeline_has_its_own() -> None:
+def test_each_pipeline_has_workers_of_its_own() -> None:
     with iter(pids_without_end(1)) as one:
         first = next(one)
         nursery = _the_nursery()
         with iter(pids_without_end(1)) as other:
             second = next(other)
-            assert len(nurseries()) == 2
+            assert second != first
+            assert nurseries() == {nursery}
         assert_gone({second})
         assert nurseries() == {nursery}
         assert next(one) == first
+
+
+def test_one_who_ends_it_disturbs_nobody_else() -> None:
+    with iter(pids_without_end(1)) as one:
+        first = next(one)
+        os.kill(_the_nursery(), signal.SIGSTOP)
+        other = iter(pids_without_end(1))
+        other.start_prefetch()
+        other.close()  # Of a worker that is not there yet, it is the nursery that is killed.
+        assert next(one) == first
+        with iter(pids_without_end(1)) as another:
+            assert next(another) != first
+        os.kill(first, signal.SIGKILL)
+        take_until(one, lambda pid: pid != first)
 
 
 # When it is gone.

@@ -112,7 +112,7 @@ class DatasetIterator(Closing, Iterator[T], Generic[T], ABC):
         return self.explain()._repr_html_()
 
 
-# Of elements made on demand, the most that are made at a time, and what they have and take together:
+# Of elements made on demand, the most that are made at a time, and that they have and take in all:
 # to hand one out costs little beside it then, and they are still in the cache and come soon.
 _MOST_AT_A_TIME = 8
 _BYTES_AT_A_TIME = 1 << 21

@@ -4,6 +4,7 @@ Nobody waits for the nursery: a worker can be told what to do before it is born.
 """
 
 import errno
+import itertools
 import os
 import select
 import signal
@@ -39,7 +40,8 @@ class NurseryProcess:
         self.gone = False
         self._connection, self._lifeline, self._forks = connection, lifeline, forks
         self._children: dict[int, Child] = {}
-        self._asked = 0
+        # Several pools may ask, each in a thread of its own.
+        self._numbers = itertools.count(1)
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -48,11 +50,11 @@ class NurseryProcess:
         self, files: Sequence[int], index: int, count: int
     ) -> "Child | subprocess.Popen[bytes]":
         """Asks for a worker that has these files, and does not wait for it."""
-        self._asked += 1
-        child = self._children[self._asked] = Child(self)
+        number = next(self._numbers)
+        child = self._children[number] = Child(self)
         # Where nobody listens any more, the child ends before it is born.
         with suppress(ConnectionError):
-            send_files(self._connection, REQUEST.pack(self._asked, index, count), files)
+            send_files(self._connection, REQUEST.pack(number, index, count), files)
         if self._forks:
             return child
         self._let_go()

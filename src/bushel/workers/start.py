@@ -13,7 +13,6 @@ from bushel.core.memory_file import create_unnamed
 from bushel.errors import WorkerError
 from bushel.workers import early_nursery
 from bushel.workers.child import Child, NurseryProcess
-from bushel.workers.launch import start_nursery
 
 # The size of the page on which a worker notes what it is at (see `Status`).
 PAGE = 4096
@@ -77,7 +76,7 @@ class Starter:
         """`count` workers at first, and `most` that there may ever be side by side."""
         self._count = count
         self._most = count if most is None else most
-        self._nursery: NurseryProcess | None = None
+        self._lease: early_nursery.Lease | None = None
         # Workers that wait for their payload.
         self._waiting: list[Started] = []
 
@@ -96,12 +95,12 @@ class Starter:
 
     def _new(self, index: int) -> Started:
         try:
-            if self._nursery is not None:
-                self._nursery.read()
-            if self._nursery is None or self._nursery.gone:
+            if self._lease is not None:
+                self._lease.nursery.read()
+            if self._lease is None or self._lease.nursery.gone:
                 self._end_nursery()
-                self._nursery = early_nursery.take() or start_nursery()
-            return Started(index, self._most, self._nursery)
+                self._lease = early_nursery.take()
+            return Started(index, self._most, self._lease.nursery)
         except (OSError, MemoryError) as error:
             raise not_started(error) from error
 
@@ -112,14 +111,14 @@ class Starter:
         self._end_nursery()
 
     def _end_nursery(self) -> None:
-        nursery, self._nursery = self._nursery, None
-        if nursery is not None:
-            nursery.end()
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.end()
 
     def forget(self) -> None:
         """Lets go of everything, in a forked child: it is the parent's."""
         while self._waiting:
             self._waiting.pop().forget()
-        if self._nursery is not None:
-            self._nursery.forget()
-            self._nursery = None
+        if self._lease is not None:
+            self._lease.nursery.forget()
+            self._lease = None
