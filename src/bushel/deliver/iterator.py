@@ -2,7 +2,6 @@
 
 import functools
 import math
-import operator
 import os
 import threading
 import time
@@ -10,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bushel.checkpoint.made_with import MadeWith, restore_into, tell_changes
 from bushel.checkpoint.signed import Pipeline, growth_since, made_of, sign, verify
@@ -483,24 +482,3 @@ class StreamIterator(DatasetIterator[T]):
 
     def __repr__(self) -> str:
         return f"DatasetIterator({' -> '.join(step.strip() for step in self._pipeline)})"
-
-
-def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
-    """Returns the index of the element that an iterator produces next.
-
-    Raises NotImplementedError where that takes more than arithmetic (after a filter).
-    """
-    return cast(int, _indexed(ds_iter)._get_next_index())
-
-
-def set_next_index(ds_iter: DatasetIterator[Any], index: int) -> None:
-    """Moves an iterator to an element without producing the ones before."""
-    _indexed(ds_iter)._set_next_index(operator.index(index))
-
-
-def _indexed(ds_iter: Any) -> Any:
-    if not isinstance(ds_iter, DatasetIterator):
-        raise TypeError(f"this takes a dataset's iterator, and got a {type(ds_iter).__name__}.")
-    if not hasattr(ds_iter, "_get_next_index"):
-        raise NotImplementedError(f"{type(ds_iter).__name__} does not tell elements by index.")
-    return ds_iter
