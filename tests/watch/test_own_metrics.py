@@ -160,6 +160,7 @@ def test_metrics_of_the_program_are_handed_on_with_them() -> None:
     for _ in range(3):
         seen.Increment("cat", "me")
     seen.IncrementBy(4, "dog")  # A field that is left out is empty.
+    seen.Increment("half of a pair \ud800")
     level = monitoring.Metric("/test/level", int)
     level.Set(7)
     level.Set(5)

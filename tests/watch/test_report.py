@@ -275,6 +275,24 @@ def test_the_slowest_blocks_are_told_by_their_records(workers: int, tmp_path: Pa
     assert [block["key"] for block in with_keys] == [block["record"] for block in slowest]
 
 
+@pytest.mark.parametrize("place", [(1.5, 2, 3, 4), ("a", object(), None, None), ("a",), None])
+def test_slow_blocks_of_a_source_that_tells_nonsense(place: Any, tmp_path: Path) -> None:
+    class OddSource:
+        def __len__(self) -> int:
+            return 9
+
+        def __getitem__(self, key: int) -> int:
+            return key
+
+        def place_of(self, key: int) -> Any:
+            return place
+
+    with bushel.iterate(MapDataset.source(OddSource()).map(abs)) as iterator:
+        assert len(list(iterator)) == 9
+        iterator.report(tmp_path / "run.html")
+    assert figures_in((tmp_path / "run.html").read_text())["elements"] == 9
+
+
 def test_slow_blocks_of_what_is_not_known(tmp_path: Path) -> None:
     stream = MapDataset.range(50).to_iter_dataset(INLINE).filter(bool).map(abs).batch(3)
     with bushel.iterate(stream) as iterator:

@@ -1,5 +1,6 @@
 """The blocks that took longest in a run, and which records they began with."""
 
+import operator
 from collections.abc import Sequence
 
 from bushel.core.node import Node, walk
@@ -49,6 +50,11 @@ def _block(nanoseconds: int, at: int, total: StepTotal, stream: ToStreamNode) ->
         records = records_of_positions(whose, positions_of([at]))
         source, keys = records.sources[int(records.which[0])], records.keys[:1]
         (stored,) = places_of(source, keys) or [StoredAt()]
+        file, *numbers = stored
+        stored = StoredAt(
+            None if file is None else str(file),
+            *(None if one is None else operator.index(one) for one in numbers),
+        )
         name = name_of_source(source)
     except Exception:
         # Not known by arithmetic, or a source of the user's own: a report is no place to fail.

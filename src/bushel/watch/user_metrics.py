@@ -112,7 +112,7 @@ class UserMetric:
 
     def _of(self, fields: Sequence[Any]) -> tuple[str, ...]:
         """The fields of a series: one for each name, whatever was given."""
-        given = zip_longest(self.fields, map(str, fields[: len(self.fields)]), fillvalue="")
+        given = zip_longest(self.fields, map(_text, fields[: len(self.fields)]), fillvalue="")
         return tuple(value for _, value in given)
 
     def ClearAll(self) -> None:
@@ -127,6 +127,11 @@ class UserMetric:
 
     def _told(self, value: Any) -> "float | Distribution":
         return float(value)
+
+
+def _text(value: Any) -> str:
+    """A text that any server can send: half of a pair would keep it from sending anything."""
+    return str(value).encode(errors="backslashreplace").decode()
 
 
 class Counter(UserMetric):
