@@ -54,7 +54,8 @@ def test_pictures_are_bytes_unless_decoded() -> None:
 @pytest.mark.parametrize("packing", ["zstd", "gz", "bz2", "br", "snappy"])
 def test_compressed_shards(packing: str) -> None:
     source = bushel.open(FOREIGN / f"mds-{packing}")
-    assert len(source.paths) == 2
+    assert [Path(path).suffix for path in source.paths] == [f".{packing}"] * 2
+    assert all(Path(path).exists() for path in [*source.paths, source.place_of(5)[0]])
     assert_same(_all(source), small_records())
     assert_same(source.__getitems__([5, 0, 3]), [small_records()[key] for key in (5, 0, 3)])
 

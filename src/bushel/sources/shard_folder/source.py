@@ -20,7 +20,7 @@ from bushel.files.paths import is_remote
 from bushel.files.request_pool import MOST_REQUESTS, RequestPool
 from bushel.sources.keyed import KeyedSource, by_part
 from bushel.sources.shard_folder.index_file import FolderShard, path_of_index, read_index
-from bushel.sources.shard_folder.unpacked_shards import plain_path
+from bushel.sources.shard_folder.unpacked_shards import plain_path, stored_path
 
 # Places of records that a process keeps: four bytes for each.
 _MOST_BYTES_OF_PLACES = 64 << 20
@@ -89,7 +89,7 @@ class ShardFolderSource(KeyedSource):
     @property
     def paths(self) -> list[str]:
         """The shards, in the order of their records."""
-        return [shard.path for shard in self._folder().shards]
+        return [stored_path(shard) for shard in self._folder().shards]
 
     def file_stamps(self) -> dict[str, str]:
         """Tells of the index something that is another when that is, as it was opened."""
@@ -178,10 +178,13 @@ class ShardFolderSource(KeyedSource):
 
     def _place(self, number: int, key: int) -> tuple[str, int, int]:
         shard = self._folder().shards[number]
-        return shard.path, key, int(self._opened.get(number).bounds[key])
+        return stored_path(shard), key, int(self._opened.get(number).bounds[key])
 
     def place_of(self, key: int) -> tuple[str, int, int]:
-        """The shard of a record, its number in it, and the byte at which it starts."""
+        """The shard of a record, its number in it, and the byte at which it starts.
+
+        Of a shard that is compressed as a whole, the byte of what it becomes.
+        """
         ((number, _, within),) = by_part(self._checked([key]), self._folder().ends)
         return self._place(number, int(within[0]))
 

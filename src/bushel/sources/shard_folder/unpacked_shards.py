@@ -18,12 +18,19 @@ _TOLD_BY_CONTENT = ("bz2", "gz", "zstd")
 _BY_CRAMJAM = ("br", "snappy")
 
 
+def stored_path(shard: FolderShard) -> str:
+    """The path of the file that there is of a shard: the compressed one, or the unpacked one."""
+    if shard.packed is None or (not is_remote(shard.path) and os.path.exists(shard.path)):
+        return shard.path
+    return shard.packed[0]
+
+
 def plain_path(shard: FolderShard, files: OpenFiles) -> str:
     """The path of a shard as it is read: its own, or that of an unpacked copy."""
     if shard.packed is None:
         return shard.path
     path, compression = shard.packed
-    if path != shard.path and not is_remote(shard.path) and os.path.exists(shard.path):
+    if path != shard.path and stored_path(shard) == shard.path:
         return shard.path  # Somebody has unpacked it.
     # With a level, as in "zstd:7", which matters only to who compresses.
     name = compression.partition(":")[0]
