@@ -22,6 +22,7 @@ COMMANDS = {
     "jobs": "benchmarks.jobs",
     "growth": "benchmarks.growth",
     "busy": "benchmarks.busy",
+    "heavy": "benchmarks.heavy",
     "statistics": "benchmarks.statistics",
     "simulation": "benchmarks.simulation",
     "autotune": "benchmarks.autotune",

@@ -246,6 +246,36 @@ def test_chooses_again_when_threads_pay_no_longer() -> None:
     assert _is(run) == MOST
 
 
+HEAVY, LIGHT = {"cpu": 0.1, "gil": 0.02}, {"cpu": 2e-5, "gil": 1.0}
+HOLDING, RELEASING = {"cpu": 2e-3, "gil": 1.0}, {"cpu": 2e-3, "gil": 0.02}
+
+
+@pytest.mark.parametrize(
+    "stages, seconds",
+    [
+        ([HEAVY, LIGHT, HEAVY, LIGHT], 3.0),
+        # What it takes inline is the same, so nobody knows before somebody looks again.
+        ([HOLDING, RELEASING, HOLDING, RELEASING], 25.0),
+    ],
+)
+def test_the_choice_follows_work_that_changes_more_than_once(
+    stages: list[dict[str, float]], seconds: float
+) -> None:
+    run = _run(Machine(1e-3))
+    for stage in stages:
+        run.change(**stage)
+        run.go_on(seconds, least_blocks=12)
+        assert run.go_on(2.0, least_blocks=20) <= 1.1 * run.machine.best(MOST)
+
+
+@pytest.mark.parametrize("cpu", [10.0, 20.0])
+@pytest.mark.parametrize("load", [0, 4])
+def test_the_third_of_very_long_batches_is_made_by_threads(cpu: float, load: int) -> None:
+    run = _run(Machine(cpu, gil=0.05, load=load))
+    run.go_on(0.0, least_blocks=2)
+    assert _is(run) == 2
+
+
 def test_a_user_who_stops_for_a_while_changes_nothing() -> None:
     """Compilations and checkpoints: one delivery in a hundred takes half a minute."""
     choice = ThreadChoice(MOST, 2)

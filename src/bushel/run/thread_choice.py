@@ -28,6 +28,7 @@ the clock is asked as well, and inline and threads take turns until it is clear.
 import enum
 import math
 
+from bushel.run.ask_again import SOON_AGAIN_SECONDS, AskAgain
 from bushel.run.seen import Pace, SeenLately
 from bushel.run.spent import Spent
 
@@ -75,17 +76,6 @@ _UNSURE_BY_MISSED = 0.5
 _OTHER_CROWD = 0.25
 # Work that takes twice as long, or half as long, is other work.
 _CHANGED = 2.0
-# That is looked at again only after a while, and a longer while after each trial in vain: light
-# work is never twice the same.
-_CALM_SECONDS = 0.25
-_LAST_CALM_SECONDS = 30.0
-# After a trial that failed. It cost about a block of each thread: so many blocks later another
-# one costs little.
-_FIRST_RETRY_SECONDS = 2.0
-_LAST_RETRY_SECONDS = 300.0
-_RETRY_BLOCKS = 40
-# A trial that was lost more clearly than this is not repeated for longer still.
-_MOST_LOST = math.log(32)
 # Once there is nothing to decide, a look now and then is enough.
 _LOOK_EVERY_SECONDS = 0.02
 
@@ -122,7 +112,7 @@ class ThreadChoice:
         self._clear = False
         # Whether threads that were settled on were doubted since, and looked at again.
         self._doubted = False
-        self._retry, self._calm = _FIRST_RETRY_SECONDS, _CALM_SECONDS
+        self._again = AskAgain()
         self.threaded = False
         self.threads = max(1, min(most_threads, math.ceil(cores)))
 
@@ -206,7 +196,7 @@ class ThreadChoice:
         if self._looking_seconds < _LOOKING_SECONDS and looks < (_LOOKS if clear else _MOST_LOOKS):
             return
         if looks >= _LOOKS and gain < _WORTH_IT:
-            self._settle(threaded=False, clear=clear)
+            self._settle(threaded=False, clear=clear, by_lock=True)
         else:
             self._try(self._wanted_by_lock())
 
@@ -227,7 +217,7 @@ class ThreadChoice:
         pace.add(count, lasted, self.threads if self.threaded else 0)
         if self._phase is _Phase.TRYING:
             self._judge()
-        elif self._since_look == seconds or self._since >= self._retry:
+        elif self._since_look == seconds or self._since >= self._again.retry_seconds:
             # Something was seen since the last delivery.
             if self._phase is _Phase.MEASURING:
                 self._consider_trial()
@@ -415,10 +405,13 @@ class ThreadChoice:
         of_one = (user + work) / max(user, work, 1e-9)
         return of_one >= _WORTH_IT and math.log(of_one) > gain - math.log(_AS_GOOD)
 
-    def _settle(self, threaded: bool, clear: bool = False, lost: float = 0.0) -> None:
+    def _settle(
+        self, threaded: bool, clear: bool = False, lost: float = 0.0, by_lock: bool = False
+    ) -> None:
         """Stays with one way; `clear` if others on the cores can hardly have deceived it.
 
-        `lost` is how much the other way was slower, at the least: as a logarithm.
+        `lost` is how much the other way was slower, at the least: as a logarithm. `by_lock` it is
+        known without a trial.
         """
         self._phase, self.threaded, self._clear = _Phase.SETTLED, threaded, clear
         self._since, self._then, self._turns = 0.0, None, 0
@@ -426,14 +419,14 @@ class ThreadChoice:
         (self._inline_pace if threaded else self._ahead_pace).age()
         if not threaded:
             inline = self._inline
-            wait = _RETRY_BLOCKS * inline.work_seconds / max(1, inline.blocks)
-            # A trial costs as much as threads are slower.
-            later = 2 * self._retry * math.exp(min(lost, _MOST_LOST))
-            self._retry = max(min(later, _LAST_RETRY_SECONDS), wait)
-            self._calm = min(2 * self._calm, _LAST_CALM_SECONDS)
+            each = inline.work_seconds / max(1, inline.blocks)
+            if by_lock:
+                self._again.after_a_look(each)
+            else:
+                self._again.after_a_trial(each, lost)
             inline.forget()
         else:
-            self._calm = _CALM_SECONDS
+            self._again.keep()
 
     def _now(self) -> tuple[float, float, float, float]:
         """What tells whether it is still the same.
@@ -452,20 +445,20 @@ class ThreadChoice:
             return
         if self._then is None:
             self._then = self._now()
-        if self._since >= self._calm and self._has_changed(self._then):
+        if self._since >= self._again.calm_seconds and self._has_changed(self._then):
             self._inline_pace.forget()
             self._ahead_pace.forget()
             self._doubted = False
             self._measure()
         elif not self.threaded:
-            if self._since >= self._retry:
+            if self._since >= self._again.retry_seconds:
                 self._measure()
         else:
             gain, unsure = self._gain()
             lost = math.log(_STILL_WORTH_IT) - gain
             if lost > 0.0 and (lost > unsure or unsure <= _SURE):
                 doubtful = lost <= _CLEARLY * unsure and not self._doubted
-                if self._since > _FIRST_RETRY_SECONDS or doubtful:
+                if self._since > SOON_AGAIN_SECONDS or doubtful:
                     self._doubted = True
                     self._measure()
                 else:

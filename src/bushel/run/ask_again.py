@@ -1,0 +1,56 @@
+"""When a choice that was made is made again: later and later, where that was for nothing."""
+
+import math
+
+# Other work is looked at only after a while, and a longer while after each trial in vain: light
+# work is never twice the same.
+_CALM_SECONDS = 0.25
+_LAST_CALM_SECONDS = 30.0
+# After a trial that failed. It cost about a block of each thread: so many blocks later another
+# one costs little.
+SOON_AGAIN_SECONDS = 2.0
+_LAST_RETRY_SECONDS = 300.0
+_RETRY_BLOCKS = 40
+# A trial that was lost more clearly than this is not repeated for longer still.
+_MOST_LOST = math.log(32)
+# A look at the lock costs next to nothing: work that takes as long as before may hold it no longer.
+_LOOK_AGAIN_SECONDS, _LOOK_AGAIN_BLOCKS = 20.0, 4
+
+
+class AskAgain:
+    """How long threads are let be that did not pay.
+
+    >>> again = AskAgain()
+    >>> for _ in range(3):
+    ...     again.after_a_trial(block_seconds=0.01, lost=0.0)
+    ...     print(again.retry_seconds)
+    4.0
+    8.0
+    16.0
+    """
+
+    def __init__(self) -> None:
+        # Until they are tried again; until work that has changed is a reason to.
+        self.retry_seconds, self.calm_seconds = SOON_AGAIN_SECONDS, _CALM_SECONDS
+
+    def after_a_trial(self, block_seconds: float, lost: float) -> None:
+        """Takes note of a trial in vain. Its cost is how much threads were slower.
+
+        That is `lost`, as a logarithm and at the least.
+        """
+        later = 2 * self.retry_seconds * math.exp(min(lost, _MOST_LOST))
+        self.retry_seconds = max(min(later, _LAST_RETRY_SECONDS), _RETRY_BLOCKS * block_seconds)
+        self._be_calm()
+
+    def after_a_look(self, block_seconds: float) -> None:
+        """Takes note that a look at the lock was enough to know that they would not pay."""
+        later = min(2 * self.retry_seconds, max(self.retry_seconds, _LOOK_AGAIN_SECONDS))
+        self.retry_seconds = max(later, _LOOK_AGAIN_BLOCKS * block_seconds)
+        self._be_calm()
+
+    def keep(self) -> None:
+        """Takes note that threads pay."""
+        self.calm_seconds = _CALM_SECONDS
+
+    def _be_calm(self) -> None:
+        self.calm_seconds = min(2 * self.calm_seconds, _LAST_CALM_SECONDS)
