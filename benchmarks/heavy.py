@@ -1,4 +1,4 @@
-"""`python -m benchmarks heavy`: batches that take long, in every form, against work alone on two cores.
+"""`python -m benchmarks heavy`: batches that take long, in every form, beside two cores by hand.
 
 JPEGs are decoded and cropped (or records compressed), in batches that take one core so many
 seconds each. By hand means two threads that are given batches of at most 75 ms. Each cell is
