@@ -34,7 +34,7 @@ LARGEST_BY_HAND_SECONDS = 0.075
 FORMS = ("batch first", "records first")
 OPTIONS: dict[str, bushel.ReadOptions | None] = {
     "default": None,
-    "2, buffer 4": bushel.ReadOptions(num_threads=2, prefetch_buffer_size=4),
+    "2 (buffer 4)": bushel.ReadOptions(num_threads=2, prefetch_buffer_size=4),
     "16": bushel.ReadOptions(num_threads=16),
 }
 WORKERS = f"{CORES} workers"

@@ -282,6 +282,20 @@ def test_the_choice_follows_work_that_changes_more_than_once(
         assert run.go_on(2.0, least_blocks=20) <= 1.1 * run.machine.best(MOST)
 
 
+@pytest.mark.parametrize("first", [LIGHT, HEAVY])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 8])
+def test_work_that_changes_while_it_is_measured_is_not_taken_for_a_mixture(
+    first: dict[str, float], blocks: int
+) -> None:
+    """An element of the one costs thousands of times what one of the other does."""
+    run = _run(Machine(1e-3))
+    run.change(**first)
+    run.go_on(0.0, least_blocks=blocks)
+    run.change(**(HEAVY if first is LIGHT else LIGHT))
+    run.go_on(3.0, least_blocks=12)
+    assert run.go_on(2.0, least_blocks=20) <= 1.1 * run.machine.best(MOST)
+
+
 @pytest.mark.parametrize("cpu", [10.0, 20.0])
 @pytest.mark.parametrize("load", [0, 4])
 def test_the_third_of_very_long_batches_is_made_by_threads(cpu: float, load: int) -> None:

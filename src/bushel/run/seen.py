@@ -171,6 +171,10 @@ _UNLIKE = 0.2
 _AS_IF_SEEN = 3
 # The same of what two blocks cost: caches are shared with others, and so are cores at times.
 _COSTS_UNLIKE = 0.2
+# So many blocks in a row that all cost this many times what others did, or all a part of that,
+# are other work. Elements may be unlike for good: each time it takes twice as many.
+_OTHER_BLOCKS, _MOST_OTHER_BLOCKS = 3, 12
+_OTHER = 2.0
 
 
 class Pace:
@@ -180,9 +184,13 @@ class Pace:
         self._windows: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
         # In all.
         self.finished = 0
+        # How many of the last blocks cost more than others did (or less: below 0); and how many
+        # of them are other work.
+        self._unlike, self._enough_unlike = 0, _OTHER_BLOCKS
         self.forget()
 
     def forget(self) -> None:
+        self._unlike = 0
         self._windows.clear()
         self.break_off()
         # Seconds on the cores, elements and blocks, of late; and those of handing them over, which
@@ -223,7 +231,11 @@ class Pace:
             self.finished += 1
             self._begin_window()
 
-    def add_cost(self, count: int, cpu_seconds: float, handing_seconds: float | None) -> None:
+    def add_cost(self, count: int, cpu_seconds: float, handing_seconds: float | None) -> bool:
+        """Takes note of a block. Returns whether this is other work: the old is forgotten."""
+        other = self._is_other(cpu_seconds / count)
+        if other:
+            self.forget()
         if handing_seconds is not None:
             handing, elements = self._handing
             self._handing = _LATELY * handing + handing_seconds, _LATELY * elements + count
@@ -233,6 +245,27 @@ class Pace:
             _LATELY * elements + count,
             _LATELY * blocks + 1,
         )
+        return other
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the last block was unlike the others: it may be the first one of other work."""
+        return self._unlike != 0
+
+    def _is_other(self, cpu_seconds: float) -> bool:
+        if not self._cost[1]:
+            return False
+        usual = self._cost[0] / self._cost[1]
+        if cpu_seconds > _OTHER * usual:
+            self._unlike = max(0, self._unlike) + 1
+        elif usual > _OTHER * cpu_seconds:
+            self._unlike = min(0, self._unlike) - 1
+        else:
+            self._unlike = 0
+        if abs(self._unlike) < self._enough_unlike:
+            return False
+        self._enough_unlike = min(2 * self._enough_unlike, _MOST_OTHER_BLOCKS)
+        return True
 
     @property
     def cpu(self) -> float:

@@ -36,7 +36,7 @@ from bushel.run.spent import Spent
 # earn it. Those that are there already stay as long as they earn anything.
 _WORTH_IT = 1.1
 _STILL_WORTH_IT = 1.03
-# More time on the cores than that must be earned, too, where nobody else wants them.
+# More time on the cores than that must be earned, too.
 _LET_PASS = 1.1
 # To look at the lock, or to try threads, costs a few of the interpreter's switches, 5 ms each.
 # Before work that keeps a core busy is disturbed like that, it should have run a while; work that
@@ -153,14 +153,23 @@ class ThreadChoice:
         self._since_look = 0.0
         if not threads:
             self._inline.add_work(count, spent)
-            self._inline_pace.add_cost(count, spent.cpu_seconds, 0.0)
+            if self._inline_pace.add_cost(count, spent.cpu_seconds, 0.0):
+                self._begin_anew(self._ahead_pace)
             if self._phase is _Phase.MEASURING and self._waits and not self._tried:
                 self._consider_trial()  # Before all who share this have waited.
         elif self.threaded and threads == self.threads:
             self._ahead.add_work(count, spent)
-            self._ahead_pace.add_cost(count, spent.cpu_seconds, handing_seconds)
+            if self._ahead_pace.add_cost(count, spent.cpu_seconds, handing_seconds):
+                self._begin_anew(self._inline_pace)
             if self._phase is _Phase.TRYING:
                 self._judge()  # Before all who share this had their turn.
+
+    def _begin_anew(self, other_way: Pace) -> None:
+        """Takes note of other work: what is known of the other way is of the old."""
+        other_way.forget()
+        if self._phase is not _Phase.SETTLED:
+            self._turns = 0
+            self._measure()
 
     @property
     def trying(self) -> bool:
@@ -236,6 +245,8 @@ class ThreadChoice:
         patience = _PATIENCE_WITH_WAITING_SECONDS if self._waits else _PATIENCE_SECONDS
         if max(inline.seconds, inline.work_seconds) < patience:
             return
+        if self._inline_pace.doubtful and not self._waits:
+            return  # The work may be changing.
         if self._turns and self._inline_pace.finished - self._turn_began < _TURN_WINDOWS:
             return
         if not self._could_gain():
@@ -384,11 +395,9 @@ class ThreadChoice:
         inline, ahead = self._inline_pace, self._ahead_pace
         if not inline.cpu or not ahead.cpu:
             return 0.0
-        crowd = self._crowd
-        let_pass = math.log(_LET_PASS) * (1 - crowd)
         doubt = math.sqrt(inline.cpu_variance + ahead.cpu_variance)
-        more = math.log(ahead.cpu / inline.cpu) - let_pass - doubt
-        return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * crowd**2)
+        more = math.log(ahead.cpu / inline.cpu) - math.log(_LET_PASS) - doubt
+        return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * self._crowd**2)
 
     def _user_of_threads(self) -> float:
         """The user's time while threads work: longer, where both want the lock."""
