@@ -296,6 +296,20 @@ def test_work_that_changes_while_it_is_measured_is_not_taken_for_a_mixture(
     assert run.go_on(2.0, least_blocks=20) <= 1.1 * run.machine.best(MOST)
 
 
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("block_seconds", [1e-4, 0.016])
+def test_a_few_elements_that_are_ten_times_as_heavy_are_no_other_work(
+    share: float, block_seconds: float
+) -> None:
+    run, dice = _run(Machine(2e-3, gil=0.02), block_seconds=block_seconds), random.Random(0)
+    threaded = []
+    for _ in range(3000):
+        run.change(cpu=0.02 if dice.random() < share else 2e-3)
+        run.go_on(0.0, least_blocks=1)
+        threaded.append(run.choice.threaded)
+    assert sum(threaded[1000:]) > 0.9 * 2000
+
+
 @pytest.mark.parametrize("cpu", [10.0, 20.0])
 @pytest.mark.parametrize("load", [0, 4])
 def test_the_third_of_very_long_batches_is_made_by_threads(cpu: float, load: int) -> None:
@@ -362,11 +376,12 @@ def test_beside_others_threads_that_burn_their_time_are_not_used(load: int, stri
 def test_what_was_clear_is_not_asked_again_when_others_come_and_go() -> None:
     run = _run(Machine(1e-4, own_lock=1.0, strife=4.0))
     run.go_on(3.0)
-    assert len(run.changes) == 2  # Tried once.
+    # Tried, and tried again: with so much more time on the cores it may have been other work.
+    assert len(run.changes) == 4
     for number in range(20):
         run.change(load=4 * (number % 2))
         run.go_on(1.0)
-    assert len(run.changes) == 2
+    assert len(run.changes) == 4
 
 
 def test_threads_that_clearly_pay_stay_when_others_come_and_go() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from statistics import pvariance
 from typing import NamedTuple
 
 from bushel.run.spent import Spent
@@ -141,6 +142,12 @@ class SeenLately:
         return work, sum(block.elements * block.cpu for block in self._blocks) / count
 
     @property
+    def unsure(self) -> float:
+        """How far from the truth the logarithm of the mean may be, as blocks are unlike."""
+        work = [math.log(max(block.work, 1e-9)) for block in self._blocks]
+        return math.sqrt(pvariance(work) / len(work)) if len(work) > 1 else 0.0
+
+    @property
     def crowd(self) -> float:
         """The share of its time that work stood in the queue for a core: others have them."""
         queued, seconds = self._of_crowd
@@ -171,9 +178,9 @@ _UNLIKE = 0.2
 _AS_IF_SEEN = 3
 # The same of what two blocks cost: caches are shared with others, and so are cores at times.
 _COSTS_UNLIKE = 0.2
-# So many blocks in a row that all cost this many times what others did, or all a part of that,
-# are other work. Elements may be unlike for good: each time it takes twice as many.
-_OTHER_BLOCKS, _MOST_OTHER_BLOCKS = 3, 12
+# So many blocks in a row that all cost this many times what any did before, or all a part of that,
+# are other work. (Elements may be unlike for good: then there are both kinds among those before.)
+_OTHER_BLOCKS = 3
 _OTHER = 2.0
 
 
@@ -184,13 +191,12 @@ class Pace:
         self._windows: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
         # In all.
         self.finished = 0
-        # How many of the last blocks cost more than others did (or less: below 0); and how many
-        # of them are other work.
-        self._unlike, self._enough_unlike = 0, _OTHER_BLOCKS
+        # Seconds on a core of an element, in the last blocks: as logarithms.
+        self._costs: deque[float] = deque(maxlen=_MOST)
         self.forget()
 
     def forget(self) -> None:
-        self._unlike = 0
+        self._costs.clear()
         self._windows.clear()
         self.break_off()
         # Seconds on the cores, elements and blocks, of late; and those of handing them over, which
@@ -233,9 +239,12 @@ class Pace:
 
     def add_cost(self, count: int, cpu_seconds: float, handing_seconds: float | None) -> bool:
         """Takes note of a block. Returns whether this is other work: the old is forgotten."""
-        other = self._is_other(cpu_seconds / count)
+        self._costs.append(math.log(max(cpu_seconds / count, 1e-9)))
+        other = self._is_other()
         if other:
+            of_it = list(self._costs)[-_OTHER_BLOCKS:]
             self.forget()
+            self._costs.extend(of_it)
         if handing_seconds is not None:
             handing, elements = self._handing
             self._handing = _LATELY * handing + handing_seconds, _LATELY * elements + count
@@ -247,25 +256,13 @@ class Pace:
         )
         return other
 
-    @property
-    def doubtful(self) -> bool:
-        """Whether the last block was unlike the others: it may be the first one of other work."""
-        return self._unlike != 0
-
-    def _is_other(self, cpu_seconds: float) -> bool:
-        if not self._cost[1]:
+    def _is_other(self) -> bool:
+        costs = list(self._costs)
+        before, now = costs[:-_OTHER_BLOCKS], costs[-_OTHER_BLOCKS:]
+        if not before:
             return False
-        usual = self._cost[0] / self._cost[1]
-        if cpu_seconds > _OTHER * usual:
-            self._unlike = max(0, self._unlike) + 1
-        elif usual > _OTHER * cpu_seconds:
-            self._unlike = min(0, self._unlike) - 1
-        else:
-            self._unlike = 0
-        if abs(self._unlike) < self._enough_unlike:
-            return False
-        self._enough_unlike = min(2 * self._enough_unlike, _MOST_OTHER_BLOCKS)
-        return True
+        apart = math.log(_OTHER)
+        return min(now) > max(before) + apart or max(now) < min(before) - apart
 
     @property
     def cpu(self) -> float:
@@ -277,7 +274,8 @@ class Pace:
     @property
     def cpu_variance(self) -> float:
         """How far from the truth its logarithm may be, squared."""
-        return _COSTS_UNLIKE**2 / max(1.0, self._cost[2])
+        unlike = pvariance(self._costs) if len(self._costs) > 1 else 0.0
+        return max(_COSTS_UNLIKE**2, unlike) / max(1.0, self._cost[2])
 
     @property
     def windows(self) -> int:

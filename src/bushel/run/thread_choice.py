@@ -29,6 +29,7 @@ import enum
 import math
 
 from bushel.run.ask_again import SOON_AGAIN_SECONDS, AskAgain
+from bushel.run.lock_looks import LockLooks
 from bushel.run.seen import Pace, SeenLately
 from bushel.run.spent import Spent
 
@@ -65,10 +66,6 @@ _MOST_TURNS = 3
 # the share of the time in the queue for a core. (With no others, cores that share a cache or more
 # are slower when all of them work, and our own threads stand in the queue now and then.)
 _BURDEN_IN_A_CROWD = 60.0
-# So many looks at the interpreter's lock tell how much of its time the work holds it; where that
-# is not clear, so many. And it is let be after so long, if there was any look or none.
-_LOOKS, _MOST_LOOKS = 16, 64
-_LOOKING_SECONDS, _SEEING_NOTHING_SECONDS = 1.0, 0.1
 # How far the gain may be from what the lock allows; and further by so much of what is missed of it.
 _UNSURE_BY_LOCK = 0.2
 _UNSURE_BY_MISSED = 0.5
@@ -98,10 +95,8 @@ class ThreadChoice:
         self._inline, self._ahead = SeenLately(streams), SeenLately(streams)
         # How soon elements come by the clock.
         self._inline_pace, self._ahead_pace = Pace(), Pace()
-        # Looks at the interpreter's lock while work was done inline, how often it was taken, and
-        # for how long somebody has looked.
-        self._lock_looks = self._lock_taken = 0
-        self._looking_seconds = 0.0
+        # The interpreter's lock while work was done inline.
+        self._lock = LockLooks()
         # Whether there ever was a trial, whether this one was looked at before, and how many there
         # were since anything was settled.
         self._tried = self._looked = False
@@ -111,7 +106,7 @@ class ThreadChoice:
         self._since = self._since_look = 0.0
         self._clear = False
         # Whether threads that were settled on were doubted since, and looked at again.
-        self._doubted = False
+        self._doubted = self._doubted_cost = False
         self._again = AskAgain()
         self.threaded = False
         self.threads = max(1, min(most_threads, math.ceil(cores)))
@@ -189,30 +184,27 @@ class ThreadChoice:
         And of how often somebody has looked at the lock while work was done, in all, and how often
         it was taken. May change `threaded`.
         """
-        self._lock_looks, self._lock_taken = looks, taken
-        self._looking_seconds += seconds
+        self._lock.learn(looks, taken, seconds)
         if count:
             lasted = self._inline.add_cycle(count, seconds, user_seconds)
             self._inline_pace.add(count, lasted, 0)
         threads = self._wanted()
         if not looks:
-            if self._looking_seconds >= _SEEING_NOTHING_SECONDS:
+            if self._lock.shows_nothing:
                 self._try(threads)
             return
         gain = self._gain_by_lock(threads, 0.0)
         at_worst, at_best = (self._gain_by_lock(threads, doubt) for doubt in (-1.0, 1.0))
         clear = at_worst > _WORTH_IT or at_best < _WORTH_IT
-        if self._looking_seconds < _LOOKING_SECONDS and looks < (_LOOKS if clear else _MOST_LOOKS):
+        if not self._lock.was_looked_at(clear):
             return
-        if looks >= _LOOKS and gain < _WORTH_IT:
+        if self._lock.is_known and gain < _WORTH_IT:
             self._settle(threaded=False, clear=clear, by_lock=True)
         else:
             self._try(self._wanted_by_lock())
 
     def learn_cycle(self, count: int, seconds: float, user_seconds: float | None) -> None:
-        """Takes note of a delivery: the time since the last one, and the user's part of it.
-
-        None where the user had no part in it.
+        """Takes note of a delivery: the time since the last one, and the user's part of it, if any.
 
         May change `threaded` and `threads`.
         """
@@ -245,8 +237,6 @@ class ThreadChoice:
         patience = _PATIENCE_WITH_WAITING_SECONDS if self._waits else _PATIENCE_SECONDS
         if max(inline.seconds, inline.work_seconds) < patience:
             return
-        if self._inline_pace.doubtful and not self._waits:
-            return  # The work may be changing.
         if self._turns and self._inline_pace.finished - self._turn_began < _TURN_WINDOWS:
             return
         if not self._could_gain():
@@ -254,7 +244,8 @@ class ThreadChoice:
         if self._waits or self._turns:
             self._try(self._wanted_by_lock())
         else:
-            self._phase, self._looking_seconds = _Phase.LOOKING, 0.0
+            self._phase = _Phase.LOOKING
+            self._lock.forget()
 
     def _could_gain(self) -> bool:
         """Whether the best that could come of threads is worth a trial."""
@@ -271,21 +262,16 @@ class ThreadChoice:
         threads.
         """
         inline, work = self._inline, self._inline.queued_work
-        best = max(inline.user, work * max(self._lock_held(doubt), 1 / threads))
+        best = max(inline.user, work * max(self._lock.held(doubt), 1 / threads))
         return (inline.user + work) / max(best, 1e-9)
 
     def _wanted_by_lock(self) -> int:
         """As many as are wanted, or one where several could only take turns with the lock."""
         threads = self._wanted()
-        if self._lock_looks < _LOOKS:
+        if not self._lock.is_known:
             return threads
         of_one, of_all = (self._gain_by_lock(number, 0.0) for number in (1, threads))
         return 1 if of_one >= _WORTH_IT and of_all < _AS_GOOD * of_one else threads
-
-    def _lock_held(self, doubt: float) -> float:
-        """The share of its time that work holds the lock; with that much doubt, less of it."""
-        held = (self._lock_taken + 0.5) / (self._lock_looks + 1)
-        return held - doubt * math.sqrt(held * (1 - held) / self._lock_looks)
 
     @property
     def _waits(self) -> bool:
@@ -325,7 +311,10 @@ class ThreadChoice:
                     self._turns += 1
                     self._measure()
                 return
-        if self.threads > 1 and self._one_is_enough(gain):
+        if worth < 0 and self._may_be_other_work():
+            self._inline_pace.forget()
+            self._measure()
+        elif self.threads > 1 and self._one_is_enough(gain):
             self._try(1)
         else:
             clearly = max(0.0, abs(worth) - _CLEARLY * unsure)
@@ -346,7 +335,7 @@ class ThreadChoice:
             gain = weight * gain + by_clock * (inline.log_cycle - ahead.log_cycle)
             weight += by_clock
             gain /= weight
-        if self._lock_looks >= _LOOKS and self._inline.blocks:
+        if self._lock.is_known and self._inline.blocks:
             allowed = math.log(self._gain_by_lock(self.threads, 0.0))
             # Not all that it allows need come of it: threads have other things to wait for.
             missed = _UNSURE_BY_MISSED * max(0.0, allowed - gain - _CLEARLY * weight**-0.5)
@@ -368,7 +357,8 @@ class ThreadChoice:
         work = ahead.mean()[0] / (1 - ahead.crowd) / self.threads
         # Of work that is hidden, it makes no difference what it takes.
         matters = min(1.0, work / user) if user else 1.0
-        return _UNSURE[looked] + _UNSURE_IN_A_CROWD[self.threads > 1] * self._crowd * matters
+        unsure = _UNSURE[looked] + _UNSURE_IN_A_CROWD[self.threads > 1] * self._crowd * matters
+        return math.hypot(unsure, self._inline.unsure, ahead.unsure)
 
     def _gain_by_work(self) -> float:
         """How many times as long it would take without threads, by what blocks take."""
@@ -399,6 +389,11 @@ class ThreadChoice:
         more = math.log(ahead.cpu / inline.cpu) - math.log(_LET_PASS) - doubt
         return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * self._crowd**2)
 
+    def _may_be_other_work(self) -> bool:
+        """Whether, for once, threads burn so much that the work inline may have been lighter."""
+        doubted, self._doubted_cost = self._doubted_cost, True
+        return not doubted and self._ahead_pace.cpu > _CHANGED * self._inline_pace.cpu
+
     def _user_of_threads(self) -> float:
         """The user's time while threads work: longer, where both want the lock."""
         inline, ahead = self._inline, self._ahead
@@ -424,6 +419,7 @@ class ThreadChoice:
         """
         self._phase, self.threaded, self._clear = _Phase.SETTLED, threaded, clear
         self._since, self._then, self._turns = 0.0, None, 0
+        self._doubted_cost = False
         # Of the other way there will be nothing new.
         (self._inline_pace if threaded else self._ahead_pace).age()
         if not threaded:
@@ -481,11 +477,13 @@ class ThreadChoice:
         more_to_gain = not self.threaded and gain > _CLEAR * then[2]
         # Work that waits is no faster or slower for others, and what was clear still is.
         others = cpu > 0.5 * work and not self._clear and abs(crowd - then[3]) > _OTHER_CROWD
+        # Elements that are unlike one another have another mean each time.
+        changed = _CHANGED * math.exp(2 * (self._ahead if self.threaded else self._inline).unsure)
         return (
             more_to_gain
             or others
             or any(
-                max(before, after) > _CHANGED * max(min(before, after), little)
+                max(before, after) > changed * max(min(before, after), little)
                 for before, after in ((then[0], work), (then[1], cpu))
             )
         )
@@ -496,4 +494,4 @@ class ThreadChoice:
         self._inline_pace.break_off()
         self._turn_began = self._inline_pace.finished
         if not self._turns:
-            self._lock_looks = self._lock_taken = 0
+            self._lock.forget()

@@ -1,0 +1,53 @@
+"""What looks at the interpreter's lock tell of the work that is done meanwhile."""
+
+import math
+
+# So many looks tell how much of its time the work holds the lock; where that makes a difference
+# and is not clear, so many. And it is let be after so long, if there was any look or none.
+_LOOKS, _MOST_LOOKS = 16, 64
+_LOOKING_SECONDS, _SEEING_NOTHING_SECONDS = 1.0, 0.1
+
+
+class LockLooks:
+    """How often somebody has looked at the lock, and how often it was taken.
+
+    >>> lock = LockLooks()
+    >>> lock.learn(looks=20, taken=10, seconds=0.1)
+    >>> lock.is_known, lock.held(doubt=0.0)
+    (True, 0.5)
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self._looks = self._taken = 0
+        self._seconds = 0.0
+
+    def learn(self, looks: int, taken: int, seconds: float) -> None:
+        """Takes note of all looks so far, and that somebody has looked for `seconds` more."""
+        self._looks, self._taken = looks, taken
+        self._seconds += seconds
+
+    @property
+    def is_known(self) -> bool:
+        """Whether they are enough to go by."""
+        return self._looks >= _LOOKS
+
+    def was_looked_at(self, clear: bool) -> bool:
+        """Whether there need not be any more of them; `clear` if those there are leave no doubt."""
+        enough = _LOOKS if clear else _MOST_LOOKS
+        return self._looks >= enough or self._seconds >= _LOOKING_SECONDS
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether there were none in all that time: nobody can look at it here."""
+        return not self._looks and self._seconds >= _SEEING_NOTHING_SECONDS
+
+    def held(self, doubt: float) -> float:
+        """The share of its time that work holds the lock.
+
+        `doubt` is how many times as much as usual the looks may be mistaken: then it is less.
+        """
+        held = (self._taken + 0.5) / (self._looks + 1)
+        return held - doubt * math.sqrt(held * (1 - held) / self._looks)
