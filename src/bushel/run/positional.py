@@ -136,7 +136,7 @@ class PositionalStream(Stream):
         self._on_demand: OnDemand | None = None
         self._progress = OnDemandProgress(None, 0, 0)
         self._made_on_demand, self._on_demand_seconds = 0, 0.0
-        self._since_on_demand = Stopwatch()
+        self._since_on_demand: Stopwatch | None = None
         # Seconds of an element that was made last.
         self._seconds_each = 0.0
         # The position after the last element handed out; those dropped since do not count.
@@ -255,7 +255,7 @@ class PositionalStream(Stream):
         seconds = self._clock() - began
         if stopwatch is not None:
             spent, elements = stopwatch.read(), len(block)
-            if self._made_on_demand:
+            if self._made_on_demand and self._since_on_demand is not None:
                 elements *= 1 + self._made_on_demand
                 spent = spent.standing_for(1 + self._made_on_demand, self._since_on_demand.read())
             self._choice.learn_work(elements, spent)
