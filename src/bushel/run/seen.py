@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from statistics import pvariance
+from collections.abc import Collection
 from typing import NamedTuple
 
 from bushel.run.spent import Spent
@@ -33,6 +33,14 @@ class _BlockTimes(NamedTuple):
     elements: int
     work: float
     cpu: float
+
+
+def _variance(values: Collection[float]) -> float:
+    # The module `statistics` would take a worker longer to import than all of this.
+    if len(values) < 2:
+        return 0.0
+    middle = sum(values) / len(values)
+    return sum((value - middle) ** 2 for value in values) / len(values)
 
 
 class SeenLately:
@@ -145,7 +153,7 @@ class SeenLately:
     def unsure(self) -> float:
         """How far from the truth the logarithm of the mean may be, as blocks are unlike."""
         work = [math.log(max(block.work, 1e-9)) for block in self._blocks]
-        return math.sqrt(pvariance(work) / len(work)) if len(work) > 1 else 0.0
+        return math.sqrt(_variance(work) / max(1, len(work)))
 
     @property
     def crowd(self) -> float:
@@ -274,8 +282,7 @@ class Pace:
     @property
     def cpu_variance(self) -> float:
         """How far from the truth its logarithm may be, squared."""
-        unlike = pvariance(self._costs) if len(self._costs) > 1 else 0.0
-        return max(_COSTS_UNLIKE**2, unlike) / max(1.0, self._cost[2])
+        return max(_COSTS_UNLIKE**2, _variance(self._costs)) / max(1.0, self._cost[2])
 
     @property
     def windows(self) -> int:

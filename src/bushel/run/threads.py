@@ -54,7 +54,9 @@ class _BlockTask:
         self._done = threading.Lock()
         self._done.acquire()
 
-    def run(self, evaluate: Evaluate, since: Stopwatch | None, cpu_before: float | None) -> None:
+    def run(
+        self, evaluate: Evaluate, since: Stopwatch | None, cpu_before: float | None = None
+    ) -> None:
         """Evaluates it. `since` the thread could have begun with it, had it got the lock.
 
         `cpu_before` is what it had used of the cores after the last block, if that is known.
