@@ -8,10 +8,11 @@ import pytest
 
 import bushel.order.zip
 from bushel import IterDataset, MapDataset, WeightSchedule
+from bushel.core.positions import occurrences
 from bushel.experimental import InterleaveIterDataset, ZipIterDataset
 from bushel.run import side_by_side
+from bushel.run.light import LightElements
 from bushel.run.positional import PositionalStream
-from bushel.run.side_by_side import PartsSideBySide, occurrences
 
 PARTS = 5
 LENGTHS = [7, 12, 9, 30, 11]
@@ -23,8 +24,9 @@ class Bang(Exception):
 
 @pytest.fixture(autouse=True)
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So few datasets are zipped each by itself otherwise."""
+    """So few datasets are read each by itself otherwise, zipped or filtered."""
     monkeypatch.setattr(bushel.order.zip, "_FEWEST_SIDE_BY_SIDE", PARTS)
+    monkeypatch.setattr(side_by_side, "FEWEST_KEPT", PARTS)
 
 
 def plain(number: int) -> MapDataset[Any]:
@@ -45,8 +47,51 @@ def failing(number: int) -> MapDataset[Any]:
     return plain(number).map(fail)
 
 
-def streams(part: Callable[[int], MapDataset[Any]]) -> list[IterDataset[Any]]:
-    return [part(number).to_iter_dataset().map(lambda x: x + 1) for number in range(PARTS)]
+def with_none(x: int) -> int | None:
+    return None if x % 7 == 3 else x
+
+
+def filtered_by_position(number: int) -> MapDataset[Any]:
+    return plain(number).filter(lambda x: x % 3 != 1)
+
+
+def filtered(number: int) -> IterDataset[Any]:
+    """A None that a function of a stream returns is an element, which a filter then sees."""
+    stream = plain(number).to_iter_dataset().map(with_none).filter(lambda x: x is None or x % 3)
+    return stream.map(lambda x: -1 if x is None else x)
+
+
+def some_filtered(number: int) -> Any:
+    """All kinds: with other filters, with none, with two."""
+    stream = filtered_by_position(number).to_iter_dataset()
+    if number == 1:
+        return plain(number).to_iter_dataset()
+    if number == 2:
+        return stream.filter(lambda x: x % 5 != 2).filter(lambda x: x % 2)
+    return stream.map(lambda x: x + 1000 * number)
+
+
+def empty(number: int) -> MapDataset[Any]:
+    """Of one of them, nothing is left."""
+    return plain(number).filter(lambda x: x // 100 != 3)
+
+
+def failing_filter(number: int) -> MapDataset[Any]:
+    def fail(x: int) -> bool:
+        if x % 100 == 5:
+            raise Bang(x)
+        return x % 3 != 1
+
+    return plain(number).filter(fail)
+
+
+KEPT = [filtered_by_position, filtered, some_filtered, empty, failing_filter]
+
+
+def streams(part: Callable[[int], Any]) -> list[IterDataset[Any]]:
+    parts = [part(number) for number in range(PARTS)]
+    made = [p.to_iter_dataset() if isinstance(p, MapDataset) else p for p in parts]
+    return [stream.map(lambda x: x + 1) for stream in made]
 
 
 RAMP = WeightSchedule.linear([(0, [1, 2, 3, 4, 5]), (30, [5, 1, 0, 1, 2])])
@@ -81,10 +126,10 @@ def happened(stream: Any, states: list[Any] | None = None) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("part", [plain, leaving_out, failing])
+@pytest.mark.parametrize("part", [plain, leaving_out, failing, *KEPT])
 @pytest.mark.parametrize("joined", JOINED)
 def test_the_same_as_each_by_itself(
-    part: Callable[[int], MapDataset[Any]], joined: str, monkeypatch: pytest.MonkeyPatch
+    part: Callable[[int], Any], joined: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = JOINED[joined](streams(part))
     states: list[Any] = []
@@ -93,11 +138,13 @@ def test_the_same_as_each_by_itself(
     each_states: list[Any] = []
     with monkeypatch.context() as patch:
         patch.setattr(side_by_side, "FEWEST", PARTS + 1)
+        patch.setattr(side_by_side, "FEWEST_KEPT", PARTS + 1)
         with iter(dataset) as stream:
             assert happened(stream, each_states) == elements
     assert states == each_states
     with iter(dataset) as stream:
-        for index in (0, 1, len(states) // 3, len(states) // 2, len(states) - 1):
+        last = len(states) - 1
+        for index in (0, min(1, last), len(states) // 3, len(states) // 2, last):
             stream.set_state(states[index])
             assert stream.get_state() == states[index]
             rest = happened(stream)
@@ -113,6 +160,9 @@ def test_no_stream_is_opened_as_long_as_all_have_elements(
 
     monkeypatch.setattr(PositionalStream, "__init__", refuse)
     assert happened(iter(JOINED[joined](streams(plain))))
+    if joined != "mix, restart":
+        for part in (filtered_by_position, filtered, some_filtered):
+            assert happened(iter(JOINED[joined](streams(part))))
 
 
 @pytest.mark.parametrize("joined", ["mix", "interleave", "zip"])
@@ -127,9 +177,9 @@ def test_heavy_elements_are_read_by_each(joined: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(PositionalStream, "__init__", noted)
     # As if each element had taken a second.
     monkeypatch.setattr(
-        PartsSideBySide,
-        "_learn",
-        lambda self, which, _: setattr(self, "_excess", float(len(which))),
+        LightElements,
+        "learn",
+        lambda self, _, count, __: setattr(self, "_excess", float(count)),
     )
     stream = iter(JOINED[joined](streams(plain)))
     next(stream)

@@ -137,6 +137,21 @@ def sorted_runs(which: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:
     return order, list(zip(ordered.take(starts).tolist(), starts, stops, strict=True))
 
 
+def occurrences(which: Keys) -> Positions:
+    """How often each number occurs before the place where it is.
+
+    >>> occurrences(np.array([7, 3, 7, 7]))
+    array([0, 0, 1, 2])
+    """
+    order = which.argsort(kind="stable")
+    ordered = which.take(order)
+    places = np.arange(len(which))
+    firsts = np.maximum.accumulate(np.where(_is_first(ordered), places, 0))
+    counts = np.empty_like(places)
+    counts[order] = places - firsts
+    return counts
+
+
 def grouped(which: Keys) -> list[tuple[int, Keys]]:
     """For each number that occurs, in order, the places where it does.
 

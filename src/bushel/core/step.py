@@ -19,12 +19,21 @@ from bushel.core.state_fields import Declares
 from bushel.core.stream import Stream
 
 
+class SideMarks(ABC):
+    """Where many datasets were before some elements, and are after them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def at(self, counts: Positions) -> list[State]:
+        """The states of all of them, after `counts` of these elements of each."""
+
+
 class SideBySide(ABC):
     """Many datasets that are read by position in one go, and how far each was read."""
 
-    # Each of them, as far as its states are concerned; and how many elements were taken of it.
+    # Each of them, as far as its states are concerned.
     parts: Sequence[Declares]
-    taken: Positions
 
     @property
     @abstractmethod
@@ -37,8 +46,8 @@ class SideBySide(ABC):
         """Whether elements are as they should be; else each stream is better read by itself."""
 
     @abstractmethod
-    def is_at_end(self, number: int) -> bool:
-        """Whether one of them has no further element."""
+    def is_at_end(self, number: int, after: int = 0) -> bool:
+        """Whether one of them has no further element, after so many that are still to be taken."""
 
     @abstractmethod
     def read(self, which: Keys, least: int = 1) -> Block:
@@ -49,16 +58,19 @@ class SideBySide(ABC):
         """
 
     @abstractmethod
-    def give(self, block: Block, seconds: float) -> None:
-        """Takes what the next `read` is to find, made by somebody else in so many seconds."""
+    def take(self, which: Keys, positions: Positions) -> SideMarks:
+        """Takes the first of the elements that were read; says where all were, and are now.
+
+        They are given by whose turn it was and by their positions.
+        """
 
     @abstractmethod
-    def take(self, counts: Positions) -> None:
-        """Takes `counts` elements of the streams, one number for each."""
+    def marks(self) -> SideMarks:
+        """Where all of them are."""
 
     @abstractmethod
-    def states(self, taken: Positions) -> list[State]:
-        """The states of the streams after `taken` elements of each."""
+    def states(self) -> list[State]:
+        """The states of the streams."""
 
     @abstractmethod
     def restore(self, states: Sequence[State]) -> bool:

@@ -11,22 +11,26 @@ import numpy as np
 from bushel.core.block import Block, Failure
 from bushel.core.cursor import Cursor, Taken
 from bushel.core.frozen import frozen
-from bushel.core.merged import Merged
+from bushel.core.merged import Cursors
 from bushel.core.node import Node
 from bushel.core.sizes import bytes_of
 from bushel.core.state import State
-from bushel.core.state_fields import Fields, Whole, all_before
-from bushel.core.step import EvaluateTogether, How, Join
+from bushel.core.state_fields import Declares, Fields, Whole, all_before
+from bushel.core.step import EvaluateTogether, How, Join, SideBySide
 from bushel.core.stream import Chunk, Stream
 from bushel.errors import add_note
 from bushel.lanes.deal import Agree
 from bushel.lanes.in_turn import columns_in_turn, rows_in_turn
 from bushel.lanes.padding import Filler
-from bushel.lanes.reader import LaneReader
-from bushel.lanes.saved import LaneMarks, LaneStates
+from bushel.lanes.reader import LaneReader, steps_at_once
+from bushel.lanes.saved import LaneMarks, LaneStates, SideLaneMarks
+from bushel.lanes.side import SideLanes
 
 # The steps offered by a host that has no more elements, but can pad as long as others have some.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize
+
+# Fewer lanes are read faster each by itself, in blocks of its own.
+_FEWEST_SIDE_BY_SIDE = 8
 
 
 @frozen
@@ -51,7 +55,10 @@ class OwnLanesNode(Join):
         return self.parts
 
     def join(self, inputs: Callable[[], Sequence[Stream]], how: How) -> Stream:
-        return LanesStream(inputs(), self, how.together, lambda: self._example(how))
+        side = None
+        if not self.pads and len(self.parts) >= _FEWEST_SIDE_BY_SIDE:
+            side = how.side_by_side(self.parts)
+        return LanesStream(inputs, self, how.together, lambda: self._example(how), side)
 
     def _example(self, how: How) -> Any:
         found = (how.first_of(self.lane_of(lane)) for lane in range(self.lanes))
@@ -62,7 +69,7 @@ class OwnLanesNode(Join):
         return f"lanes {self.first} to {last} of {self.lanes}"
 
 
-class LanesStream(Merged):
+class LanesStream(Stream):
     """Takes `rows` elements from each lane for a step, lane after lane.
 
     Hosts that share the lanes of a job stay together: all take the same number of steps. So
@@ -76,20 +83,17 @@ class LanesStream(Merged):
 
     def __init__(
         self,
-        inputs: Sequence[Stream],
+        inputs: Callable[[], Sequence[Stream]],
         node: OwnLanesNode,
         together: Callable[[Sequence[Cursor]], EvaluateTogether],
         example: Callable[[], Any],
+        side: SideBySide | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        super().__init__(inputs)
-        self._node = node
+        """`side` are the lanes where they are read by position, as long as they can be."""
+        self._node, self._inputs, self._together = node, inputs, together
         # Tells the least of the numbers that all hosts give, where they have to agree.
         self._agree = agree = None if node.agreement is None else node.agreement()
-        # Whether lanes may be read ahead, and gone back in.
-        lanes_eager = self.eager
-        if agree is not None:
-            self.eager = False
         # Whether all lanes are told to begin before the first of them is waited for.
         self.starts_together = False
         self._begun = False
@@ -97,11 +101,15 @@ class LanesStream(Merged):
         self.ahead = False
         self.rows = node.rows
         # How many elements one step has here.
-        self.width = len(inputs) * node.rows
+        self.width = len(node.parts) * node.rows
         self._clock = clock
-        self._reader = LaneReader(
-            self._cursors, node.rows, lanes_eager, agree is not None, together(self._cursors), clock
-        )
+        self._at_once = steps_at_once(len(node.parts), node.rows, agree is not None)
+        self._side = None if side is None else SideLanes(side, len(node.parts), node.rows)
+        # Whether it is read like that now.
+        self._is_side = side is not None
+        self._made: LaneReader | None = None
+        # (What is read by position may be read ahead.)
+        self.eager = agree is None and (side is not None or self._reader.eager)
         # What hosts pad with whose lanes have no more elements.
         self._filler = Filler(example)
         self._step = self._skip = 0
@@ -121,6 +129,19 @@ class LanesStream(Merged):
             # The other hosts are told, too, when nobody refers to this stream any more.
             self._leave = weakref.finalize(self, close)
             self._leave.atexit = False
+
+    @property
+    def _reader(self) -> LaneReader:
+        """Reads each lane as a stream of its own."""
+        if self._made is None:
+            cursors = Cursors(self._inputs())
+            evaluate = self._together(cursors)
+            self._made = LaneReader(cursors, self.rows, self._at_once, evaluate, self._clock)
+        return self._made
+
+    @property
+    def _cursors(self) -> Cursors:
+        return self._reader.cursors
 
     def pull(self, want: int) -> Chunk | None:
         if self._over:
@@ -218,7 +239,7 @@ class LanesStream(Merged):
 
         Other hosts may have fewer: what is left of them is kept.
         """
-        at_once = self._reader.at_once
+        at_once = self._at_once
         steps, began = max(least, at_once.size), self._clock()
         chunk = self._gather(steps)
         made = 0 if chunk is None else len(chunk.block) // self.width
@@ -230,12 +251,23 @@ class LanesStream(Merged):
 
     def _gather(self, steps: int) -> Chunk | None:
         """The next steps of this host, or None where it has no more."""
-        if self._ending or not self._reader.eager:
-            steps = 1
         if self._node.steps is not None:
             steps = min(steps, self._node.steps - self._step)
             if steps <= 0:
                 return None
+        if self._is_side and self._side is not None:
+            found = self._side.read(steps)
+            if found is not None:
+                values, size, lanes = found
+                positions = np.arange(size, dtype=np.int64) + self._step * self.width
+                return Chunk(Block(values, positions), SideLaneMarks(self, self._step, lanes))
+            if self._side.ends:
+                return None
+            # Some lane fails in the next step, or elements are heavy.
+            self._is_side = False
+            self._cursors.restore(self._side.states())
+        if self._ending or not self._reader.eager:
+            steps = 1
         taken = self._reader.take(steps, self._step)
         whole = min(len(part.block) for part in taken) // self.rows
         if whole < steps and steps > 1:
@@ -322,10 +354,14 @@ class LanesStream(Merged):
     def state(self) -> State:
         if self._kept is not None:
             return self._kept.marks.at(self._skip)
-        return self.state_of(self._cursors.states(), self._step, self._skip)
+        states = self._side.states() if self._side and self._is_side else self._cursors.states()
+        return self.state_of(states, self._step, self._skip)
 
     def restore(self, state: State) -> None:
-        self._cursors.restore(self._own_states(state))
+        states = self._own_states(state)
+        self._is_side = self._side is not None and self._side.restore(states)
+        if not self._is_side:
+            self._cursors.restore(states)
         self._step, self._skip, self._kept = state["step"], state.get("row", 0), None
         self._over = self._ending = self._begun = False
         self._own_end = None
@@ -337,12 +373,14 @@ class LanesStream(Merged):
 
     def _own_states(self, state: State) -> list[State]:
         first = self._node.first
-        return [state["lanes"][str(first + lane)] for lane in range(len(self._cursors))]
+        return [state["lanes"][str(first + lane)] for lane in range(len(self._node.parts))]
+
+    def _declared(self) -> Sequence[Declares]:
+        """The lanes, as far as their states are concerned."""
+        return self._cursors.streams if self._side is None else self._side.declared
 
     def fields(self) -> Fields:
-        lanes = {
-            str(self._node.first + lane): cursor.stream for lane, cursor in enumerate(self._cursors)
-        }
+        lanes = {str(lane): part for lane, part in enumerate(self._declared(), self._node.first)}
         beyond = "'step' in a state is {value}, which no job can reach."
         return Fields(
             self._misfit,
@@ -359,16 +397,22 @@ class LanesStream(Merged):
                 f"that its host had of it, and this host has {self.width} of each step. Take "
                 "states between steps: of batches, or after all elements of a step"
             )
-        streams = self._cursors.streams
-        given = None if self._node.pads else all_before(streams, self._own_states(state))
+        given = None
+        if not self._node.pads:
+            given = all_before(self._declared(), self._own_states(state))
         if given is None or state["step"] <= given:
             return None
         return f"'step' is {state['step']}, and its lanes have given {given} elements"
 
+    def start(self) -> None:
+        if not self._is_side:  # Whether threads pay is not known to begin with.
+            self._cursors.start()
+
     def close(self) -> None:
         if self._leave is not None:
             self._leave()
-        super().close()
+        if self._made is not None:
+            self._cursors.close()
 
 
 def _first_of(failures: Sequence[Failure]) -> Failure | None:

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 
-from bushel.core.cursor import Cursor, Taken
+from bushel.core.cursor import Taken
+from bushel.core.merged import Cursors
 from bushel.core.step import FEWEST_TOGETHER, EvaluateTogether
 from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
 
@@ -22,36 +23,41 @@ _LEAST_SHARE = 0.1
 _LATELY = 0.98
 
 
+def steps_at_once(lanes: int, rows: int, agrees: bool) -> BlockSize:
+    """How many steps are made at once, be they offered to other hosts or not.
+
+    To take from a lane costs some microseconds, however few elements: of many lanes, more than a
+    step. To agree with other hosts costs far more.
+    """
+    return BlockSize(
+        most=MOST_ELEMENTS if agrees else max(1, _MOST_OF_A_LANE // rows),
+        most_bytes=_BYTES_AT_ONCE,
+        target_seconds=max(SOON_SECONDS, _SECONDS_OF_A_LANE * lanes),
+    )
+
+
 class LaneReader:
     """Takes the same number of elements from each lane of a host.
 
     Args:
         cursors: a place in each lane.
         rows: how many elements of a lane a step has.
-        eager: whether lanes may be read ahead, and gone back in.
-        agrees: whether other hosts are asked before steps are handed out.
+        at_once: how many steps are made at once.
         evaluate: reads from many lanes side by side.
     """
 
     def __init__(
         self,
-        cursors: Sequence[Cursor],
+        cursors: Cursors,
         rows: int,
-        eager: bool,
-        agrees: bool,
+        at_once: BlockSize,
         evaluate: EvaluateTogether,
         clock: Callable[[], float],
     ) -> None:
-        self._cursors, self._rows, self.eager = cursors, rows, eager
+        self.cursors, self._rows, self._at_once = cursors, rows, at_once
+        # Whether lanes may be read ahead, and gone back in.
+        self.eager = cursors.eager
         self._evaluate, self._clock = evaluate, clock
-        # How many steps are made at once, be they offered to other hosts or not. To take from a
-        # lane costs some microseconds, however few elements: of many lanes, more than a step.
-        self.at_once = BlockSize(
-            # To agree with other hosts costs far more.
-            most=MOST_ELEMENTS if agrees else max(1, _MOST_OF_A_LANE // rows),
-            most_bytes=_BYTES_AT_ONCE,
-            target_seconds=max(SOON_SECONDS, _SECONDS_OF_A_LANE * len(cursors)),
-        )
         # How long it took lately to get how many elements from the lanes.
         self._spent = self._cpu_spent = self._gotten = 0.0
         self._touched = False
@@ -60,19 +66,19 @@ class LaneReader:
 
     def put_back(self, taken: Sequence[Taken]) -> None:
         """Goes back to before these were taken."""
-        for cursor, part in zip(self._cursors, taken, strict=True):
+        for cursor, part in zip(self.cursors, taken, strict=True):
             cursor.put_back(part, 0)
 
     def take(self, steps: int, before: int) -> list[Taken]:
         """The elements of the next steps, as far as lanes have them; `before` steps were taken."""
-        count, lanes, ahead = steps * self._rows, len(self._cursors), self._elements_ahead(before)
+        count, lanes, ahead = steps * self._rows, len(self.cursors), self._elements_ahead(before)
         began, cpu_began = self._clock(), time.thread_time()
         # Not as many of each, so that the lanes are not all read in the same step.
         further = [ahead + ahead * lane // lanes for lane in range(lanes)]
         if self.eager:
             self._read(count, further)
         taken = [
-            cursor.take(count, more) for cursor, more in zip(self._cursors, further, strict=True)
+            cursor.take(count, more) for cursor, more in zip(self.cursors, further, strict=True)
         ]
         if not self._touched:
             # What runs each lane was made, which says nothing of what comes after.
@@ -85,7 +91,7 @@ class LaneReader:
 
     def _read(self, count: int, further: Sequence[int]) -> None:
         """Reads what is missing of many lanes, side by side, for as long as there are many."""
-        cursors = self._cursors
+        cursors = self.cursors
         ready = [cursor.prepared for cursor in cursors]
         lacking = [n for n, there in enumerate(ready) if there < count]
         while len(lacking) >= FEWEST_TOGETHER:
@@ -110,6 +116,6 @@ class LaneReader:
         soon = SOON_SECONDS / max(self._spent, 1e-9)
         # Who takes a few steps does not wait for many.
         ahead = min(_AHEAD, min(worth, soon) * self._gotten, before * self._rows)
-        if self.at_once.bytes_each:
-            ahead = min(ahead, _BYTES_AHEAD * self._rows // self.at_once.bytes_each)
+        if self._at_once.bytes_each:
+            ahead = min(ahead, _BYTES_AHEAD * self._rows // self._at_once.bytes_each)
         return int(ahead)

@@ -1,12 +1,16 @@
 """The lanes of a host in a state: the marks between their rows, and what a state must have."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bushel.core.cursor import Taken
 from bushel.core.frozen import plain
-from bushel.core.state import State
+from bushel.core.state import State, copy_state
 from bushel.core.state_fields import Declares, FieldKind, Path
+from bushel.core.step import SideMarks
 from bushel.core.stream import Marks
 from bushel.errors import StateError
 from bushel.order.held import with_held
@@ -43,6 +47,25 @@ class LaneMarks(Marks):
         if not is_open:
             return state
         return with_held(state, lambda: part.at(min(count + self.stream.rows, size)))
+
+
+@plain
+class SideLaneMarks(Marks):
+    """The same where lanes are read side by side, by position."""
+
+    stream: "LanesStream"
+    step: int
+    lanes: SideMarks
+
+    def at(self, used: int) -> State:
+        rows, width = self.stream.rows, self.stream.width
+        steps, row = divmod(used, width)
+        counts = np.full(width // rows, steps * rows, dtype=np.int64)
+        states = self.lanes.at(counts)
+        if row:
+            behind = zip(states, self.lanes.at(counts + rows), strict=True)
+            states = [with_held(state, partial(copy_state, after)) for state, after in behind]
+        return self.stream.state_of(states, self.step + steps, row)
 
 
 class LaneStates(FieldKind):

@@ -15,7 +15,7 @@ from bushel.core.merged import Cursors
 from bushel.core.positions import Keys, sorted_runs
 from bushel.core.state import State
 from bushel.core.state_fields import Declares
-from bushel.core.step import EvaluateTogether, SideBySide
+from bushel.core.step import EvaluateTogether, SideBySide, SideMarks
 from bushel.core.stream import Marks, Stream
 from bushel.order.foresight import Foresight
 
@@ -101,11 +101,10 @@ class MixParts(ABC):
 
 @plain
 class _PositionMarks(PartMarks):
-    parts: SideBySide
-    taken: Counts
+    marks: SideMarks
 
     def at(self, counts: Counts) -> list[State]:
-        return self.parts.states(self.taken + counts)
+        return self.marks.at(counts)
 
 
 class PositionParts(MixParts):
@@ -130,16 +129,16 @@ class PositionParts(MixParts):
         block = parts.read(which)
         if not len(block) and len(which) and not parts.is_at_end(int(which[0])):
             return None
-        counts = np.bincount(which[: len(block)], minlength=len(parts.taken))
-        marks = self.marks()
-        parts.take(counts)
+        which = which[: len(block)]
+        counts = np.bincount(which, minlength=len(parts.parts))
+        marks = _PositionMarks(parts.take(which, block.positions))
         return Portion(block.values, len(block), counts, marks)
 
     def fails(self, part: int) -> bool:
         return False
 
     def marks(self) -> PartMarks:
-        return _PositionMarks(self._parts, self._parts.taken)
+        return _PositionMarks(self._parts.marks())
 
     def streams(self) -> "StreamParts":
         return self._all_streams().restore(self.states())
@@ -153,7 +152,7 @@ class PositionParts(MixParts):
         return self._parts.parts
 
     def states(self) -> list[State]:
-        return self._parts.states(self._parts.taken)
+        return self._parts.states()
 
     def restore(self, states: Sequence[State]) -> MixParts:
         return self if self._parts.restore(states) else self._all_streams().restore(states)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.core.positions import Keys, Positions, grouped, split_epochs
+from bushel.core.positions import Keys, Positions, grouped, occurrences, split_epochs
 
 # Positions of a stretch. One costs a few numpy calls for each part, however short it is.
 _STRETCH = 8192
@@ -32,6 +32,8 @@ _MOST_KEPT = 128
 _AS_MANY = 64
 # Positions from which on it is cheaper to ask each part for all of them than one by one.
 _TOGETHER = 160
+# Parts from which on each has so few places of a stretch that plain numbers are quicker.
+_MANY_PARTS = 512
 # Up to this period all products fit into 64 bits.
 _LONGEST = 1 << 48
 
@@ -131,6 +133,8 @@ class Pattern:
     def _make(self, start: int, stop: int) -> tuple[Keys, Positions]:
         """A stretch of the pattern: which part each position belongs to, and which element."""
         self.made += 1
+        if len(self._weights) >= _MANY_PARTS:
+            return self._insert(start, stop)
         which, where = np.empty((2, stop - start), dtype=np.int64)
         # The places that no part has taken yet: for every part, neighbours from `start` on.
         left = np.arange(stop - start)
@@ -155,6 +159,33 @@ class Pattern:
                 break
             start, stop = start_left, stop_left
         return which, where
+
+    def _insert(self, start: int, stop: int) -> tuple[Keys, Positions]:
+        """The same where each part has a few places, by plain numbers."""
+        taken: list[tuple[int, list[int]]] = []
+        firsts = np.zeros(len(self._weights), dtype=np.int64)
+        for part, (weight, (rest, further)) in enumerate(
+            zip(self._weights, self._rests, strict=True)
+        ):
+            start_left, stop_left = start * further // rest, stop * further // rest
+            firsts[part] = first = start - start_left
+            count = stop - stop_left - first
+            if count:
+                before, fraction = divmod(first * rest, weight)
+                skipped = before - start
+                places = [(n * rest + fraction) // weight + skipped for n in range(count)]
+                taken.append((part, places))
+            if start_left == stop_left:
+                break
+            start, stop = start_left, stop_left
+        # The last part takes of what the others left, so the order is undone from there.
+        part, places = taken.pop()
+        made = [part] * len(places)
+        for part, places in reversed(taken):
+            for place in places:
+                made.insert(place, part)
+        which = np.array(made, dtype=np.int64)
+        return which, firsts.take(which) + occurrences(which)
 
     def _directly(self, places: Positions) -> tuple[Keys, Positions]:
         if len(places) >= _TOGETHER:

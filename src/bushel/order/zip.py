@@ -11,10 +11,9 @@ from bushel.core.cursor import Cursor, Taken
 from bushel.core.frozen import frozen, plain
 from bushel.core.merged import Merged
 from bushel.core.node import Node, Zip
-from bushel.core.positions import Positions
 from bushel.core.state import State
 from bushel.core.state_fields import Declares, Fields, Flag, Inners, all_before
-from bushel.core.step import EvaluateTogether, How, Join, SideBySide
+from bushel.core.step import EvaluateTogether, How, Join, SideBySide, SideMarks
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError
 from bushel.order.foresight import Foresight
@@ -196,11 +195,11 @@ def zip_fields(inputs: Sequence[Declares]) -> Fields:
 
 @plain
 class _ZippedSideMarks(Marks):
-    parts: SideBySide
-    taken: Positions
+    parts: SideMarks
+    count: int
 
     def at(self, used: int) -> State:
-        return {"parents": self.parts.states(self.taken + used)}
+        return {"parents": self.parts.at(np.full(self.count, used, dtype=np.int64))}
 
 
 class SideZipStream(Stream):
@@ -223,17 +222,18 @@ class SideZipStream(Stream):
 
     def _together(self, want: int) -> Chunk | None:
         """Some tuples; None where there is none that can be had like this."""
-        parts, count = self._parts, len(self._parts.taken)
+        parts, count = self._parts, len(self._parts.parts)
         size = min(want, max(1, parts.at_once // count))
-        block = parts.read(np.tile(np.arange(count), size), least=count)
+        which = np.tile(np.arange(count), size)
+        block = parts.read(which, least=count)
         size = len(block) // count
         if not size:
             return None
         # Each tuple takes the next `count` rows, from one iterator that stands for all parts.
         made = list(zip(*[iter(block.rows())] * count, strict=False))
-        marks = _ZippedSideMarks(parts, parts.taken)
-        parts.take(np.full(count, size, dtype=np.int64))
-        return Chunk(Block(made, block.positions[: size * count : count]), marks)
+        taken = parts.take(which[: size * count], block.positions[: size * count])
+        positions = block.positions[: size * count : count]
+        return Chunk(Block(made, positions), _ZippedSideMarks(taken, count))
 
     def _read_each(self, state: State) -> None:
         if self._made is None:
@@ -244,7 +244,7 @@ class SideZipStream(Stream):
     def state(self) -> State:
         if self._each is not None:
             return self._each.state()
-        return {"parents": self._parts.states(self._parts.taken)}
+        return {"parents": self._parts.states()}
 
     def restore(self, state: State) -> None:
         if not state.get("stop") and self._parts.restore(state["parents"]):

@@ -1,7 +1,9 @@
 """From a cut pipeline to running streams: each node by its kind."""
 
+import math
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from bushel.core.cursor import Cursor
@@ -130,8 +132,17 @@ class Lowering:
             return [self.stream(part, parts) for part in stretch.inputs]
 
         how = self.how()
-        how.side_by_side = side_by_side
+        how.side_by_side = partial(side_by_side, most_dropped=self._most_dropped())
         return node.join(inputs, how) if isinstance(node, Join) else step_of(node, inputs(), how)
+
+    def _most_dropped(self) -> float | None:
+        """The share of elements that streams read side by side may leave out; None for none."""
+        # Where steps are timed, and where an element may be an error for those that were left out
+        # before it, each stream counts by itself.
+        if self.times is not None or self._options.filter_raise_threshold_ratio is not None:
+            return None
+        warns = self._options.filter_warn_threshold_ratio
+        return math.inf if warns is None else warns
 
     def _positional(self, node: ToStreamNode, parts: PartsInTurn | None) -> PositionalStream:
         """The stream of a random-access dataset."""

@@ -14,13 +14,13 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from bushel.core.positions import Keys, Positions
+from bushel.core.positions import Keys, Positions, occurrences
 from bushel.core.step import FEWEST_TOGETHER
 from bushel.core.stream import Stream
 from bushel.order.stream_mix import MixStream
 from bushel.run.inline import compile_node
 from bushel.run.many import Many, compile_many
-from bushel.run.side_by_side import PartsSideBySide, occurrences
+from bushel.run.side_by_side import PartsSideBySide
 from bushel.run.spent import Stopwatch
 
 

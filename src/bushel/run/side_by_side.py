@@ -18,127 +18,35 @@ import numpy as np
 
 from bushel.core.block import Block
 from bushel.core.frozen import plain
-from bushel.core.node import Each, Guard, Node, leaves_out, walk, with_inputs
-from bushel.core.places import OptionsNode, SeedNode, ToStreamNode
-from bushel.core.positions import Keys, Positions, distinct
+from bushel.core.node import Node
+from bushel.core.positions import Keys, Positions, occurrences
 from bushel.core.state import State
-from bushel.core.state_fields import Fields
-from bushel.core.step import SideBySide
+from bushel.core.step import SideBySide, SideMarks
 from bushel.core.tune import SOON_SECONDS, BlockSize
-from bushel.order.repeat import EpochsNode, epoch_fields
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
-from bushel.run.long_chains import least_block
-from bushel.run.positional import position_fields
+from bushel.run.kept_side_by_side import KeptSideBySide
+from bushel.run.light import LightElements
+from bushel.run.position_part import PositionPart, part_of
 from bushel.run.spent import Stopwatch
 from bushel.transforms.function import any_none
 
 # With fewer streams, each is read in blocks that are worth what a block costs.
 FEWEST = 2
-# What reading a stream by itself costs, roughly. Elements that take longer are read like that:
-# then it matters less than whether they have threads. Now and then a part takes longer (a file is
-# opened, an order computed), to begin with and when it has given many light elements; and it is
-# only after a while that it is sure.
-_LIGHT_SECONDS = 20e-6
-_SECONDS_NOW_AND_THEN = 2e-3
-_CALL_SECONDS = 500e-6
-_SURE_SECONDS = 0.05
+# The same where elements are left out: those that are left have to be put together.
+FEWEST_KEPT = 8
 _SECONDS_OF_A_PART = 10e-6
 _BYTES_AT_ONCE = 1 << 22
 
 
 @plain
-class _Positions:
-    """A dataset that is read from its first position on, as far as its states are concerned."""
+class _TakenOfEach(SideMarks):
+    side: "PartsSideBySide"
+    taken: Positions
 
-    length: int
-
-    def fields(self) -> Fields:
-        return position_fields(self.length)
-
-    def most_before(self, state: State | None) -> int | None:
-        return self.length if state is None else state["next_index"]
-
-
-@plain
-class PositionPart:
-    """A dataset that is read from its first position on, again and again if it `restarts`."""
-
-    node: Node
-    length: int
-    restarts: bool
-    allow_nones: bool
-
-    def state(self, taken: int) -> State:
-        """The state of its stream after `taken` elements."""
-        if not self.restarts:
-            return {"next_index": taken}
-        # The next epoch begins with its first element.
-        epoch = max(0, taken - 1) // self.length
-        index = taken - epoch * self.length
-        return {"parent": {"next_index": index}, "epoch": epoch, "in_epoch": index}
-
-    def fields(self) -> Fields:
-        """What a state of its stream has."""
-        positions = _Positions(self.length)
-        return epoch_fields(positions) if self.restarts else positions.fields()
-
-    def most_before(self, state: State | None) -> int | None:
-        """How many elements can have come before a state (see `Stream`)."""
-        if not self.restarts:
-            return _Positions(self.length).most_before(state)
-        # Where an epoch had none, as when all of them failed, it ends with any number of errors.
-        if state is None or not state["in_epoch"]:
-            return None
-        count: int = state["epoch"] * self.length + state["parent"]["next_index"]
-        return count
-
-    def taken(self, state: State) -> int | None:
-        """How many elements were taken in a state, if that is all it says."""
-        count: int = state["in_epoch"] if self.restarts else state["next_index"]
-        if self.restarts:
-            count += state["epoch"] * self.length
-        return count if count <= _FURTHEST and self.state(count) == state else None
-
-
-# Far beyond what anybody reads, and sums of it are still no larger than a position may be.
-_FURTHEST = 1 << 61
-
-
-def part_of(node: Node) -> PositionPart | None:
-    """What a stream is read from, where it gives one element for each position."""
-    restarts = isinstance(node, EpochsNode)
-    steps: list[Node] = []
-    if restarts:
-        node = node.inputs[0]
-    while not isinstance(node, ToStreamNode):
-        if isinstance(node, Each) and not node.uses_positions and not node.stays_here:
-            steps.append(node)
-        elif not isinstance(node, (SeedNode, OptionsNode)):
-            return None
-        node = node.inputs[0]
-    base, length = node.input, node.input.length()
-    if restarts and not 0 < length <= _FURTHEST:
-        return None
-    if any(isinstance(step, Guard) or leaves_out(step) for step in walk(base)):
-        return None
-    if least_block(base) > 1:
-        return None  # Its source wants to be asked for many at once.
-    for step in reversed(steps):
-        base = with_inputs(step, [base])
-    return PositionPart(base, length, restarts, node.allow_nones)
-
-
-def _parts_of(nodes: Iterable[Node | None]) -> list[PositionPart] | None:
-    """The same for several, where it holds for all of them and there are enough."""
-    parts: list[PositionPart] = []
-    for node in nodes:
-        part = None if node is None else part_of(node)
-        if part is None or part.allow_nones != (parts[0] if parts else part).allow_nones:
-            return None
-        parts.append(part)
-    return parts if len(parts) >= FEWEST else None
+    def at(self, counts: Positions) -> list[State]:
+        return self.side.states_after(self.taken + counts)
 
 
 class PartsSideBySide(SideBySide):
@@ -155,10 +63,7 @@ class PartsSideBySide(SideBySide):
         # Each of the sources is asked by itself, be it for one element or for ten.
         seconds = max(SOON_SECONDS, _SECONDS_OF_A_PART * len(parts))
         self._block_size = BlockSize(most_bytes=_BYTES_AT_ONCE, target_seconds=seconds)
-        # The seconds that elements took beyond what light ones take; below 0, what they may take.
-        self._excess = 0.0
-        self._most_credit = _SECONDS_NOW_AND_THEN * len(parts)
-        self._touched = np.zeros(len(parts), dtype=bool)
+        self._light = LightElements(len(parts))
         self._leaves_out = False
         # The next elements, where somebody else has made them.
         self._given: Block | None = None
@@ -171,11 +76,10 @@ class PartsSideBySide(SideBySide):
     @property
     def is_suited(self) -> bool:
         """Whether elements are as they should be; else each stream is better read by itself."""
-        return self._excess <= _SURE_SECONDS and not self._leaves_out
+        return self._light.are_light and not self._leaves_out
 
-    def is_at_end(self, number: int) -> bool:
-        """Whether one of them has no further element."""
-        return not self.restarts and bool(self.taken[number] >= self.lengths[number])
+    def is_at_end(self, number: int, after: int = 0) -> bool:
+        return not self.restarts and bool(self.taken[number] + after >= self.lengths[number])
 
     def read(self, which: Keys, least: int = 1) -> Block:
         """The next elements of these, in turn, up to one that cannot be had like this.
@@ -200,7 +104,9 @@ class PartsSideBySide(SideBySide):
         self._inputs.get_ready(which)
         stopwatch = Stopwatch()
         block = self._inputs.at(which, positions)
-        self._learn(which, stopwatch.read().seconds)
+        seconds = stopwatch.read().seconds
+        self._block_size.learn(len(which), seconds)
+        self._light.learn(which, len(which), seconds)
         if len(block) and self._block_size.wants_sample():
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
         return self._without_nones(Block(block.values, positions[: len(block)]))
@@ -216,26 +122,21 @@ class PartsSideBySide(SideBySide):
     def give(self, block: Block, seconds: float) -> None:
         """Takes what the next `read` is to find, made by somebody else in so many seconds."""
         self._given = block
-        self._count_excess(seconds - len(block) * _LIGHT_SECONDS)
+        self._light.given(len(block), seconds)
 
-    def _learn(self, which: Keys, seconds: float) -> None:
-        self._block_size.learn(len(which), seconds)
-        beyond = seconds - _CALL_SECONDS - len(which) * _LIGHT_SECONDS
-        new = which[~self._touched.take(which)]
-        if len(new):
-            self._touched[new] = True
-            beyond -= len(distinct(new)) * _SECONDS_NOW_AND_THEN
-        self._count_excess(beyond)
-
-    def _count_excess(self, seconds: float) -> None:
-        self._excess = max(-self._most_credit, self._excess + seconds)
-
-    def take(self, counts: Positions) -> None:
-        """Takes `counts` elements of the streams, one number for each."""
+    def take(self, which: Keys, positions: Positions) -> SideMarks:
+        marks = self.marks()
         # Another array: who knows where they were keeps the old one.
-        self.taken = self.taken + counts
+        self.taken = self.taken + np.bincount(which, minlength=len(self.parts))
+        return marks
 
-    def states(self, taken: Positions) -> list[State]:
+    def marks(self) -> SideMarks:
+        return _TakenOfEach(self, self.taken)
+
+    def states(self) -> list[State]:
+        return self.states_after(self.taken)
+
+    def states_after(self, taken: Positions) -> list[State]:
         """The states of the streams after `taken` elements of each."""
         if not self.restarts:
             return [{"next_index": count} for count in taken.tolist()]
@@ -257,24 +158,19 @@ class PartsSideBySide(SideBySide):
         return True
 
 
-def side_by_side(nodes: Iterable[Node | None]) -> SideBySide | None:
-    """Reads the streams of these nodes side by side, where they can be."""
-    parts = _parts_of(nodes)
-    return None if parts is None else PartsSideBySide(parts)
+def side_by_side(nodes: Iterable[Node | None], most_dropped: float | None) -> SideBySide | None:
+    """Reads the streams of these nodes side by side, where they can be.
 
-
-def occurrences(which: Keys) -> Positions:
-    """How often each number occurs before the place where it is.
-
-    >>> occurrences(np.array([7, 3, 7, 7]))
-    array([0, 0, 1, 2])
+    `most_dropped` is the share of elements that may be left out; None: none may.
     """
-    order = which.argsort(kind="stable")
-    ordered = which.take(order)
-    places = np.arange(len(which))
-    is_first = np.ones(len(which), dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
-    firsts = np.maximum.accumulate(np.where(is_first, places, 0))
-    counts = np.empty_like(places)
-    counts[order] = places - firsts
-    return counts
+    parts: list[PositionPart] = []
+    for node in nodes:
+        part = None if node is None else part_of(node, most_dropped is not None)
+        if part is None or part.allow_nones != (parts[0] if parts else part).allow_nones:
+            return None
+        parts.append(part)
+    if most_dropped is None or not any(part.drops for part in parts):
+        return PartsSideBySide(parts) if len(parts) >= FEWEST else None
+    if len(parts) < FEWEST_KEPT or any(part.restarts for part in parts):
+        return None
+    return KeptSideBySide(parts, most_dropped)

@@ -1,0 +1,55 @@
+"""Lanes whose elements are read by position, all of them side by side."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bushel.core.block import Columns
+from bushel.core.state import State
+from bushel.core.state_fields import Declares
+from bushel.core.step import SideBySide, SideMarks
+
+
+class SideLanes:
+    """Takes `rows` elements from each lane for a step, lane after lane."""
+
+    def __init__(self, side: SideBySide, lanes: int, rows: int) -> None:
+        self._side = side
+        # Whose turn it is in one step.
+        self._turns = np.arange(lanes).repeat(rows)
+        # Whether it was found that some lane has not all rows of the next step.
+        self.ends = False
+
+    @property
+    def declared(self) -> Sequence[Declares]:
+        """The lanes, as far as their states are concerned."""
+        return self._side.parts
+
+    def read(self, steps: int) -> tuple[list[Any] | Columns, int, SideMarks] | None:
+        """The elements of the next steps, or of fewer.
+
+        None where a lane ends before, or they have to be read in another way.
+        """
+        width = len(self._turns)
+        if not self._side.is_suited:
+            return None
+        which = np.tile(self._turns, steps)
+        block = self._side.read(which, least=width)
+        size = len(block) // width * width
+        if not size:
+            missing = int(which[len(block)])
+            before = int(np.count_nonzero(which[: len(block)] == missing))
+            self.ends = self._side.is_at_end(missing, before)
+            return None
+        marks = self._side.take(which[:size], block.positions[:size])
+        return block.part(0, size).values, size, marks
+
+    def states(self) -> list[State]:
+        """The states of all lanes."""
+        return self._side.states()
+
+    def restore(self, states: Sequence[State]) -> bool:
+        """Goes to states of all lanes, where these can be read like this from there on."""
+        self.ends = False
+        return self._side.restore(states)

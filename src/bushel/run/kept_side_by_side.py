@@ -1,0 +1,268 @@
+"""Many streams of positions of which some have no element, read in one go.
+
+A filter leaves elements out, so nobody knows the position of the next one before it was looked at.
+So what was evaluated of all streams and not yet taken waits by stream; whose turn it is
+finds its element there, and what is missing is evaluated for all streams at once:
+
+    which     0   2   0   3           whose turn it is
+    ready     0: 4 7 9   1: 6         positions of the elements that are left
+              2: 5       3:           stream 3 has none ready: more of it is evaluated
+    position  4   5   7   8
+    next      8   7   6   9           the positions after those: what states say
+
+Where an element fails, or takes so long that threads may pay, each stream is read by itself.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+
+from bushel.core.block import Block, join, merge_columns
+from bushel.core.frozen import plain
+from bushel.core.node import Node
+from bushel.core.positions import Keys, Positions, occurrences
+from bushel.core.state import State
+from bushel.core.step import SideBySide, SideMarks
+from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
+from bushel.run.allocator import keep_freed_memory
+from bushel.run.choose import Inputs
+from bushel.run.inline import compile_node
+from bushel.run.light import LightElements
+from bushel.run.many import Many, compile_many
+from bushel.run.position_part import PositionPart
+from bushel.run.spent import Stopwatch
+from bushel.run.steps_together import StepsTogether
+
+_SECONDS_OF_A_PART = 10e-6
+_MOST_OF_A_PART = 8
+_BYTES_AT_ONCE = 1 << 22
+# Up to this number, datasets are asked one by one for many elements each, unless they are lanes of
+# the same one.
+_FEW = 16
+# Positions that are evaluated in one go, at the most: filters may leave out nearly all.
+_MOST_AT_ONCE = 1 << 15
+# How much of what was counted still counts a read later, and the least share that is counted on.
+_LATELY = 0.9
+_LEAST_SHARE = 0.01
+# Positions of a stream after which it is looked at how many were left out, as `DropQuota` does.
+_WINDOW = 1000
+
+
+@plain
+class _PlacesOfEach(SideMarks):
+    side: "KeptSideBySide"
+    # The next position of each stream before some elements; whose these are, and where they stood.
+    places: Positions
+    which: Keys
+    positions: Positions
+
+    def at(self, counts: Positions) -> list[State]:
+        taken = occurrences(self.which) < counts.take(self.which)
+        return self.side.states_at(_after(self.places, self.which[taken], self.positions[taken]))
+
+
+def _after(places: Positions, which: Keys, positions: Positions) -> Positions:
+    """The next position of each stream after these elements."""
+    # Another array: who knows where they were keeps the old one.
+    places = places.copy()
+    places[which] = positions + 1  # Of those of one stream, the last one holds.
+    return places
+
+
+class KeptSideBySide(SideBySide):
+    """The next elements of many streams, and the position after the last one taken of each.
+
+    `most_dropped` is the share of elements that may be left out before somebody has to be told.
+    """
+
+    def __init__(self, parts: Sequence[PositionPart], most_dropped: float) -> None:
+        keep_freed_memory()
+        self.parts: Sequence[PositionPart] = parts
+        self._most_dropped = most_dropped
+        self._lengths = np.array([part.length for part in parts], dtype=np.int64)
+        self._inputs = _inputs_of([part.node for part in parts])
+        self._steps = StepsTogether([part.steps for part in parts], parts[0].allow_nones)
+        seconds = max(SOON_SECONDS, _SECONDS_OF_A_PART * len(parts))
+        most = max(MOST_ELEMENTS, _MOST_OF_A_PART * len(parts))
+        self._block_size = BlockSize(most, most_bytes=_BYTES_AT_ONCE, target_seconds=seconds)
+        self._light = LightElements(len(parts))
+        self._fails = False
+        # How many positions were evaluated lately, and how many elements came of them.
+        self._asked = self._came = 1.0
+        # The same of each stream, of its last some thousand.
+        self._seen, self._kept = np.zeros((2, len(parts)), dtype=np.int64)
+        self._drops_nearly_all = False
+        self._go_to(np.zeros(len(parts), dtype=np.int64))
+
+    def _go_to(self, places: Positions) -> None:
+        self._places = places
+        # The position up to which each was evaluated.
+        self._read_to = places
+        self._ready = _ReadyElements(len(places))
+
+    @property
+    def at_once(self) -> int:
+        return self._block_size.size
+
+    @property
+    def is_suited(self) -> bool:
+        return self._light.are_light and not self._fails and not self._drops_nearly_all
+
+    def is_at_end(self, number: int, after: int = 0) -> bool:
+        is_read = bool(self._read_to[number] >= self._lengths[number])
+        return is_read and bool(self._ready.counts[number] <= after)
+
+    def read(self, which: Keys, least: int = 1) -> Block:
+        which = which[: max(least, self._block_size.size)]
+        stopwatch = Stopwatch()
+        self._make_ready(np.bincount(which, minlength=len(self.parts)))
+        nth = occurrences(which)
+        missing = nth >= self._ready.counts.take(which)
+        if missing.any():
+            end = int(missing.argmax())
+            which, nth = which[:end], nth[:end]
+        block = self._ready.at(which, nth)
+        self._block_size.learn(len(which), stopwatch.read().seconds)
+        if len(block) and self._block_size.wants_sample():
+            self._block_size.limit_bytes(block.part(0, 1).rows()[0])
+        return block
+
+    def _make_ready(self, wanted: Positions) -> None:
+        """Evaluates until so many elements of each stream are ready, as far as it has them."""
+        more = 1
+        while not self._fails:
+            missing = wanted - self._ready.counts
+            lacking = np.flatnonzero((missing > 0) & (self._read_to < self._lengths))
+            if not len(lacking):
+                return
+            share = min(1.0, max(_LEAST_SHARE, self._came / self._asked))
+            wants = missing.take(lacking)
+            if share < 1.0:
+                # A few more than is likely to do: to come back costs more than these.
+                wants = (wants + np.sqrt(wants)) / share * more
+            room = self._lengths.take(lacking) - self._read_to.take(lacking)
+            counts = np.minimum(np.ceil(wants).astype(np.int64), room)
+            fits = counts.cumsum() <= _MOST_AT_ONCE
+            fits[0] = True
+            counts[0] = min(int(counts[0]), _MOST_AT_ONCE)
+            self._evaluate(lacking[fits], counts[fits])
+            # Of those that still lack some, others leave out less.
+            more = min(2 * more, 64)
+
+    def _evaluate(self, numbers: Keys, counts: Positions) -> None:
+        """Evaluates the next positions of these streams, so many of each."""
+        which = numbers.repeat(counts)
+        starts: Positions = np.subtract(self._read_to.take(numbers), counts.cumsum() - counts)
+        positions = starts.repeat(counts) + np.arange(len(which), dtype=np.int64)
+        many = self._inputs()
+        stopwatch = Stopwatch()
+        block = many.at(which, positions)
+        kept = None if block.failure is not None else self._steps.apply(which, block)
+        self._light.learn(which, len(which), stopwatch.read().seconds)
+        if kept is None:
+            # It comes again, when the stream that it is of is read by itself.
+            self._fails = True
+            return
+        whose, left = kept
+        self._read_to = self._read_to.copy()
+        self._read_to[numbers] += counts
+        self._ready.add(whose, left)
+        self._asked = self._asked * _LATELY + len(which)
+        self._came = self._came * _LATELY + len(left)
+        self._look_at_dropped(numbers, counts, np.bincount(whose, minlength=len(self.parts)))
+
+    def _look_at_dropped(self, numbers: Keys, counts: Positions, kept: Positions) -> None:
+        self._seen[numbers] += counts
+        self._kept += kept
+        full = np.flatnonzero(self._seen >= _WINDOW)
+        if len(full):
+            dropped = 1 - self._kept[full] / self._seen[full]
+            if (dropped >= self._most_dropped).any():
+                self._drops_nearly_all = True  # Streams by themselves tell whose filter it is.
+            self._seen[full] = self._kept[full] = 0
+
+    def take(self, which: Keys, positions: Positions) -> SideMarks:
+        marks = _PlacesOfEach(self, self._places, which, positions)
+        self._places = _after(self._places, which, positions)
+        self._ready.take(np.bincount(which, minlength=len(self.parts)))
+        return marks
+
+    def marks(self) -> SideMarks:
+        nothing = np.empty(0, dtype=np.int64)
+        return _PlacesOfEach(self, self._places, nothing, nothing)
+
+    def states(self) -> list[State]:
+        return self.states_at(self._places)
+
+    def states_at(self, places: Positions) -> list[State]:
+        """The states of the streams, by the next position of each."""
+        return [part.state(place) for part, place in zip(self.parts, places.tolist(), strict=True)]
+
+    def restore(self, states: Sequence[State]) -> bool:
+        if not self.is_suited:
+            return False
+        pairs = zip(self.parts, states, strict=True)
+        taken = [part.taken(state) for part, state in pairs]
+        counts = [count for count in taken if count is not None]
+        if len(counts) < len(taken) or (np.array(counts) > self._lengths).any():
+            return False
+        self._go_to(np.array(counts, dtype=np.int64))
+        self._seen[:] = self._kept[:] = 0
+        return True
+
+
+def _inputs_of(nodes: Sequence[Node]) -> Callable[[], Many | Inputs]:
+    """What evaluates these datasets, made when it is needed."""
+    shared = {id(node.inputs[0]) if node.inputs else id(node) for node in nodes}
+    if len(nodes) <= _FEW and len(shared) == len(nodes):
+        inputs = Inputs(nodes, compile_node)
+        return lambda: inputs
+    return cache(lambda: compile_many(nodes, compile_node))
+
+
+class _ReadyElements:
+    """Elements of many streams that were not taken yet, by stream and in their order."""
+
+    def __init__(self, streams: int) -> None:
+        self._block = Block([], np.empty(0, dtype=np.int64))
+        # Where in the block the elements are, by stream; where those of each begin in that, and how
+        # many there are.
+        self._order = np.empty(0, dtype=np.int64)
+        self._starts, self.counts = np.zeros((2, streams), dtype=np.int64)
+
+    def at(self, which: Keys, nth: Keys) -> Block:
+        """The elements with these numbers of these streams."""
+        return self._block.select(self._order.take(self._starts.take(which) + nth))
+
+    def take(self, counts: Positions) -> None:
+        """Takes the first ones of each stream."""
+        self._starts += counts
+        self.counts -= counts
+
+    def add(self, which: Keys, block: Block) -> None:
+        """Puts elements of streams after those that they have."""
+        ends = self.counts.cumsum()
+        skipped: Keys = np.subtract(self._starts, ends - self.counts)
+        remaining = skipped.repeat(self.counts) + np.arange(int(ends[-1]), dtype=np.int64)
+        if len(remaining):
+            left = self._block.select(self._order.take(remaining))
+            block = _joined(left, block)
+            which = np.concatenate([np.arange(len(self.counts)).repeat(self.counts), which])
+        self._block, self._order = block, which.argsort(kind="stable")
+        self.counts = np.bincount(which, minlength=len(self.counts))
+        self._starts = self.counts.cumsum() - self.counts
+
+
+def _joined(left: Block, more: Block) -> Block:
+    """Some elements after others; what is left of an array keeps nothing else of it in memory."""
+    if not len(more):
+        return left
+    joined = join([left, more])
+    if isinstance(joined.values, list):
+        places = np.arange(len(joined))
+        pieces = [(places[: len(left)], left), (places[len(left) :], more)]
+        columns = merge_columns(len(joined), pieces)
+        if columns is not None:
+            return Block(columns, joined.positions)
+    return joined
