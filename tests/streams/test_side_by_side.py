@@ -85,6 +85,30 @@ def failing_filter(number: int) -> MapDataset[Any]:
     return plain(number).filter(fail)
 
 
+def mixed(number: int) -> IterDataset[Any]:
+    """A mixture, of which one part may end, and which goes on in another place of its pattern."""
+    parts = [plain(number).to_iter_dataset(), plain((number + 1) % PARTS).to_iter_dataset()]
+    return IterDataset.mix([part.map(lambda x: x + 1) for part in parts], [1 + number, 2])
+
+
+def mixed_by_name(number: int) -> IterDataset[Any]:
+    stream = IterDataset.mix(
+        {"a": mixed(number), "b": plain(0).to_iter_dataset()}, {"a": 3, "b": 1}
+    )
+    return stream.filter(lambda x: x % 3 != 1) if number % 2 else stream
+
+
+def mixed_leaving_out(number: int) -> IterDataset[Any]:
+    parts = [leaving_out(number).to_iter_dataset(), plain(1).to_iter_dataset()]
+    return IterDataset.mix(parts, [2, 1]).filter(lambda x: x % 3 != 1)
+
+
+def mixed_failing(number: int) -> IterDataset[Any]:
+    parts = [failing(number).to_iter_dataset(), plain(1).to_iter_dataset()]
+    return IterDataset.mix(parts, [2, 1])
+
+
+MIXED = [mixed, mixed_by_name, mixed_leaving_out, mixed_failing]
 KEPT = [filtered_by_position, filtered, some_filtered, empty, failing_filter]
 
 
@@ -126,7 +150,7 @@ def happened(stream: Any, states: list[Any] | None = None) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("part", [plain, leaving_out, failing, *KEPT])
+@pytest.mark.parametrize("part", [plain, leaving_out, failing, *KEPT, *MIXED])
 @pytest.mark.parametrize("joined", JOINED)
 def test_the_same_as_each_by_itself(
     part: Callable[[int], Any], joined: str, monkeypatch: pytest.MonkeyPatch
@@ -161,7 +185,7 @@ def test_no_stream_is_opened_as_long_as_all_have_elements(
     monkeypatch.setattr(PositionalStream, "__init__", refuse)
     assert happened(iter(JOINED[joined](streams(plain))))
     if joined != "mix, restart":
-        for part in (filtered_by_position, filtered, some_filtered):
+        for part in (filtered_by_position, filtered, some_filtered, mixed):
             assert happened(iter(JOINED[joined](streams(part))))
 
 

@@ -31,6 +31,8 @@ from bushel.errors import PlanError, note_call, note_where
 
 # Maps positions of many orders: each has the number of its order beside it.
 LocateMany: TypeAlias = Callable[[Keys, Positions], Positions]
+# The same for many orders over several inputs: also says which input of each.
+ChooseMany: TypeAlias = Callable[[Keys, Positions], tuple[Keys, Positions]]
 # Where positions of an input come in an order, and which of them comes at each: by its number.
 Found: TypeAlias = tuple[Positions, Keys]
 # Reads keys of many sources: each has the number of its source beside it.
@@ -194,6 +196,14 @@ class Choice(Node):
     @abstractmethod
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
         """Maps positions to the number of an input and the position in it."""
+
+    @classmethod
+    def side_by_side(cls, choices: "Sequence[Choice]") -> ChooseMany | None:
+        """What locates positions of many choices of this kind in one call, where there is that.
+
+        Positions are 64-bit integers.
+        """
+        return None
 
     def find(self, part: int, positions: Positions, stop: int) -> Found | None:
         """Finds where positions of one input come, before `stop`; None where nobody knows."""

@@ -8,10 +8,11 @@ from typing import Any, cast
 import numpy as np
 
 from bushel.core.frozen import frozen
-from bushel.core.node import Choice, Found, Node
+from bushel.core.node import Choice, ChooseMany, Found, Node
 from bushel.core.positions import Keys, Positions, before
 from bushel.errors import PlanError
-from bushel.order.pattern import pattern_of
+from bushel.order.pattern import pattern_of, places_before
+from bushel.order.patterns import patterns_together
 
 
 @frozen
@@ -48,6 +49,10 @@ class MixNode(Choice):
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
         return pattern_of(self.proportions).locate(positions)
 
+    @classmethod
+    def side_by_side(cls, choices: Sequence["MixNode"]) -> ChooseMany:  # type: ignore[override]
+        return patterns_together([node.proportions for node in choices], [0] * len(choices))
+
     def find(self, part: int, positions: Positions, stop: int) -> Found:
         return before(pattern_of(self.proportions).find(part, positions), stop)
 
@@ -56,20 +61,6 @@ class MixNode(Choice):
 
     def describe(self) -> str:
         return f"mix({len(self.parts)} parts, proportions={list(self.proportions)})"
-
-
-def places_before(position: int, proportions: Sequence[int]) -> list[int]:
-    """How many of the positions before one are of each part.
-
-    >>> places_before(5, (1, 2))
-    [2, 3]
-    """
-    rest, before, places = sum(proportions), position, []
-    for weight in proportions:
-        left = before * (rest - weight) // rest
-        places.append(before - left)
-        before, rest = left, rest - weight
-    return places
 
 
 @frozen

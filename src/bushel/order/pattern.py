@@ -232,3 +232,17 @@ class Pattern:
 def pattern_of(proportions: tuple[int, ...]) -> Pattern:
     """The pattern of a mixture; one for all mixtures of the same proportions."""
     return Pattern(proportions)
+
+
+def places_before(position: int, proportions: Sequence[int]) -> list[int]:
+    """How many of the positions before one are of each part.
+
+    >>> places_before(5, (1, 2))
+    [2, 3]
+    """
+    rest, before, places = sum(proportions), position, []
+    for weight in proportions:
+        left = before * (rest - weight) // rest
+        places.append(before - left)
+        before, rest = left, rest - weight
+    return places

@@ -8,20 +8,23 @@ import numpy as np
 from bushel.core.block import Block, Failure
 from bushel.core.frozen import frozen, plain
 from bushel.core.naming import name_of
-from bushel.core.node import ONE_LANE, Choice, Node, failed, refuse_length
+from bushel.core.node import ONE_LANE, Choice, ChooseMany, Node, failed, refuse_length
 from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
-from bushel.core.state_fields import Fields, Flag, Inners, Whole, Wholes, all_before
+from bushel.core.state_fields import Fields
 from bushel.core.step import How, Join, SideBySide
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError
 from bushel.order.mix import to_proportions
 from bushel.order.mix_parts import Counts, MixParts, PartMarks, Portion, PositionParts, StreamParts
-from bushel.order.mix_weights import Course, SavedWeights, going_on, own_piece
+from bushel.order.mix_state import SavedMixture
+from bushel.order.mix_weights import Course, going_on, own_piece
+from bushel.order.pattern import pattern_of, places_before
+from bushel.order.patterns import patterns_together
 from bushel.order.proportions import table_of
 from bushel.order.repeat import EpochsNode
 from bushel.order.schedule import Weights, WeightSchedule
-from bushel.order.shares import ONE_ELEMENT, Ahead
+from bushel.order.shares import Ahead
 from bushel.order.turns import Choices, FixedTurns, ScheduledTurns, Turns
 
 # Weights as `mix` takes them: fixed, or depending on the number of the element.
@@ -76,6 +79,10 @@ class StreamMixNode(Choice, Join):
         return ScheduledTurns(table_of(self.weights, self.names, count), count, self.lane)
 
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
+        if isinstance(self.weights, tuple):
+            before = np.array(places_before(self.lane[0], self.weights), dtype=np.int64)
+            which, where = pattern_of(self.weights).locate(positions + self.lane[0])
+            return which, where - before.take(which)
         turns = self.turns()
         count = int(positions.max()) + 1 if len(positions) else 0
         stays = (True,) * len(self.parts)
@@ -89,6 +96,14 @@ class StreamMixNode(Choice, Join):
             mine = which == part
             where[mine] = np.arange(mine.sum())
         return which.take(positions), where.take(positions)
+
+    @classmethod
+    def side_by_side(cls, choices: Sequence["StreamMixNode"]) -> ChooseMany | None:  # type: ignore[override]
+        """Of mixtures whose weights stay the same."""
+        weights = [node.weights for node in choices if isinstance(node.weights, tuple)]
+        if len(weights) < len(choices):
+            return None
+        return patterns_together(weights, [node.lane[0] for node in choices])
 
     def describe(self) -> str:
         # Weights are left out. They may be others when a state is restored: what each part
@@ -143,10 +158,6 @@ def mix_step(
     return StreamMixNode(tuple(parts), proportions, names, on_end)
 
 
-# Far beyond what any mixture gives, and some more is still a position.
-_FURTHEST = 1 << 61
-
-
 @plain
 class _MixPlace:
     """Where a mixture is, apart from where its parts are."""
@@ -182,7 +193,7 @@ class _MixMarks(Marks):
         if used > len(self.which) and self.failed_part is not None:
             counts[self.failed_part] += 1  # It had its turn, and gave nothing.
         place = _MixPlace(start.index + used, taken, start.choices, start.used + used, start.stays)
-        return self.stream.state_of(self.parts.at(counts), self.course, place, False)
+        return self.stream.state_at(self.parts.at(counts), self.course, place, False)
 
 
 class MixStream(Stream):
@@ -196,14 +207,14 @@ class MixStream(Stream):
         self._parts = self._best_parts = parts
         self.eager = parts.eager
         self._node = node
-        self._names = node.names
         self._drops = node.on_end == "drop"
         self._own = own_piece(node)
         self._course = Course([self._own])
         self._count = len(node.parts)
         self._place = self._beginning(self._own.first, [True] * self._count)
         self._stopped = False
-        self._starts = parts.states() if self._names is not None else []
+        starts = parts.states() if node.names is not None else []
+        self._saved = SavedMixture(node, self._own, parts.declared(), starts)
 
     def _beginning(self, ahead: Ahead, stays: Sequence[bool]) -> _MixPlace:
         nothing = Choices(np.empty(0, dtype=np.int64), ahead)
@@ -294,42 +305,33 @@ class MixStream(Stream):
         )
         return Chunk(Block([], nothing, failure), marks)
 
-    def state_of(
+    def state_at(
         self, states: Sequence[State], course: Course, place: _MixPlace, stopped: bool
     ) -> State:
-        state: State = {
-            "parents": self._by_name(states),
-            "index": place.index,
-            "stop": stopped,
-            "taken": self._by_name(place.taken.tolist()),
-            "not_taken": place.index - int(place.taken.sum()),
-        }
+        """The state at a place, by those of the parts."""
         ahead = course.at(place.index).ahead(place.ahead)
-        if ahead:
-            state["ahead"] = self._by_name(ahead)
+        taken = place.taken.tolist()
+        told = course.told(place.index)
+        state = self._saved.state_of(states, place.index, taken, told, ahead, stopped)
         if self._drops:
-            state["left"] = self._by_name([int(not there) for there in place.stays])
-        return {**state, **course.told(place.index)}
-
-    def _by_name(self, values: Sequence[Any]) -> Any:
-        if self._names is None:
-            return list(values)
-        return dict(zip(self._names, values, strict=True))
+            state["left"] = self._saved.by_name([int(not there) for there in place.stays])
+        return state
 
     def state(self) -> State:
-        return self.state_of(self._parts.states(), self._course, self._place, self._stopped)
+        return self.state_at(self._parts.states(), self._course, self._place, self._stopped)
 
     def restore(self, state: State) -> None:
         index, stopped = state["index"], state["stop"]
-        parents = self._parts_of(state, "parents", self._starts)
+        saved = self._saved
+        parents = saved.parts_of(state, "parents", saved.starts)
         known = self._own.turns.taken_before(index)
         none = [0] * self._count
-        taken = self._whole_parts_of(state, "taken", none, known)
+        taken = saved.whole_parts_of(state, "taken", none, known)
         course = going_on(self._own, self._node, state)
         ahead = course.at(index).first
         if ahead:
-            ahead = tuple(self._whole_parts_of(state, "ahead", ahead))
-        left = self._whole_parts_of(state, "left", none)
+            ahead = tuple(saved.whole_parts_of(state, "ahead", ahead))
+        left = saved.whole_parts_of(state, "left", none)
         self._parts = self._best_parts.restore(parents)
         stays = [not (gone and self._drops) for gone in left]
         nothing = Choices(np.empty(0, dtype=np.int64), ahead)
@@ -337,90 +339,11 @@ class MixStream(Stream):
         self._place, self._stopped = _MixPlace(index, counts, nothing, 0, stays), bool(stopped)
         self._course = course
 
-    def _parts_of(self, state: State, field: str, otherwise: Sequence[Any]) -> list[Any]:
-        """What a state says of each part.
-
-        By name where they have names, so that parts may come and go: a new one starts at its
-        beginning.
-        """
-        values = state[field]
-        if self._names is None:
-            return list(values)
-        return [values.get(name, new) for name, new in zip(self._names, otherwise, strict=True)]
-
-    def _whole_parts_of(
-        self, state: State, field: str, new: Sequence[int], otherwise: Sequence[int] | None = None
-    ) -> list[int]:
-        """The same for numbers, which states of Grain, and of other weights, do not have."""
-        if field not in state:
-            return list(otherwise or new)
-        return self._parts_of(state, field, new)
-
     def fields(self) -> Fields:
-        count, names = self._count, self._names
-        return Fields(
-            self._misfit,
-            parents=Inners(self._best_parts.declared(), names),
-            index=Whole(_FURTHEST),
-            stop=Flag(),
-            taken=Wholes(count, names, optional=True),
-            # Turns of elements that failed, and of named parts that are gone.
-            not_taken=Whole(optional=True),
-            ahead=Wholes(count, names, most=ONE_ELEMENT, optional=True),
-            left=Wholes(count, names, most=1, optional=True),
-            front=Whole(optional=True, or_none=True),
-            shown=Whole(optional=True, or_none=True),
-            ends=Whole(optional=True),
-            weights=SavedWeights(self._own, self._node),
-        )
-
-    def _misfit(self, state: State) -> str | None:
-        index = state["index"]
-        for field in ("front", "shown", "ends"):
-            if state.get(field) is not None and state[field] < index:
-                return f"{field!r} is {state[field]}, before 'index', which is {index}"
-        if "taken" not in state:
-            return None  # Grain's.
-        for field in ("taken", "ahead", "left"):
-            # Parts come and go; but what one state says, it says of the same ones.
-            if self._names is not None and field in state:
-                apart = state[field].keys() ^ state["parents"].keys()
-                if apart:
-                    return f"of 'parents' and {field!r} only one has part {min(map(str, apart))!r}"
-        parts, none = self._best_parts.declared(), [0] * self._count
-        taken = self._parts_of(state, "taken", none)
-        if sum(taken) > index:
-            return f"'index' is {index}, and 'taken' says that {sum(taken)} elements came"
-        wrong = self._miscounted(state)
-        if wrong is not None:
-            return wrong
-        inners = self._parts_of(state, "parents", self._starts)
-        # An element is of a part, unless a function of the user's has failed. Of named parts some
-        # may be gone, with what they had given.
-        given = None if "function" in self._own.told else all_before(parts, inners)
-        if given is not None and self._names is None and index > given:
-            return f"'index' is {index}, and its parts have given {given} elements"
-        for number, (part, inner) in enumerate(zip(parts, inners, strict=True)):
-            most = part.most_before(inner)
-            if most is not None and taken[number] > most:
-                who = number if self._names is None else self._names[number]
-                return f"'taken' says {taken[number]} of part {who!r}, which has given {most}"
-        return None
-
-    def _miscounted(self, state: State) -> str | None:
-        """What is wrong with the counts of a state, which tell more than is needed."""
-        if "not_taken" not in state:
-            return None  # Of an earlier version.
-        index, not_taken = state["index"], state["not_taken"]
-        told = state["taken"] if self._names is None else state["taken"].values()
-        if not all(isinstance(count, int) for count in told):
-            return f"'taken' is {state['taken']!r:.200}"
-        if index == sum(told) + not_taken:
-            return None
-        return f"'index' is {index}, 'taken' says {sum(told)} in all and 'not_taken' {not_taken}"
+        return self._saved.fields()
 
     def most_before(self, state: State | None) -> int | None:
-        return None if state is None else state["index"]
+        return self._saved.most_before(state)
 
     def start(self) -> None:
         self._parts.start()

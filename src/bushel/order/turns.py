@@ -22,8 +22,7 @@ import numpy as np
 
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys
-from bushel.order.mix import places_before
-from bushel.order.pattern import pattern_of
+from bushel.order.pattern import pattern_of, places_before
 from bushel.order.proportions import ProportionTable, Runs, joined
 from bushel.order.shares import Ahead, chosen
 

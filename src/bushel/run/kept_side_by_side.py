@@ -33,6 +33,7 @@ from bushel.run.many import Many, compile_many
 from bushel.run.position_part import PositionPart
 from bushel.run.spent import Stopwatch
 from bushel.run.steps_together import StepsTogether
+from bushel.transforms.function import any_none
 
 _SECONDS_OF_A_PART = 10e-6
 _MOST_OF_A_PART = 8
@@ -83,6 +84,8 @@ class KeptSideBySide(SideBySide):
         self._lengths = np.array([part.length for part in parts], dtype=np.int64)
         self._inputs = _inputs_of([part.node for part in parts])
         self._steps = StepsTogether([part.steps for part in parts], parts[0].allow_nones)
+        # In a mixture another element of the same part comes in the place of one left out.
+        self._are_mixtures = np.array([part.mixture is not None for part in parts])
         seconds = max(SOON_SECONDS, _SECONDS_OF_A_PART * len(parts))
         most = max(MOST_ELEMENTS, _MOST_OF_A_PART * len(parts))
         self._block_size = BlockSize(most, most_bytes=_BYTES_AT_ONCE, target_seconds=seconds)
@@ -111,7 +114,7 @@ class KeptSideBySide(SideBySide):
 
     def is_at_end(self, number: int, after: int = 0) -> bool:
         is_read = bool(self._read_to[number] >= self._lengths[number])
-        return is_read and bool(self._ready.counts[number] <= after)
+        return is_read and self.parts[number].ends and bool(self._ready.counts[number] <= after)
 
     def read(self, which: Keys, least: int = 1) -> Block:
         which = which[: max(least, self._block_size.size)]
@@ -158,7 +161,9 @@ class KeptSideBySide(SideBySide):
         many = self._inputs()
         stopwatch = Stopwatch()
         block = many.at(which, positions)
-        kept = None if block.failure is not None else self._steps.apply(which, block)
+        kept = None
+        if block.failure is None and not self._lacks_some(which, block):
+            kept = self._steps.apply(which, block)
         self._light.learn(which, len(which), stopwatch.read().seconds)
         if kept is None:
             # It comes again, when the stream that it is of is read by itself.
@@ -171,6 +176,14 @@ class KeptSideBySide(SideBySide):
         self._asked = self._asked * _LATELY + len(which)
         self._came = self._came * _LATELY + len(left)
         self._look_at_dropped(numbers, counts, np.bincount(whose, minlength=len(self.parts)))
+
+    def _lacks_some(self, which: Keys, block: Block) -> bool:
+        """Whether something was left out that leaves the place to another element."""
+        rows = block.values
+        if not isinstance(rows, list) or not any_none(rows) or not self._are_mixtures.any():
+            return False
+        left_out = np.array([row is None for row in rows], dtype=bool)
+        return bool(self._are_mixtures.take(which[left_out]).any())
 
     def _look_at_dropped(self, numbers: Keys, counts: Positions, kept: Positions) -> None:
         self._seen[numbers] += counts

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bushel.core.block import Block, Columns, merge_columns
-from bushel.core.node import Choice, Drop, Each, FetchMany, Node, Order, Place, Source
+from bushel.core.node import Choice, ChooseMany, Drop, Each, FetchMany, Node, Order, Place, Source
 from bushel.core.positions import Keys, Positions, grouped, sorted_runs
 from bushel.run.evaluator import Evaluator, dropped, labelled
 
@@ -233,8 +233,16 @@ class _ChooseMany(Many):
             [input for choice in choices for input in choice.inputs], compile
         )
         self._each = _ByThemselves(choices, compile)
+        self._together: ChooseMany | None = None
+        if len({type(choice) for choice in choices}) == 1:
+            self._together = type(choices[0]).side_by_side(choices)
+        self._first_of = np.array(self._firsts, dtype=np.int64)
 
     def at(self, which: Keys, positions: Positions) -> Block:
+        if self._together is not None and positions.dtype != object:
+            chosen, located = self._together(which, positions)
+            inputs = self._first_of.take(which) + chosen
+            return labelled(self._input.at(inputs, located), positions)
         order, runs = sorted_runs(which)
         wanted = positions.take(order)
         try:

@@ -1,16 +1,26 @@
 """A stream that is read by position: how far it was read is all that there is to know of it."""
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 from bushel.core.frozen import plain
-from bushel.core.node import Drop, Each, Expand, Guard, Node, leaves_out, walk, with_inputs
+from bushel.core.node import Drop, Each, Expand, Guard, Node, Order, leaves_out, walk, with_inputs
 from bushel.core.places import OptionsNode, SeedNode, ToStreamNode
 from bushel.core.state import State
 from bushel.core.state_fields import Fields
+from bushel.order.mix_state import SavedMixture
+from bushel.order.mix_weights import own_piece
+from bushel.order.pattern import places_before
 from bushel.order.repeat import EpochsNode, epoch_fields
+from bushel.order.stream_mix import StreamMixNode
 from bushel.run.long_chains import least_block
 from bushel.run.positional import position_fields
 
 # Far beyond what anybody reads, and sums of it are still no larger than a position may be.
 _FURTHEST = 1 << 61
+
+# What was found of datasets, by their identity: whether they leave elements out, if they may.
+Known: TypeAlias = dict[int, bool | None]
 
 
 @plain
@@ -38,9 +48,15 @@ class PositionPart:
     # those that are left.
     drops: bool = False
     steps: tuple[Node, ...] = ()
+    # Whether it ends at its length: a mixture may go on.
+    ends: bool = True
+    # The mixture that it is, if it is one.
+    mixture: "MixedPositions | None" = None
 
     def state(self, taken: int) -> State:
         """The state of its stream after `taken` positions."""
+        if self.mixture is not None:
+            return self.mixture.state(taken)
         if not self.restarts:
             return {"next_index": taken}
         # The next epoch begins with its first element.
@@ -50,11 +66,15 @@ class PositionPart:
 
     def fields(self) -> Fields:
         """What a state of its stream has."""
+        if self.mixture is not None:
+            return self.mixture.saved.fields()
         positions = _Positions(self.length)
         return epoch_fields(positions) if self.restarts else positions.fields()
 
     def most_before(self, state: State | None) -> int | None:
         """How many elements can have come before a state (see `Stream`)."""
+        if self.mixture is not None:
+            return self.mixture.saved.most_before(state)
         if not self.restarts:
             return _Positions(self.length).most_before(state)
         # Where an epoch had none, as when all of them failed, it ends with any number of errors.
@@ -65,40 +85,110 @@ class PositionPart:
 
     def taken(self, state: State) -> int | None:
         """How many positions were taken in a state, if that is all it says."""
+        if self.mixture is not None:
+            index: int = state["index"]
+            return index if index <= _FURTHEST and self.state(index) == state else None
         count: int = state["in_epoch"] if self.restarts else state["next_index"]
         if self.restarts:
             count += state["epoch"] * self.length
         return count if count <= _FURTHEST and self.state(count) == state else None
 
 
-def part_of(node: Node, may_drop: bool = False) -> PositionPart | None:
+class MixedPositions:
+    """A mixture of parts with an element for each position: a function of the position, too.
+
+    As long as all of its parts have elements, and its weights stay as they are.
+    """
+
+    def __init__(self, node: StreamMixNode, parts: Sequence[PositionPart]) -> None:
+        assert isinstance(node.weights, tuple)
+        self._parts, self._weights, self._lane = parts, node.weights, node.lane[0]
+        self._before = places_before(self._lane, node.weights)
+        own = own_piece(node)
+        starts = [part.state(0) for part in parts] if node.names is not None else []
+        self.saved = SavedMixture(node, own, parts, starts)
+        self._told = {"weights": own.told}
+        self.node = with_inputs(node, [part.node for part in parts])
+
+    @property
+    def length(self) -> int:
+        """Up to here no part has ended, be it by far."""
+        # Of n positions, no part has more than its share and one.
+        total = sum(self._weights)
+        pairs = zip(self._parts, self._weights, strict=True)
+        most = min((part.length - 1) * total // weight for part, weight in pairs)
+        return min(max(0, most - self._lane), _FURTHEST)
+
+    def state(self, index: int) -> State:
+        """The state of its stream at an element."""
+        places = places_before(self._lane + index, self._weights)
+        taken = [after - before for after, before in zip(places, self._before, strict=True)]
+        states = [part.state(count) for part, count in zip(self._parts, taken, strict=True)]
+        return self.saved.state_of(states, index, taken, self._told)
+
+
+def _mixture_of(node: StreamMixNode, known: Known) -> PositionPart | None:
+    if not isinstance(node.weights, tuple) or node.on_end != "stop":
+        return None
+    parts: list[PositionPart] = []
+    for input in node.parts:
+        part = part_of(input, False, known)
+        if part is None or part.restarts or part.allow_nones:
+            return None
+        parts.append(part)
+    mixture = MixedPositions(node, parts)
+    return PositionPart(mixture.node, mixture.length, False, False, ends=False, mixture=mixture)
+
+
+def part_of(node: Node, may_drop: bool, known: Known) -> PositionPart | None:
     """What a stream is read from, where it gives one element for each position.
 
-    Or none for some of them, where it `may_drop`.
+    Or none for some of them, where it `may_drop`. What is `known` is of datasets that are there.
     """
     restarts = isinstance(node, EpochsNode)
     steps: list[Node] = []
     if restarts:
         node = node.inputs[0]
-    while not isinstance(node, ToStreamNode):
+    while not isinstance(node, (ToStreamNode, StreamMixNode)):
         is_change = isinstance(node, Each) and not node.uses_positions and not node.stays_here
         if is_change or (may_drop and isinstance(node, Drop)):
             steps.append(node)
         elif not isinstance(node, (SeedNode, OptionsNode)):
             return None
         node = node.inputs[0]
-    base, length = node.input, node.input.length()
-    if restarts and not 0 < length <= _FURTHEST:
+    if isinstance(node, ToStreamNode):
+        part = _by_position(node, restarts, known)
+    else:
+        part = None if restarts else _mixture_of(node, known)
+    if part is None:
         return None
-    dropping = [step for step in walk(base) if isinstance(step, Guard) or leaves_out(step)]
-    if any(isinstance(step, (Guard, Expand)) for step in dropping) or least_block(base) > 1:
-        return None  # Or its source wants to be asked for many at once.
-    drops = bool(dropping) or any(isinstance(step, Drop) for step in steps)
-    if drops:
+    part.drops = part.drops or any(isinstance(step, Drop) for step in steps)
+    if part.drops:
         # An epoch of which elements are left out has no length that is known.
         if restarts or not may_drop:
             return None
-        return PositionPart(base, length, False, node.allow_nones, True, tuple(reversed(steps)))
+        part.steps = tuple(reversed(steps))
+        return part
     for step in reversed(steps):
-        base = with_inputs(step, [base])
-    return PositionPart(base, length, restarts, node.allow_nones)
+        part.node = with_inputs(step, [part.node])
+    return part
+
+
+def _by_position(node: ToStreamNode, restarts: bool, known: Known) -> PositionPart | None:
+    base, length = node.input, node.input.length()
+    if restarts and not 0 < length <= _FURTHEST:
+        return None
+    # Lanes are slices of one dataset, which is looked at once.
+    under = base.input if isinstance(base, Order) else base
+    if id(under) not in known:
+        known[id(under)] = _drops_of(under)
+    drops = known[id(under)]
+    return None if drops is None else PositionPart(base, length, restarts, node.allow_nones, drops)
+
+
+def _drops_of(node: Node) -> bool | None:
+    """Whether a dataset leaves elements out; None where it is not to be read with others."""
+    dropping = [step for step in walk(node) if isinstance(step, Guard) or leaves_out(step)]
+    if any(isinstance(step, (Guard, Expand)) for step in dropping) or least_block(node) > 1:
+        return None  # Or its source wants to be asked for many at once.
+    return bool(dropping)

@@ -28,7 +28,7 @@ from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
 from bushel.run.kept_side_by_side import KeptSideBySide
 from bushel.run.light import LightElements
-from bushel.run.position_part import PositionPart, part_of
+from bushel.run.position_part import Known, PositionPart, part_of
 from bushel.run.spent import Stopwatch
 from bushel.transforms.function import any_none
 
@@ -59,6 +59,8 @@ class PartsSideBySide(SideBySide):
         self.lengths = np.array([part.length for part in parts], dtype=np.int64)
         self.restarts = parts[0].restarts
         self._allow_nones = parts[0].allow_nones
+        # Whether states are more than a number.
+        self._has_more_to_tell = any(part.restarts or part.mixture is not None for part in parts)
         self._inputs = Inputs([part.node for part in parts], compile_node)
         # Each of the sources is asked by itself, be it for one element or for ten.
         seconds = max(SOON_SECONDS, _SECONDS_OF_A_PART * len(parts))
@@ -79,7 +81,9 @@ class PartsSideBySide(SideBySide):
         return self._light.are_light and not self._leaves_out
 
     def is_at_end(self, number: int, after: int = 0) -> bool:
-        return not self.restarts and bool(self.taken[number] + after >= self.lengths[number])
+        if self.restarts or not self.parts[number].ends:
+            return False
+        return bool(self.taken[number] + after >= self.lengths[number])
 
     def read(self, which: Keys, least: int = 1) -> Block:
         """The next elements of these, in turn, up to one that cannot be had like this.
@@ -138,7 +142,7 @@ class PartsSideBySide(SideBySide):
 
     def states_after(self, taken: Positions) -> list[State]:
         """The states of the streams after `taken` elements of each."""
-        if not self.restarts:
+        if not self._has_more_to_tell:
             return [{"next_index": count} for count in taken.tolist()]
         return [part.state(count) for part, count in zip(self.parts, taken.tolist(), strict=True)]
 
@@ -164,8 +168,9 @@ def side_by_side(nodes: Iterable[Node | None], most_dropped: float | None) -> Si
     `most_dropped` is the share of elements that may be left out; None: none may.
     """
     parts: list[PositionPart] = []
+    known: Known = {}
     for node in nodes:
-        part = None if node is None else part_of(node, most_dropped is not None)
+        part = None if node is None else part_of(node, most_dropped is not None, known)
         if part is None or part.allow_nones != (parts[0] if parts else part).allow_nones:
             return None
         parts.append(part)
