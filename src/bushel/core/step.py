@@ -88,6 +88,10 @@ def _each_by_itself(_nodes: Iterable[Node | None]) -> SideBySide | None:
     return None
 
 
+def _nothing_shared(_streams: int) -> None:
+    return None
+
+
 @plain
 class How:
     """What a step may need of the engine and the pipeline in which it is opened."""
@@ -102,6 +106,8 @@ class How:
     side_by_side: Callable[[Iterable[Node | None]], SideBySide | None] = _each_by_itself
     # The options of the pipeline, which hold for streams that the step opens itself as well.
     options: DatasetOptions | None = None
+    # Makes what so many streams share that the step opens itself, and reads in turn: threads.
+    shared_by: Callable[[int], Any] = _nothing_shared
 
 
 class Step(Node):

@@ -120,10 +120,10 @@ def interleave_step(datasets: tuple[Node, ...] | Nodes, cycle_length: int | None
     return InterleaveNode(datasets, cycle, _open_stream)
 
 
-def _open_stream(node: Node, options: DatasetOptions | None) -> Stream:
+def _open_stream(node: Node, options: DatasetOptions | None, shared: Any) -> Stream:
     from bushel.deliver.open import open_stream  # To build a dataset takes none of it.
 
-    return open_stream(node, options)
+    return open_stream(node, options, shared)
 
 
 def check_seed(seed: Any, operation: str) -> int:

@@ -22,6 +22,7 @@ from bushel.run.plan import Lowered, Plan, plan_of
 if TYPE_CHECKING:
     from bushel.deliver.timed import TimedIterator
     from bushel.run.build import LowerToWorkers
+    from bushel.run.shared_threads import ThreadsInTurn
     from bushel.workers.engine import Engine
 
 T = TypeVar("T")
@@ -59,15 +60,18 @@ def shown_if_asked(iterator: StreamIterator[T]) -> StreamIterator[T]:
     return iterator
 
 
-def open_stream(node: Node, options: DatasetOptions | None = None) -> Stream:
+def open_stream(
+    node: Node, options: DatasetOptions | None = None, shared: "ThreadsInTurn | None" = None
+) -> Stream:
     """Makes the stream of a node, with worker processes where it asks for them.
 
-    `options` are those of the pipeline that it is a part of.
+    `options` are those of the pipeline that it is a part of, where it has the threads that are
+    `shared`.
     """
-    return open_node(node if options is None else OptionsNode(node, options)).stream
+    return open_node(node if options is None else OptionsNode(node, options), shared).stream
 
 
-def open_node(node: Node) -> Lowered:
+def open_node(node: Node, shared: "ThreadsInTurn | None" = None) -> Lowered:
     """Makes the stream of a node, and what counts its steps where that is wanted."""
     refuse_copies(node)
     refuse_unprepared(node)
@@ -77,7 +81,7 @@ def open_node(node: Node) -> Lowered:
         agreements.append(agreement(timeout_s))
         return agreements[-1]
 
-    lowered = open_plan(plan_of(node, process_of_job, agree))
+    lowered = open_plan(plan_of(node, process_of_job, agree), shared)
     lowered.stream.wakers = [*lowered.stream.wakers, *(made.close for made in agreements)]
     return lowered
 
@@ -87,7 +91,7 @@ def plan(node: Node) -> Plan:
     return plan_of(node, process_of_job, agreement)
 
 
-def open_plan(plan: Plan) -> Lowered:
+def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
     """Opens the streams of a plan, with worker processes where it has them."""
     places: dict[int, WorkersNode] = {
         id(stretch.workers): stretch.workers
@@ -95,7 +99,7 @@ def open_plan(plan: Plan) -> Lowered:
         if stretch.workers is not None
     }
     if not places:
-        return _lowered(plan)
+        return _lowered(plan, shared=shared)
     # Only for those who want them. Processes first: while they start, the rest is imported.
     from bushel.workers.home import home_of
     from bushel.workers.start import Starter
@@ -121,8 +125,12 @@ def open_plan(plan: Plan) -> Lowered:
             starter.end()
 
 
-def _lowered(plan: Plan, to_workers: "LowerToWorkers | None" = None) -> Lowered:
+def _lowered(
+    plan: Plan,
+    to_workers: "LowerToWorkers | None" = None,
+    shared: "ThreadsInTurn | None" = None,
+) -> Lowered:
     # Imported here: to build a dataset takes none of what runs it.
     from bushel.run.build import lowered
 
-    return lowered(plan.dealt, plan.cut, to_workers)
+    return lowered(plan.dealt, plan.cut, to_workers, shared=shared)

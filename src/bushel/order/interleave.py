@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import takewhile
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -46,7 +46,8 @@ class InterleaveNode(Step):
 
     datasets: "tuple[Node, ...] | Nodes"
     cycle_length: int
-    open_dataset: Callable[[Node, DatasetOptions | None], Stream]
+    # Opens one of them, under the options of the pipeline and with what all of them share.
+    open_dataset: Callable[[Node, DatasetOptions | None, Any], Stream]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -60,7 +61,8 @@ class InterleaveNode(Step):
         return self.datasets.listed()
 
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
-        return InterleaveStream(self, how.side_by_side, how.options)
+        shared = how.shared_by(min(self.cycle_length, len(self.datasets)))
+        return InterleaveStream(self, how.side_by_side, how.options, shared)
 
     def describe(self) -> str:
         return f"interleave({len(self.datasets)} datasets, cycle_length={self.cycle_length})"
@@ -130,10 +132,11 @@ class InterleaveStream(Stream):
         node: InterleaveNode,
         side_by_side: ReadSideBySide,
         options: DatasetOptions | None = None,
+        shared: Any = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._node, self._side_by_side, self._clock = node, side_by_side, clock
-        self._options = options
+        self._options, self._shared = options, shared
         # How many rounds are made at once: what it costs to read from a stream does not depend
         # on how many elements are read.
         self._at_once = BlockSize(
@@ -167,7 +170,9 @@ class InterleaveStream(Stream):
 
     def _opened(self, number: int) -> Stream | None:
         node = self._node.datasets[number]
-        return None if node is None else self._node.open_dataset(node, self._options)
+        if node is None:
+            return None
+        return self._node.open_dataset(node, self._options, self._shared)
 
     def _has_next(self) -> bool:
         return self._following < len(self._node.datasets)

@@ -11,6 +11,7 @@ Descriptions are those of the pipeline, so its states fit.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from bushel.batch.regroup import Regroup
 from bushel.cache.cache import CacheNode
@@ -182,7 +183,7 @@ class Tracing:
         raise NotKnown(f"`{node.label}` does not tell what it makes its elements of")
 
 
-def _open(node: Node, options: DatasetOptions | None) -> Stream:
+def _open(node: Node, options: DatasetOptions | None, _shared: Any) -> Stream:
     return build_stream(node if options is None else OptionsNode(node, options))
 
 

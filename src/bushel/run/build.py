@@ -20,7 +20,7 @@ from bushel.run.cut import WORKERS, Stretch, cut
 from bushel.run.plan import Lowered, Opened
 from bushel.run.positional import PositionalStream, dropping_step
 from bushel.run.quota import DropQuota
-from bushel.run.shared_threads import PartsInTurn, ThreadsOfStreams
+from bushel.run.shared_threads import PartsInTurn, ThreadsInTurn, ThreadsOfStreams
 from bushel.run.side_by_side import side_by_side
 from bushel.run.step_streams import single_step
 from bushel.run.step_times import StepTimes
@@ -40,13 +40,19 @@ def lowered(
     last: Stretch,
     to_workers: LowerToWorkers | None = None,
     times: StepTimes | None = None,
+    shared: ThreadsInTurn | None = None,
 ) -> Lowered:
     """Opens the streams of a pipeline that ends with this stretch.
 
-    `times` are those of somebody who measures in a way of their own.
+    `times` are those of somebody who measures in a way of their own; `shared` the threads of
+    streams of which this is one.
     """
     lowering = Lowering(options_of(node), to_workers, times)
-    stream = lowering.stream(last)
+    if shared is None:
+        stream = lowering.stream(last)
+    else:
+        lowering.threads = shared.threads
+        stream = lowering.stream(last, shared.parts)
     if lowering.times is not None:
         lowering.times.take_turns(stream)
     return Lowered(stream, tuple(lowering.opened), lowering.times)
@@ -71,7 +77,7 @@ class Lowering:
         times: StepTimes | None = None,
     ) -> None:
         self._options, self._to_workers = options, to_workers
-        self._threads = ThreadsOfStreams()
+        self.threads = ThreadsOfStreams()
         self.opened: list[Opened] = []
         # What steps do and take, where somebody wants to know.
         self.times = times
@@ -153,7 +159,7 @@ class Lowering:
             options,
             node.allow_nones,
             watch,
-            threads=self._threads,
+            threads=self.threads,
             times=self.times,
         )
         if self.times is not None and stream.threads is not None:
@@ -164,7 +170,7 @@ class Lowering:
 
 def how_to_open(quota: Callable[[str], DropQuota]) -> How:
     """What the engine does for a step, where each of its streams is read by itself."""
-    return How(quota, _together, first_of)
+    return How(quota, _together, first_of, shared_by=ThreadsInTurn)
 
 
 def step_of(node: Node, inputs: Sequence[Stream], how: How) -> Stream:

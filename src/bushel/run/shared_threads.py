@@ -203,3 +203,10 @@ class PartsInTurn:
             theirs = ReadOptions(*(_FEW_STREAMS * number for number in key))
             self._shared[key] = SharedReadOptions(theirs, self._streams, 1)
         return self._shared[key]
+
+
+class ThreadsInTurn:
+    """The threads of streams that are opened one by one, and read in turn."""
+
+    def __init__(self, streams: int) -> None:
+        self.threads, self.parts = ThreadsOfStreams(), PartsInTurn(streams)
