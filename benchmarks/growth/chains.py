@@ -51,6 +51,13 @@ def lanes_filtered(lib: Any, count: int, _: Any) -> Any:
     return dealt(lib, count).filter(is_odd).batch(LANES_BATCH)
 
 
+def lanes_mixed(lib: Any, count: int, _: Any) -> Any:
+    """A mixture and a filter in each lane."""
+    shuffled = [lib.MapDataset.range(RECORDS).shuffle(seed=seed) for seed in range(4)]
+    parts = [part.lanes(count, shard_options=lib.ShardOptions(0, 1)) for part in shuffled]
+    return lib.IterDataset.mix(parts, [4, 3, 2, 1]).filter(is_odd).batch(LANES_BATCH)
+
+
 def in_workers(lib: Any, dataset: Any, count: int) -> Any:
     options = lib.MultiprocessingOptions(num_workers=count)
     return streamed(lib, dataset).mp_prefetch(options)
@@ -150,6 +157,7 @@ LANES = Axis(
     variants={
         "plain": Variant("plain", lanes_plain, LANES_BATCH, grain=False),
         "filtered": Variant("filtered", lanes_filtered, LANES_BATCH, grain=False),
+        "mixed": Variant("mixed, filtered", lanes_mixed, LANES_BATCH, grain=False),
     },
 )
 WORKERS = Axis(

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from benchmarks.growth.axis import Axis, Variant, streamed
 
 EACH = 100_000_000
@@ -31,8 +33,25 @@ def mix_streams(lib: Any, count: int, _: Any) -> Any:
     return lib.IterDataset.mix(streams(lib, count), weights(count)).batch(BATCH)
 
 
+def is_odd(x: int) -> bool:
+    return x % 2 == 1
+
+
+def mix_filtered(lib: Any, count: int, _: Any) -> Any:
+    parts = [part.filter(is_odd) for part in streams(lib, count)]
+    return lib.IterDataset.mix(parts, weights(count)).batch(BATCH)
+
+
 def scheduled(lib: Any, count: int, _: Any) -> Any:
     ends = (weights(count), weights(count)[::-1])
+    schedule = lib.WeightSchedule.linear([(0, ends[0]), (STEPS_OF_SCHEDULE, ends[1])])
+    return lib.IterDataset.mix(streams(lib, count), schedule).batch(BATCH)
+
+
+def all_change(lib: Any, count: int, _: Any) -> Any:
+    """Weights of which some change at each step."""
+    rng = np.random.default_rng(0)
+    ends = [rng.lognormal(0.0, 1.5, count).tolist() for _ in range(2)]
     schedule = lib.WeightSchedule.linear([(0, ends[0]), (STEPS_OF_SCHEDULE, ends[1])])
     return lib.IterDataset.mix(streams(lib, count), schedule).batch(BATCH)
 
@@ -77,7 +96,9 @@ AXIS = Axis(
     variants={
         "mix": Variant("MapDataset.mix", mix),
         "streams": Variant("IterDataset.mix", mix_streams),
+        "filtered": Variant("IterDataset.mix, filtered", mix_filtered),
         "scheduled": Variant("scheduled weights", scheduled, grain=False),
+        "all_change": Variant("all weights change", all_change, grain=False),
         "concatenate": Variant("concatenate", concatenate),
         "select": Variant("select_from_datasets", select),
         "interleave": Variant("interleave", interleave),
