@@ -20,7 +20,7 @@ import numpy as np
 
 from bushel.core.block import Block, join, merge_columns
 from bushel.core.frozen import plain
-from bushel.core.node import Node
+from bushel.core.node import Node, walk
 from bushel.core.positions import Keys, Positions, occurrences
 from bushel.core.state import State
 from bushel.core.step import SideBySide, SideMarks
@@ -227,11 +227,21 @@ class KeptSideBySide(SideBySide):
 
 def _inputs_of(nodes: Sequence[Node]) -> Callable[[], Many | Inputs]:
     """What evaluates these datasets, made when it is needed."""
-    shared = {id(node.inputs[0]) if node.inputs else id(node) for node in nodes}
-    if len(nodes) <= _FEW and len(shared) == len(nodes):
+    if len(nodes) <= _FEW and not _have_some_in_common(nodes):
         inputs = Inputs(nodes, compile_node)
         return lambda: inputs
     return cache(lambda: compile_many(nodes, compile_node))
+
+
+def _have_some_in_common(nodes: Sequence[Node]) -> bool:
+    """Whether some dataset is read by several of them, as by lanes."""
+    met: set[int] = set()
+    for node in nodes:
+        own = {id(step) for step in walk(node)}
+        if met & own:
+            return True
+        met |= own
+    return False
 
 
 class _ReadyElements:
