@@ -12,7 +12,7 @@ from bushel import IterDataset, MapDataset, ReadOptions, WeightSchedule
 from bushel.core.cursor import Cursor
 from bushel.core.node import Node
 from bushel.experimental import InterleaveIterDataset
-from bushel.order import pattern, permutation, permutations, shares, shuffle
+from bushel.order import line_shares, pattern, permutation, permutations, shares, shuffle
 from bushel.order.pattern import Pattern
 from bushel.order.stream_mix import MixStream
 from bushel.run.inline import compile_node
@@ -42,8 +42,9 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(RangeNode, "fetch", "fetches")
     count(Pattern, "_make", "stretches")
     count(Pattern, "_locate_one", "located one by one")
-    count(shares, "_shares", "shares")
-    count(shares, "_shares", "shares computed", lambda weights, _: weights.size)
+    for owner, name in ((shares, "exact_shares"), (line_shares, "_shares")):
+        count(owner, name, "shares")
+        count(owner, name, "shares computed", lambda weights, *_: weights.size)
     count(PositionalStream, "pull", "pulls")
     for name in ("take", "show", "put_back"):
         count(Cursor, name, "touched")
@@ -190,7 +191,10 @@ def test_interleaved_short_streams_walk_little(monkeypatch: pytest.MonkeyPatch) 
     assert len(walked) <= 40 * 16
 
 
-def test_patterns_are_what_each_part_would_say() -> None:
+@pytest.mark.parametrize("many", [1, 10**6])
+def test_patterns_are_what_each_part_would_say(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # By plain numbers, or by arrays.
+    monkeypatch.setattr(pattern, "_MANY_PARTS", many)
     rng = np.random.default_rng(0)
     for most in (1, 3, 1000, 10**6, 10**12):
         made = Pattern(rng.integers(1, most + 1, 40).tolist())

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel import WeightSchedule
-from bushel.order import shares
-from bushel.order.proportions import Runs, table_of
+from bushel.order import line_shares
+from bushel.order.due import exact_shares
+from bushel.order.line_columns import LineColumns
+from bushel.order.line_shares import chosen_on_lines
+from bushel.order.proportions import Runs, joined, on_lines, table_of
 from bushel.order.shares import (
     chosen,
     chosen_by_runs,
@@ -88,6 +91,52 @@ def test_runs_fall_due_as_each_element_says(data: st.DataObject) -> None:
 
 
 @tried
+@given(st.data(), st.integers(0, 2**32 - 1), st.sampled_from(["far", "near", "alike", "few"]))
+def test_weights_on_lines_fall_due_as_each_element_says(
+    data: st.DataObject, seed: int, kind: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    parts, count = data.draw(st.integers(16, 120)), data.draw(st.integers(65, 700))
+    make = {
+        "far": lambda: 10.0 ** rng.uniform(-6, 6, parts),
+        "near": lambda: rng.lognormal(0.0, 1.5, parts),
+        "alike": lambda: 2.0 ** rng.integers(-1, 2, parts),
+        "few": lambda: rng.uniform(1, 2, parts) * (rng.random(parts) < 0.5) + (rng.random() < 0.5),
+    }[kind]
+    ends = [np.where(np.arange(parts) == 3, 1.0, make()).tolist() for _ in range(2)]
+    ramp = WeightSchedule.linear([(0, ends[0]), (data.draw(st.integers(800, 10**6)), ends[1])])
+    steps = data.draw(st.integers(0, 100)) + np.arange(count)
+    ends_of_lines = lines_of(ramp).ends(steps)
+    if ends_of_lines is None:
+        return  # Some part comes or goes in between.
+    lines = LineColumns(*ends_of_lines)
+    table = to_proportions(lines_of(ramp).at(steps))
+    assert (lines.table() == table).all()
+    ahead = tuple(rng.integers(0, ONE, parts).tolist())
+    expected, expected_end = chosen_each(table, ahead)
+    for which, end in (chosen(on_lines(lines), ahead), chosen_on_lines(lines, ahead) or (None, ())):
+        assert which is None or (which.tolist(), end) == (expected.tolist(), expected_end)
+    stays = rng.random(parts) < 0.5
+    assert (lines.without(stays.tolist()).table() == table * stays[:, None]).all()
+
+
+def test_weights_that_all_change_are_on_lines() -> None:
+    rng = np.random.default_rng(0)
+    ends = [rng.lognormal(0.0, 1.5, 300).tolist() for _ in range(2)]
+    ramp = WeightSchedule.linear([(0, ends[0]), (10**6, ends[1])])
+    table = table_of(ramp, None, 300)
+    runs = joined([table.at(np.arange(500)), table.at(np.arange(500, 2000))])
+    # No table of all of them is made.
+    assert runs.lines is not None and runs.steps == 2000 and not runs.columns.size
+    which, end = chosen(runs, (0,) * 300)
+    expected, expected_end = chosen_each(runs.each(), (0,) * 300)
+    assert (which.tolist(), end) == (expected.tolist(), expected_end)
+    # Where numbers are too large for that, the same comes of tables, some steps at a time.
+    far = joined([runs, Runs(runs.each()[:, :1] * 10**12, np.array([1]))])
+    assert far.lines is None and far.steps == 2001
+
+
+@tried
 @given(
     st.lists(st.tuples(st.integers(0, 10**14), st.integers(0, 10**17)), min_size=1, max_size=9),
     st.sampled_from([1, 10**4, 10**9]),
@@ -96,26 +145,26 @@ def test_shares_are_exact(pairs: list[tuple[int, int]], divisor: int) -> None:
     weights = np.array([weight // divisor for weight, _ in pairs])
     rests = weights + np.array([more // divisor for _, more in pairs])
     expected = [ONE * int(w) // max(int(r), 1) for w, r in zip(weights, rests, strict=True)]
-    assert shares._shares(weights, rests).tolist() == expected
+    assert exact_shares(weights, rests).tolist() == expected
 
 
 def test_what_is_taken_is_not_divided_again(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[int] = []
-    divide = shares._shares
+    divide = line_shares._shares
 
-    def counted(weight: Any, rest: Any) -> Any:
+    def counted(weight: Any, *more: Any) -> Any:
         computed.append(weight.size)
-        return divide(weight, rest)
+        return divide(weight, *more)
 
-    monkeypatch.setattr(shares, "_shares", counted)
+    monkeypatch.setattr(line_shares, "_shares", counted)
     parts, steps = 500, 2000
     rng = np.random.default_rng(0)
     ramp = WeightSchedule.linear([(step, list(rng.uniform(1, 2, parts))) for step in (0, 9999)])
     runs = table_of(ramp, None, parts).at(np.arange(steps))
     which, end = chosen(runs, (0,) * parts)
     # Half of the elements are gone, on the average, before they come to a part.
-    assert sum(computed) <= 0.6 * parts * steps
-    expected, expected_end = chosen_by_runs(runs.columns, runs.sizes, (0,) * parts)
+    assert 0 < sum(computed) <= 0.6 * parts * steps
+    expected, expected_end = chosen_by_runs(runs.each(), runs.sizes, (0,) * parts)
     assert which.tolist() == expected.tolist()
     assert end == expected_end
 

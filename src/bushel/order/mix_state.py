@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from bushel.core.state import State
 from bushel.core.state_fields import Declares, Fields, Flag, Inners, Whole, Wholes, all_before
+from bushel.order.due import ONE_ELEMENT, Ahead
 from bushel.order.mix_weights import SavedWeights, WeightSpan
-from bushel.order.shares import ONE_ELEMENT, Ahead
 
 if TYPE_CHECKING:
     from bushel.order.stream_mix import StreamMixNode

@@ -21,9 +21,9 @@ from bushel.core.frozen import plain
 from bushel.core.state import State
 from bushel.core.state_fields import FieldKind, Path
 from bushel.errors import PlanError, StateError
+from bushel.order.due import Ahead
 from bushel.order.proportions import table_of
 from bushel.order.schedule import WeightSchedule, in_order
-from bushel.order.shares import Ahead
 from bushel.order.turns import Choices, FixedTurns, ScheduledTurns, Turns
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import numpy as np
 from bushel.core.frozen import plain
 from bushel.core.naming import name_of
 from bushel.core.positions import Positions
+from bushel.order.line_columns import LineColumns
 from bushel.order.schedule import Weights, WeightSchedule, in_order
 from bushel.order.weight_lines import Lines, Proportions, to_proportions
 
@@ -33,6 +34,8 @@ class Runs:
 
     columns: Proportions
     sizes: Positions
+    # In the place of columns, one for each step, where these are on lines and change all the time.
+    lines: LineColumns | None = None
 
     @property
     def steps(self) -> int:
@@ -41,6 +44,8 @@ class Runs:
 
     def part(self, start: int, stop: int) -> "Runs":
         """The same for some of the steps."""
+        if self.lines is not None:
+            return on_lines(self.lines.part(start, stop))
         ends = self.sizes.cumsum()
         begins = ends - self.sizes
         sizes = np.minimum(ends, stop) - np.maximum(begins, start)
@@ -52,6 +57,8 @@ class Runs:
 
     def each(self) -> Proportions:
         """A column for each step."""
+        if self.lines is not None:
+            return self.lines.table()
         if len(self.sizes) == self.steps:
             return self.columns
         return self.columns.repeat(self.sizes, axis=1)
@@ -61,6 +68,12 @@ def joined(runs: Sequence[Runs]) -> Runs:
     """Some runs after others; those that meet and are alike become one."""
     if len(runs) == 1:
         return runs[0]
+    lines = runs[0].lines
+    for more in runs[1:]:
+        lines = None if lines is None or more.lines is None else lines.followed_by(more.lines)
+    if lines is not None:
+        return on_lines(lines)
+    runs = [_with_columns(some) for some in runs]
     columns, sizes = [runs[0].columns], [runs[0].sizes]
     for more in runs[1:]:
         if np.array_equal(columns[-1][:, -1:], more.columns[:, :1]):
@@ -73,6 +86,16 @@ def joined(runs: Sequence[Runs]) -> Runs:
     if len(columns) == 1:
         return Runs(columns[0], sizes[0])
     return Runs(np.concatenate(columns, axis=1), np.concatenate(sizes))
+
+
+def on_lines(lines: LineColumns) -> Runs:
+    """Runs of one step each."""
+    parts, steps = lines.shape
+    return Runs(np.empty((parts, 0), dtype=np.int64), np.ones(steps, dtype=np.int64), lines)
+
+
+def _with_columns(runs: Runs) -> Runs:
+    return runs if runs.lines is None else Runs(runs.each(), runs.sizes)
 
 
 class ProportionTable(ABC):
@@ -121,7 +144,7 @@ class _Points(ProportionTable):
         for some in np.split(steps, ends):
             for runs in self._between_points(some):
                 found.append(runs)
-                room -= len(runs.sizes)
+                room -= runs.columns.shape[1]
                 if room <= 0:
                     return joined(found)
         return joined(found)
@@ -131,12 +154,12 @@ class _Points(ProportionTable):
         if not lines.is_linear or steps[0] >= lines.steps[-1] or steps[-1] <= lines.steps[0]:
             yield Runs(to_proportions(lines.at(steps[:1])), np.array([len(steps)]))
             return
-        if self._parts >= FEWEST_PARTS:
-            columns = lines.changing_columns(steps[: _MOST // self._parts])
-            if columns is not None:
-                yield Runs(columns, np.ones(columns.shape[1], dtype=np.int64))
-                steps = steps[columns.shape[1] :]
         at_once = max(1, _WEIGHTS_AT_ONCE // self._parts)
+        if self._parts >= FEWEST_PARTS and lines.changes_soon(steps, at_once):
+            ends = lines.ends(steps)
+            if ends is not None:
+                yield on_lines(LineColumns(*ends))
+                return
         for start in range(0, len(steps), at_once):
             some = steps[start : start + at_once]
             if self._parts >= FEWEST_PARTS:

@@ -1,30 +1,21 @@
 """Which parts of a mixture get the next elements, by what each is due of them.
 
-There are four ways, which say the same bit by bit: part after part for each element, where parts
-are few or change all the time; element after element, where they are few; by arithmetic, where
-proportions stay the same for long; and both for all others.
+There are five ways, which say the same bit by bit: part after part for each element, where parts
+are few; the same on lines, where they are many that change all the time (`order/line_shares.py`);
+element after element, where these are few; by arithmetic, where proportions stay the same for long;
+and both for all others.
 """
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from bushel.core.positions import Keys
+from bushel.order.due import ONE_ELEMENT, Ahead, exact_shares, which_fall_due
+from bushel.order.line_shares import chosen_on_lines
 from bushel.order.proportions import FEWEST_PARTS, Runs
 from bushel.order.weight_lines import SHORT_RUN, Proportions
-
-# How far each part is ahead of its share, in units of 2**-60 elements. Shares are rounded
-# down to that. So fixed weights give the order of a `Pattern`, for as many elements as their
-# sum goes into 2**60: a weight that never falls due too early falls due in time.
-Ahead: TypeAlias = tuple[int, ...]
-_BITS = 60
-ONE_ELEMENT = 1 << _BITS
-_FRACTION = np.uint64(ONE_ELEMENT - 1)
-
-_Counts = npt.NDArray[np.uint64]
 
 # Up to this number, elements are gone through one by one, if a run has few of them: to go through
 # all parts, once or for each run, takes up to eight times as long.
@@ -38,12 +29,22 @@ _DIGIT = 30
 _LOW = (1 << _DIGIT) - 1
 # Shares that are computed at a time: they stay in the cache of the processor.
 _SHARES_AT_ONCE = 1 << 14
-# Whole numbers below this are exact in floating point.
-_EXACT = 1 << 53
+# Proportions in memory at a time: 32 MB.
+_MOST_IN_A_TABLE = 1 << 22
 
 
 def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
     """Whose turn it is, and how far the parts are ahead in the end."""
+    if runs.lines is not None and runs.steps > _FEW_ELEMENTS:
+        on_lines = chosen_on_lines(runs.lines, ahead)
+        if on_lines is not None:
+            return on_lines
+        if runs.steps * len(ahead) > _MOST_IN_A_TABLE:
+            half = runs.steps // 2
+            which, ahead = chosen(runs.part(0, half), ahead)
+            rest, ahead = chosen(runs.part(half, runs.steps), ahead)
+            return np.concatenate([which, rest]), ahead
+        runs = Runs(runs.each(), runs.sizes)
     are_few = runs.steps <= min(_FEW_ELEMENTS, _FEW_OF_A_RUN * len(runs.sizes))
     if are_few and len(ahead) >= FEWEST_PARTS:
         return chosen_one_by_one(runs.each(), ahead)
@@ -53,11 +54,11 @@ def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
         if runs.steps <= SHORT_RUN * len(runs.sizes):
             return chosen_each(runs.each(), ahead)
         return chosen_by_runs(runs.columns, runs.sizes, ahead)
-    which = [np.empty(0, dtype=np.int64)]
+    found = [np.empty(0, dtype=np.int64)]
     for column, size in zip(runs.columns.T, runs.sizes.tolist(), strict=True):
         some, ahead = chosen_evenly(column, size, ahead)
-        which.append(some)
-    return np.concatenate(which), ahead
+        found.append(some)
+    return np.concatenate(found), ahead
 
 
 def chosen_each(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
@@ -80,7 +81,7 @@ def chosen_each(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
         left = np.ones(len(places), dtype=np.bool_)
         for number, share in enumerate(shares):
             part = first + number
-            gets, end[part] = _gets(share, ahead[part])
+            gets, end[part] = which_fall_due(share, ahead[part])
             if len(gets):
                 which[places.take(gets)] = part
                 left[gets] = False
@@ -97,22 +98,13 @@ def _shares_in_turn(some: Proportions, rest: Keys) -> tuple[Keys, Keys]:
     rests[0] = rest
     for number, weights in enumerate(some):  # `cumsum` over rows takes thirty times as long.
         np.subtract(rests[number], weights, out=rests[number + 1])
-    return _shares(some, rests[:-1]).view(np.int64), rests[-1]
-
-
-def _gets(share: Keys, before: int) -> tuple[Keys, int]:
-    """Which of the elements a part gets, and how far it is ahead then."""
-    # Sums wrap around, and so does the difference: what is left are fractions.
-    after = (np.uint64(before) - share.view(np.uint64).cumsum()) & _FRACTION
-    end = int(after[-1])
-    after += share.view(np.uint64)
-    return np.flatnonzero(after >= ONE_ELEMENT), end
+    return exact_shares(some, rests[:-1]), rests[-1]
 
 
 def chosen_one_by_one(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:
     """The same for few elements of many parts."""
     rests = table[::-1].cumsum(axis=0)[::-1]
-    shares = np.ascontiguousarray(_shares(table, rests).view(np.int64).T)
+    shares = np.ascontiguousarray(exact_shares(table, rests).T)
     end = np.array(ahead, dtype=np.int64)
     which: list[int] = []
     for share in shares:
@@ -132,7 +124,7 @@ def chosen_evenly(column: Proportions, size: int, ahead: Ahead) -> tuple[Keys, A
     rests = column[::-1].cumsum()[::-1]
     end, left = list(ahead), size
     taken: list[tuple[int, list[int]]] = []
-    for part, share in enumerate(_shares(column, rests).tolist()):
+    for part, share in enumerate(exact_shares(column, rests).tolist()):
         before = ahead[part]
         due = left * share - before
         gets = -(-due // ONE_ELEMENT)
@@ -230,25 +222,3 @@ def _in_place(taken: Sequence[tuple[int, Sequence[int], Sequence[int]]], runs: i
         for number, place in zip(numbers, places, strict=True):
             which[number].insert(place, part)
     return np.array(list(chain.from_iterable(which)), dtype=np.int64)
-
-
-def _shares(weight: Proportions, rest: Proportions) -> _Counts:
-    """weight / rest in units of 2**-60, rounded down.
-
-    >>> _shares(np.array([1, 3]), np.array([4, 3])) / ONE_ELEMENT
-    array([0.25, 1.  ])
-    """
-    rest = np.maximum(rest, 1)
-    # Floating point tells all but the last bits. What these are tells the remainder, of which
-    # a 64-bit number holds all that matters.
-    quotient = weight / rest
-    quotient *= ONE_ELEMENT
-    share: Proportions = quotient.astype(np.int64)
-    remainder: Proportions = weight << _BITS
-    remainder -= share * rest
-    if quotient.max(initial=0) < _EXACT and rest.max(initial=0) < _EXACT:
-        remainder >>= 63  # Rounded up at the most, so it is one too many where this is negative.
-    else:
-        remainder //= rest
-    share += remainder
-    return share.view(np.uint64)

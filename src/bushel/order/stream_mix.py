@@ -15,6 +15,7 @@ from bushel.core.state_fields import Fields
 from bushel.core.step import How, Join, SideBySide
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError
+from bushel.order.due import Ahead
 from bushel.order.mix import to_proportions
 from bushel.order.mix_parts import Counts, MixParts, PartMarks, Portion, PositionParts, StreamParts
 from bushel.order.mix_state import SavedMixture
@@ -24,7 +25,6 @@ from bushel.order.patterns import patterns_together
 from bushel.order.proportions import table_of
 from bushel.order.repeat import EpochsNode
 from bushel.order.schedule import Weights, WeightSchedule
-from bushel.order.shares import Ahead
 from bushel.order.turns import Choices, FixedTurns, ScheduledTurns, Turns
 
 # Weights as `mix` takes them: fixed, or depending on the number of the element.

@@ -22,13 +22,15 @@ import numpy as np
 
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys
+from bushel.order.due import Ahead
 from bushel.order.pattern import pattern_of, places_before
-from bushel.order.proportions import ProportionTable, Runs, joined
-from bushel.order.shares import Ahead, chosen
+from bushel.order.proportions import ProportionTable, Runs, joined, on_lines
+from bushel.order.shares import chosen
 
 # Elements that are chosen at once: at first few, since one who takes a few does not wait for
 # many; later so many that the overhead of numpy's calls for each part no longer matters.
-_FIRST_AT_ONCE, _AT_ONCE = 256, 8192
+_FIRST_AT_ONCE, _AT_ONCE, _AT_ONCE_OF_MANY = 256, 8192, 16384
+_MANY_PARTS = 256
 
 
 @plain
@@ -126,7 +128,8 @@ class ScheduledTurns(Turns):
         # A user's function is only asked for what is needed.
         if not self._table.eager:
             return count
-        at_once, self._at_once = self._at_once, min(4 * self._at_once, _AT_ONCE)
+        most = _AT_ONCE if self._parts < _MANY_PARTS else _AT_ONCE_OF_MANY
+        at_once, self._at_once = self._at_once, min(4 * self._at_once, most)
         return max(count, at_once)
 
     def _runs(self, index: int, count: int) -> Runs:
@@ -151,6 +154,10 @@ class ScheduledTurns(Turns):
 
 def _without(runs: Runs, stays: Sequence[bool]) -> Runs:
     """The same without some parts, up to where no other has a weight."""
+    if runs.lines is not None:
+        left = runs.lines.without(stays)
+        empty = np.flatnonzero(left.sums() == 0)
+        return on_lines(left.part(0, int(empty[0]) if len(empty) else runs.steps))
     columns = runs.columns * np.array(stays, dtype=np.int64)[:, None]
     without = np.flatnonzero(columns.sum(axis=0) == 0)
     end = int(without[0]) if len(without) else len(runs.sizes)

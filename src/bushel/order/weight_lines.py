@@ -21,6 +21,10 @@ _LEAST = 1e-12
 _TINY, _TIMES = 2.0**-500, 2.0**500
 # Up to this number of steps with the same proportions, nothing is saved by looking for them.
 SHORT_RUN = 2
+# The same where each step is computed by itself without a table of proportions.
+_SHORT_OF_A_LINE = 16
+# So many steps are looked at to see that.
+_LOOKED_AT = 128
 # Weights that stay in the cache of the processor, with what is computed of them.
 _AT_ONCE = 1 << 14
 
@@ -76,23 +80,35 @@ class Lines:
         columns[changing] = some.take(starts, axis=1)
         return columns, np.diff(starts, append=len(steps))
 
-    def changing_columns(self, steps: Positions) -> Proportions | None:
-        """The proportions at each step, where there is a change every few steps, or more."""
+    def changes_soon(self, steps: Positions, at_once: int) -> bool:
+        """Whether some proportion changes every few steps; of so many, it is looked at each."""
+        bounds = self._bounds(steps)
+        if bounds is None:
+            return False
+        # Parts that are alike change together.
+        kinds = np.unique(np.stack(bounds[:2]), axis=1)
+        if _SHORT_OF_A_LINE * float((kinds[1] - kinds[0]).sum()) >= len(steps):
+            return True
+        # By rounding, one may go back and forth.
+        some = steps[: min(at_once, _LOOKED_AT)]
+        return _SHORT_OF_A_LINE * len(self.proportions(some)[1]) >= len(some)
+
+    def ends(self, steps: Positions) -> tuple[Floats, Floats, Floats, Floats] | None:
+        """What tells the proportions at each step, where no part comes or goes in between.
+
+        The weights of each part at the points before and after, 0 if it counts as none; how far
+        each step is on the way between, and what weights are multiplied by at each.
+        """
         bounds = self._bounds(steps)
         if bounds is None:
             return None
-        least, most, smallest = bounds
-        # Parts that are alike change together.
-        kinds = np.unique(np.stack([least, most]), axis=1)
-        if SHORT_RUN * float((kinds[1] - kinds[0]).sum()) < len(steps):
-            return None
-        changing = np.flatnonzero(least != most)
-        some = self._scaled(steps, changing, smallest)
-        if len(changing) == len(least):
-            return some
-        columns = least[:, None].repeat(len(steps), axis=1)
-        columns[changing] = some
-        return columns
+        _, most, smallest = bounds
+        scale = _SMALLEST / self.at(steps, smallest).min(axis=0)
+        before, after, way = self._between(steps)
+        used = most > 0
+        low = np.where(used, self.weights[:, before[0]], 0)
+        high = np.where(used, self.weights[:, after[0]], 0)
+        return low, high, way, scale
 
     def _scaled(self, steps: Positions, parts: Positions, smallest: Positions) -> Proportions:
         """The proportions of some parts, where it is known who may have the least weight."""

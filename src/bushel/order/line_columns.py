@@ -1,0 +1,70 @@
+"""Proportions of parts whose weights are on lines, computed when they are needed."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bushel.core.frozen import plain
+from bushel.order.weight_lines import Floats, Proportions
+
+# Numbers that are computed at a time: they stay in the cache of the processor.
+AT_ONCE = 1 << 15
+
+
+@plain
+class LineColumns:
+    """The proportions of parts at steps, on lines: a row for each part, a column for each step."""
+
+    # The weights of each part at both ends of its line; 0 where it counts as none.
+    low: Floats
+    high: Floats
+    # How far each step is on the way, and what weights are multiplied by there.
+    way: Floats
+    scale: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.low), len(self.way)
+
+    def part(self, start: int, stop: int) -> "LineColumns":
+        """The same at some of the steps."""
+        return LineColumns(self.low, self.high, self.way[start:stop], self.scale[start:stop])
+
+    def without(self, stays: Sequence[bool]) -> "LineColumns":
+        """The same for those parts that stay; the others have none."""
+        kept = np.array(stays, dtype=np.float64)
+        return LineColumns(self.low * kept, self.high * kept, self.way, self.scale)
+
+    def followed_by(self, more: "LineColumns") -> "LineColumns | None":
+        """The same with others after them, if they are on the same lines."""
+        if not np.array_equal(self.low, more.low) or not np.array_equal(self.high, more.high):
+            return None
+        way, scale = np.concatenate([self.way, more.way]), np.concatenate([self.scale, more.scale])
+        return LineColumns(self.low, self.high, way, scale)
+
+    def table(self) -> Proportions:
+        """All of them."""
+        made = np.empty(self.shape, dtype=np.int64)
+        at_once = max(1, AT_ONCE // max(1, len(self.way)))
+        for start in range(0, len(self.low), at_once):
+            some = slice(start, start + at_once)
+            made[some] = rows_of(self.low[some], self.high[some], self.way, self.scale)
+        return made
+
+    def sums(self) -> Floats:
+        """The sum of all parts at each step."""
+        total = np.zeros(len(self.way))
+        at_once = max(1, AT_ONCE // max(1, len(self.way)))
+        for start in range(0, len(self.low), at_once):
+            some = slice(start, start + at_once)
+            for row in rows_of(self.low[some], self.high[some], self.way, self.scale):
+                total += row
+        return total
+
+
+def rows_of(low: Floats, high: Floats, way: Floats, scale: Floats) -> Floats:
+    """The proportions of some parts, as `Lines` computes them, bit by bit."""
+    rows: Floats = np.multiply.outer(high - low, way)
+    rows += low[:, None]
+    rows *= scale
+    return np.trunc(rows, out=rows)
