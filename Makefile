@@ -38,11 +38,11 @@ demo: $(VENV)/installed-demo  ## train a classifier, kill it half-way, resume to
 	@$(RUN) examples/train_digits.py $(if $(FASHION_MNIST),--fashion-mnist "$(FASHION_MNIST)") $(ARGS)
 
 # What Python compiles is kept, whatever the environment says: tests start a thousand processes.
-test: $(VENV)/installed-test $(VENV)/browser  ## run the whole test suite, doctests included
+test: $(VENV)/installed-test $(VENV)/browser  ## run the test suite, doctests included, but for what takes long
 	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q -n $(PROCESSES) --dist worksteal $(ARGS)
 
 # A Python that is missing does not keep the others from being tested, and fails all the same.
-test-all:  ## run it with many more examples, on each Python that bushel supports; takes an hour
+test-all:  ## run all of it with many more examples, on each Python that bushel supports; takes an hour
 	@failed=; for version in $(PYTHONS); do \
 	  echo "test-all: Python $$version"; \
 	  python=; \
