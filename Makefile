@@ -3,7 +3,7 @@
 #
 #   make demo FASHION_MNIST=/path/to/the/four/idx/files
 #   make test ARGS="-k shuffle"
-#   make bench ARGS=jobs            (also growth, busy, statistics, simulation; README.md in benchmarks/ has more)
+#   make bench ARGS=jobs            (also growth, busy, ray, statistics, simulation; README.md in benchmarks/ has more)
 #   make test PYTHON=python3.13 VENV=.venv-3.13
 #   make test-all PYTHONS="3.12 3.13"
 

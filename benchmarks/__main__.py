@@ -99,6 +99,11 @@ def main() -> int:
     if options.draw and rows:
         told = f"Medians of {repeats} rounds of {seconds:g} s on {machine()}."
         options.draw.write_text(draw(from_rows(rows), told))
+    if not options.only and not interrupted:
+        print("\nWorkers on a Ray cluster, beside Ray Data:")
+        on_ray = ["--repeats", str(min(3, repeats)), *(["--seconds", "1"] if options.quick else [])]
+        if import_module(COMMANDS["ray"]).main(on_ray):
+            complaints.append("ray: NOT THE SAME WORK")
     if options.json:
         report = {
             "machine": machine(),

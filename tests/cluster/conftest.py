@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ class Nodes:
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
     """A cluster: one at a time on this machine, whichever process of a run has the tests of it."""
-    pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    if find_spec("ray") is None:
+        pytest.skip("the extra `ray` is not installed")
     with (
         open(_LOCK, "w") as lock,
         tempfile.TemporaryDirectory(prefix="ray", dir=_SHORT, ignore_cleanup_errors=True) as folder,
@@ -85,9 +87,6 @@ def seen(monkeypatch: pytest.MonkeyPatch, nodes: Nodes) -> Iterator[None]:
 @contextmanager
 def cluster_here(folder: str) -> Iterator[Nodes]:
     """Starts a cluster of a head and a node, to which this program is connected."""
-    import ray
-    from ray.cluster_utils import Cluster
-
     home = Path(folder, "home")
     home.mkdir()
     settings = {
@@ -99,6 +98,9 @@ def cluster_here(folder: str) -> Iterator[Nodes]:
     }
     keep = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
+    import ray
+    from ray.cluster_utils import Cluster
+
     cluster = Cluster(
         initialize_head=True,
         head_node_args={

@@ -9,6 +9,7 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from tests.cluster.steps import (
 )
 from tests.contract.events import run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
+from tests.contract.test_resizing import engines_of
 from tests.thorough import THOROUGH
 from tests.workers.processes import is_alive, wait_until
 from tests.workers.streams import assert_same_events
@@ -150,6 +152,32 @@ def test_a_frozen_worker(plain: list[Any], caplog: pytest.LogCaptureFixture) -> 
     assert wait_until(lambda: not any(map(is_alive, stopped)))
 
 
+def test_results_that_are_lost_with_their_node(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    far = [nodes.add(resources={"far": 1}) for _ in range(2)]
+    stream = bushel.MapDataset.range(60).map(large).to_iter_dataset()
+    options = bushel.RayOptions(num_workers=2, resources={"far": 1})
+    before = bytes_in_stores()
+    with iter(stream.ray_prefetch(options)) as iterator:
+        found = [int(next(iterator)[0]) for _ in range(20)]
+        # Made, and not asked for: what nobody fetched lies where it was made.
+        wait_until(lambda: bytes_in_stores() - before >= 4 << 20)
+        pool = engines_of(iterator)[0]._pool[0]
+        assert all(worker.tasks for worker in pool._roster)
+        for worker in clusters[-1].ready_ones.values():
+            os.kill(worker.pid, signal.SIGSTOP)
+        gone = far.pop()
+        nodes.remove(gone)
+        nodes.add(resources={"far": 1})
+        for worker in clusters[-1].ready_ones.values():
+            with suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGCONT)
+        found += [int(array[0]) for array in iterator]
+    assert found == list(range(60))
+    assert "the result is lost" in caplog.text
+
+
 def test_an_element_that_ends_its_process_is_named() -> None:
     stream = bushel.MapDataset.range(400).map(ends_its_process).to_iter_dataset()
     found: list[Any] = []
@@ -219,9 +247,10 @@ def test_batches_may_be_written_to() -> None:
 def test_a_slow_consumer_is_waited_for() -> None:
     stream = bushel.MapDataset.range(4000).map(large).to_iter_dataset()
     before = bytes_in_stores()
-    # What is under way, and what Ray has not cleared away since the last second, in the stores of
-    # the worker's node and of the trainer's. All of it would be gigabytes.
-    most, under_way = 192 << 20, 64 << 20
+    # What is under way lies on the worker's node, and what comes next of each worker on the
+    # trainer's, too; then there is what Ray has not cleared away since the last second. All of it
+    # would be gigabytes.
+    most, under_way = 192 << 20, (64 + 2 * 8) << 20
     with iter(stream.ray_prefetch(bushel.RayOptions(num_workers=2))) as iterator:
         for _ in range(60):
             next(iterator)

@@ -208,6 +208,27 @@ def test_written_by_a_cluster(simulated: Make, tmp_path: Path) -> None:
     assert bushel.open(str(tmp_path / "there"))[99] == {"x": 99, "square": 99 * 99}
 
 
+def test_a_loader_with_workers_on_a_cluster(simulated: Make) -> None:
+    made = simulated(faults=Faults(process=3.0))
+
+    def loader(**workers: Any) -> bushel.DataLoader[Any]:
+        sampler = bushel.IndexSampler(60, shuffle=True, seed=1, num_epochs=2)
+        source = bushel.MapDataset.range(60)
+        batch = [bushel.transforms.Batch(7)]
+        return bushel.DataLoader(data_source=source, sampler=sampler, operations=batch, **workers)
+
+    there = loader(worker_options=bushel.RayOptions(num_workers=3))
+    assert [b.tolist() for b in there] == [b.tolist() for b in loader()]
+    assert made and there.multiprocessing_options.num_workers == 3
+    with iter(there) as one, iter(loader()) as other:
+        next(one), next(other)
+        assert one.get_state() == other.get_state()
+    with pytest.raises(bushel.errors.PlanError, match="leave out `worker_count`"):
+        loader(worker_options=bushel.RayOptions(), worker_count=2)
+    with pytest.raises(TypeError, match="must be `RayOptions`"):
+        loader(worker_options=3)
+
+
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(bushel.errors.MissingPackageError, match=r"bushel\[ray\]"):

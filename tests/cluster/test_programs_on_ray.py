@@ -1,6 +1,10 @@
 """Programs with workers on a real Ray cluster: how they end, and what their nodes lack."""
 
 import os
+import shutil
+import signal
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +173,49 @@ def test_workers_of_ray_train_that_have_neither_jax_nor_torch(tmp_path: Path) ->
     """)
     said, errors = program.communicate(timeout=240)
     assert said.endswith("equal False\n"), said + errors
+
+
+def test_the_head_is_lost(tmp_path: Path) -> None:
+    """What Ray makes of it: workers go on, and some time later it ends the trainer's process."""
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # Of sockets, whose paths are short.
+    program = started(
+        """
+        import os, signal, time
+        import bushel, ray
+        from ray.cluster_utils import Cluster
+        from tests.cluster.steps import pipeline
+        here = {"num_cpus": 2, "object_store_memory": 100 << 20, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args=here)
+        ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
+        plain = [batch.tolist() for batch in pipeline()]
+        iterator = iter(pipeline().ray_prefetch(bushel.RayOptions(num_workers=2)))
+        found = [next(iterator).tolist() for _ in range(20)]
+        (head,) = cluster.head_node.all_processes["gcs_server"]
+        os.kill(head.process.pid, signal.SIGKILL)
+        found += [next(iterator).tolist() for _ in range(20)]
+        print("equal" if found == plain[:40] else "different", flush=True)
+        try:
+            time.sleep(1000)
+        finally:
+            print("an exception")
+        """,
+        RAY_TMPDIR=folder,
+        # A minute, unless somebody says so.
+        RAY_gcs_rpc_server_reconnect_timeout_s="5",
+    )
+    try:
+        said, errors = program.communicate(timeout=240)
+    finally:
+        end_all_of(folder)
+    assert said.splitlines()[-1] == "equal", said + errors
+    assert program.returncode not in (0, None)
+
+
+def end_all_of(folder: str) -> None:
+    """Ends the processes of a cluster that nobody looks after any more."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            told = (path / "cmdline").read_bytes() + (path / "environ").read_bytes()
+            if folder.encode() in told and int(path.name) != os.getpid():
+                os.kill(int(path.name), signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -203,3 +203,23 @@ def test_large_elements_that_wait_are_not_too_many() -> None:
     machine = Machine(0.1, size=1 << 20, threads=16)
     _taken(_stream(machine), 100)
     assert max(machine.sizes) == 4
+
+
+def test_tasks_that_become_larger_are_fewer_under_way() -> None:
+    class Elsewhere(Machine):
+        most_task_bytes = 1 << 23
+
+    machine = Elsewhere(0.002, size=1 << 12, around=0.001)
+    stream = _stream(machine)
+    # A trainer that comes for many at a time: workers have nothing to do in between.
+    for _ in range(60):
+        _taken(stream, 500)
+        machine.now += 1.0
+    assert len(machine.under_way) > 2 * machine.depth
+    # One that comes seldom waits for nothing, and nothing tells it to have fewer.
+    machine.size = 1 << 20
+    for _ in range(200):
+        _taken(stream, 1)
+        machine.now += 5.0
+    assert machine.sizes[-1] > 4
+    assert sum(task.bytes for task in machine.under_way) <= machine.most_bytes_ahead

@@ -332,6 +332,62 @@ def test_where_records_came_from(tmp_path: Path) -> None:
     assert without.no_origins and bushel.open(tmp_path / "none").origins_of(2) is None
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_where_records_of_streams_came_from(workers: int, tmp_path: Path) -> None:
+    def numbers(first: int) -> bushel.IterDataset[Any]:
+        ds = MapDataset.range(first, first + 100).seed(first).shuffle()
+        return ds.map(lambda n: {"n": n}).to_iter_dataset()
+
+    mixed = bushel.IterDataset.mix([numbers(0), numbers(1000)], [2, 1])
+    shuffled = bushel.experimental.WindowShuffleIterDataset(mixed, window_size=10, seed=1)
+    kept = shuffled.filter(lambda row: row["n"] % 3 > 0)
+    for name, stream, origins in (("mixed", shuffled, True), ("kept", kept, "all")):
+        how: dict[str, Any] = {"shard_records": 20, "workers": workers, "origins": origins}
+        written = stream.write(tmp_path / name / "a-*.jsonl", **how)
+        assert written.no_origins is None
+        source = bushel.open(tmp_path / name)
+        assert len(source) > 60
+        for key, row in enumerate(source):
+            (origin,) = source.origins_of(key)
+            assert (origin.source, origin.key) == (row["n"] // 1000, row["n"] % 1000)
+    plain = kept.write(tmp_path / "plain" / "a-*.jsonl", workers=0)
+    assert plain.no_origins is not None and "origins='all'" in plain.no_origins
+    assert contents_of_shards(tmp_path / "plain") == contents_of_shards(tmp_path / "kept")
+
+
+def contents_of_shards(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))
+
+
+def test_origins_of_a_stream_that_is_stopped(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "in the way"
+    in_the_way.touch()
+
+    def maybe(row: Any) -> bool:
+        if row == 45 and in_the_way.exists():
+            raise ValueError("not this one")
+        return bool(row % 3 > 0)
+
+    stream = MapDataset.range(100).to_iter_dataset().filter(maybe).map(lambda n: {"n": n})
+    how: dict[str, Any] = {"shard_records": 10, "workers": 0, "origins": "all"}
+    with pytest.raises(ValueError, match="not this one"):
+        stream.write(tmp_path / "out" / "a-*.jsonl", **how)
+    assert len(list(tmp_path.glob("out/a-*.jsonl"))) == 2
+    in_the_way.unlink()
+    assert stream.write(tmp_path / "out" / "a-*.jsonl", **how).no_origins is None
+    source = bushel.open(tmp_path / "out")
+    assert [source.origins_of(key)[0].key for key in range(len(source))] == [
+        n for n in range(100) if n % 3 > 0
+    ]
+
+
+def test_functions_that_leave_elements_out(tmp_path: Path) -> None:
+    ds = MapDataset.range(50).map(lambda n: None if n % 7 == 0 else {"n": n})
+    mixed = bushel.IterDataset.mix([ds.to_iter_dataset(), ds.to_iter_dataset()], [1, 1])
+    written = mixed.write(tmp_path / "a-*.jsonl", workers=0)
+    assert written.no_origins is not None and bushel.open(tmp_path).origins_of(0) is None
+
+
 def test_what_was_done_to_the_files(tmp_path: Path) -> None:
     dataset().write(tmp_path / "whole" / "a-*.jsonl", shards=3, workers=0)
 

@@ -54,6 +54,11 @@ def add_commands(commands: Any) -> None:
     command.add_argument(
         "--no-origins", action="store_true", help="do not keep where records came from"
     )
+    command.add_argument(
+        "--all-origins",
+        action="store_true",
+        help="keep that after filters of streams, too, which are called once more for it",
+    )
     command = add_command(
         commands, "verify", _verify, "compare all bytes with the manifest", _VERIFY
     )
@@ -78,7 +83,7 @@ def _run(options: argparse.Namespace) -> None:
             on_error=options.on_error,
             overwrite=options.overwrite,
             json_fields=options.json_field,
-            origins=not options.no_origins,
+            origins="all" if options.all_origins else not options.no_origins,
         )
     except Exception as error:
         # The notes tell which step it was, which shard and which record.

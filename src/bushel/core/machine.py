@@ -4,7 +4,8 @@ import math
 import os
 import resource
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 
 
@@ -14,7 +15,27 @@ def available_cores() -> int:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # Not on every system.
         cores = os.cpu_count() or 1
-    return max(1, math.ceil(min(cores, _cores_of_container())))
+    return max(1, math.ceil(min(cores, _cores_of_container(), _most_cores)))
+
+
+# Cores that this process is to use at most, since others beside it use the rest.
+_most_cores = math.inf
+
+
+@contextmanager
+def at_most_cores(most: float) -> Iterator[None]:
+    """Has this process count on no more than so many cores, for as long as the block lasts.
+
+    >>> with at_most_cores(0.5):
+    ...     available_cores()
+    1
+    """
+    global _most_cores
+    before, _most_cores = _most_cores, most
+    try:
+        yield
+    finally:
+        _most_cores = before
 
 
 # The limit of a container as it was read last, and when: every iterator asks for it, and one of a

@@ -194,7 +194,7 @@ class Dataset(Generic[T]):
         on_error: str = "raise",
         overwrite: bool = False,
         json_fields: Iterable[str] = (),
-        origins: bool = True,
+        origins: bool | str = True,
         progress: bool | None = None,
     ) -> Manifest:
         """Writes the elements to shards, which `bushel.open` reads, and tells what was written.
@@ -228,7 +228,9 @@ class Dataset(Generic[T]):
           overwrite: whether what another pipeline wrote there is removed first.
           json_fields: names of fields that differ in their type from element to element, or that
             some elements have as None: they are written as JSON.
-          origins: whether to keep of each element the records that it was made of.
+          origins: whether to keep of each element the records that it was made of. In a stream
+            after a filter, only the filter knows that: "all" calls functions once more to find
+            out, in this process.
           progress: whether to show how far it is; by default, at a terminal and in a notebook.
         """
         from bushel.write.write_job import write  # It stands above, and runs what is built here.

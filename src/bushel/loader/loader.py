@@ -15,6 +15,7 @@ from bushel.core.options import (
     ReadOptions,
     WorkersKey,
 )
+from bushel.core.ray_options import RayOptions
 from bushel.errors import PlanError, SourceError
 from bushel.loader.recipe import Recipe
 from bushel.samplers import IndexSampler
@@ -61,6 +62,8 @@ class DataLoader(Generic[T]):
       on_hang: "wait" for it, "replace" it, or "raise".
       on_error: what becomes of records that cannot be read, or for which an operation before
         the first batch fails; they are raised by default.
+      worker_options: `RayOptions(...)` for workers on a Ray cluster, or `MultiprocessingOptions`;
+        they say all that there is to say of workers.
     """
 
     @explains(
@@ -85,8 +88,13 @@ class DataLoader(Generic[T]):
         hang_timeout: float | None = None,
         on_hang: str = "wait",
         on_error: OnError | None = None,
+        worker_options: RayOptions | MultiprocessingOptions | None = None,
     ) -> None:
-        worker_count = _count_workers(worker_count)
+        if worker_options is None:
+            worker_count = _count_workers(worker_count)
+        else:
+            said = worker_count, worker_buffer_size, enable_profiling, hang_timeout, on_hang
+            _check_options(worker_options, said)
         if not hasattr(data_source, "__getitem__"):
             raise SourceError(
                 f"`data_source` needs `__getitem__`, and {type(data_source).__name__} has none."
@@ -117,7 +125,11 @@ class DataLoader(Generic[T]):
                 f"worker_buffer_size must not be negative, and is {worker_buffer_size}."
             )
         key = WorkersKey()
-        if worker_count:
+        if worker_options is None:
+            worker_options = MultiprocessingOptions(
+                worker_count or 0, worker_buffer_size, enable_profiling, hang_timeout, on_hang
+            )
+        if worker_options.num_workers and isinstance(worker_options, MultiprocessingOptions):
             from bushel.deliver.early import key_of_workers
 
             key = key_of_workers()
@@ -127,9 +139,7 @@ class DataLoader(Generic[T]):
             tuple(operations),
             shard_options,
             read_options or ReadOptions(),
-            MultiprocessingOptions(
-                worker_count, worker_buffer_size, enable_profiling, hang_timeout, on_hang
-            ),
+            worker_options,
             on_error or OnError("raise"),
             key,
         )
@@ -140,12 +150,15 @@ class DataLoader(Generic[T]):
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:
         """The worker count and buffer that the loader was built with."""
-        return self._recipe.worker_options
+        options = self._recipe.worker_options
+        if isinstance(options, RayOptions):
+            return MultiprocessingOptions(options.num_workers, options.per_worker_buffer_size)
+        return options
 
     # Grain's names for what a loader is made of, which Keras and others read.
     @property
     def _multiprocessing_options(self) -> MultiprocessingOptions:
-        return self._recipe.worker_options
+        return self.multiprocessing_options
 
     @property
     def _data_source(self) -> Any:
@@ -250,6 +263,20 @@ def _shown(operation: Any) -> str:
     if isinstance(operation, transforms.Batch):
         return f"Batch({operation.batch_size})"
     return name_of(operation)
+
+
+def _check_options(options: Any, said: tuple[Any, ...]) -> None:
+    """Refuses options of workers that are none, or that others stand beside."""
+    if not isinstance(options, (RayOptions, MultiprocessingOptions)):
+        raise TypeError(
+            "`worker_options` must be `RayOptions` or `MultiprocessingOptions`, and is "
+            f"{options!r:.100}."
+        )
+    if said != (0, 1, False, None, "wait"):
+        raise PlanError(
+            "`worker_options` says all that there is to say of workers: leave out `worker_count`, "
+            "`worker_buffer_size`, `enable_profiling`, `hang_timeout` and `on_hang`."
+        )
 
 
 def _count_workers(worker_count: Any) -> Any:

@@ -4,6 +4,7 @@ from typing import Any
 
 from bushel.core.frozen import frozen
 from bushel.core.options import MultiprocessingOptions, OnError, ReadOptions, WorkersKey
+from bushel.core.ray_options import RayOptions
 from bushel.sharding import ShardOptions
 
 
@@ -16,7 +17,7 @@ class Recipe:
     operations: tuple[Any, ...]
     shard_options: ShardOptions
     read_options: ReadOptions
-    worker_options: MultiprocessingOptions
+    worker_options: MultiprocessingOptions | RayOptions
     on_error: OnError
     # Whose worker processes stay from one pass to the next.
     workers: WorkersKey

@@ -241,8 +241,9 @@ class RemoteStream(_Remote):
         if len(self._tasks) >= least + self._more_tasks:
             return False
         # There may be more of them since they were small, and they may have become larger.
-        engine, groups = self._engine, (self._next - self._tasks[0].first) // self._group_size
-        return groups * self._block_size.bytes_each * engine.depth < engine.most_bytes_ahead * least
+        engine, size = self._engine, self._block_size
+        groups = (self._next - self._tasks[0].first) // self._group_size + size.size
+        return groups * size.bytes_each * engine.depth <= engine.most_bytes_ahead * least
 
     def _fill(self) -> None:
         while self._next < self._length and self._has_room():

@@ -1,20 +1,22 @@
 """Streams written out: in order, by one writer, from shard to shard."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 
-from bushel.core.node import walk
+from bushel.core.node import Node, walk
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.places import WorkersNode
 from bushel.core.ray_options import RayOptions
 from bushel.on_error.budget import bad_records_in
+from bushel.provenance.records import NotKnown
 from bushel.provenance.walk import length_of
 from bushel.sources.written.manifest import WrittenShard
 from bushel.sources.written.origins import Numbers
 from bushel.write.file_formats import FILE_FORMATS
-from bushel.write.origin_columns import columns_of
+from bushel.write.origin_columns import TracedOrigins, columns_of
 from bushel.write.shard import encoded, write_index
 from bushel.write.shard_counts import ShardCounts, shared_counts, shown
 from bushel.write.target_folder import Folder, part_of
@@ -44,13 +46,17 @@ def size_of(record: Any) -> int:
 
 def write_stream(
     ds: Any, plan: WritePlan, folder: Folder, workers: int | RayOptions, progress: bool | None
-) -> Sequence[WrittenShard]:
-    """Writes the shards of a stream that are not there yet, one after the other."""
+) -> tuple[Sequence[WrittenShard], str | None]:
+    """Writes the shards of a stream that are not there yet, one after the other.
+
+    And tells why it is not known where elements come from, if that was tried in vain.
+    """
     done = folder.noted(plan.digest)
     shards: list[WrittenShard] = []
     while len(shards) in done:
         shards.append(done[len(shards)])
     stream = encoded(ds, plan)
+    node = stream._stream_node()
     has_workers = any(isinstance(step, WorkersNode) for step in walk(ds._stream_node()))
     if isinstance(workers, RayOptions):
         stream = stream if has_workers else stream.ray_prefetch(workers)
@@ -61,21 +67,64 @@ def write_stream(
     try:
         if shards:
             if shards[-1].state is None:
-                return shards  # It was the last one.
+                # It was the last one.
+                return shards, "it was stopped before that was sure" if plan.told[
+                    "traces"
+                ] else None
             iterator.set_state(shards[-1].state)
         total = length_of(ds._stream_node())
         with (
             shared_counts(1) as counts,
             shown("writing", total, "records", counts, before, progress),
+            closing(
+                _StreamOrigins(ds, plan, node, shards[-1].state if shards else None)
+            ) as origins,
         ):
-            _write_rest(_StreamInShards(iterator, plan, before, counts), ds, plan, folder, shards)
+            cut = _StreamInShards(iterator, plan, before, counts)
+            _write_rest(cut, origins, plan, folder, shards)
+            return shards, origins.problem
     finally:
         iterator.close()
-    return shards
+
+
+class _StreamOrigins:
+    """Where the elements of a stream come from, shard by shard, as far as the plan asks for it."""
+
+    def __init__(self, ds: Any, plan: WritePlan, node: Node, state: Any) -> None:
+        """`node` is the stream that is written, and `state` where it begins."""
+        self._node, self._keeps = ds._stream_node(), plan.told["keeps_origins"]
+        self._traced: TracedOrigins | None = None
+        self.problem: str | None = None
+        if plan.told["traces"]:
+            self._traced = TracedOrigins(node, state, plan.told["traces"] == "calls")
+
+    def columns(self, first: int, stop: int) -> tuple[dict[str, Numbers], list[str]]:
+        """Those of elements that follow those before."""
+        if not self._keeps or first == stop or self.problem is not None:
+            return {}, []
+        find = None if self._traced is None else self._traced.records
+        try:
+            return columns_of(self._node, np.arange(first, stop, dtype=np.int64), True, find)
+        except NotKnown as unknown:
+            self.problem = str(unknown)
+            return {}, []
+
+    def check_end(self) -> None:
+        """Takes back what was told, where more elements were expected than there were."""
+        if self._traced is not None and self.problem is None and not self._traced.ended:
+            self.problem = "functions of the pipeline left elements out"
+
+    def close(self) -> None:
+        if self._traced is not None:
+            self._traced.close()
 
 
 def _write_rest(
-    cut: "_StreamInShards", ds: Any, plan: WritePlan, folder: Folder, shards: list[WrittenShard]
+    cut: "_StreamInShards",
+    origins: _StreamOrigins,
+    plan: WritePlan,
+    folder: Folder,
+    shards: list[WrittenShard],
 ) -> None:
     while not cut.ended or not shards:
         number = len(shards)
@@ -85,11 +134,9 @@ def _write_rest(
         with folder.private(name) as private:
             FILE_FORMATS[plan.format].write(private, cut.shard(), plan.coding)
             count = cut.taken - first
-            columns: dict[str, Numbers] = {}
-            files: list[str] = []
-            if plan.told["keeps_origins"] and count:
-                positions = np.arange(first, cut.taken, dtype=np.int64)
-                columns, files = columns_of(ds._stream_node(), positions, True)
+            columns, files = origins.columns(first, cut.taken)
+            if cut.ended:
+                origins.check_end()
             index = write_index(folder, number, columns, files, cut.lengths)
             bad = tuple(np.subtract(cut.bad, bad_before or [0] * len(cut.bad)).tolist())
             state = None if cut.ended else cut.state

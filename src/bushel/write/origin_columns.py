@@ -1,12 +1,16 @@
 """Where elements come from, as arrays: what a file beside each shard keeps."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from bushel.checkpoint.signed import describe_pipeline, verify
 from bushel.core.node import Node
 from bushel.core.positions import Positions
 from bushel.provenance.records import NotKnown, Records, name_of_source, places_of, sources_of
+from bushel.provenance.rerun import Replay
 from bushel.provenance.walk import length_of, records_of_positions, records_of_steps
 from bushel.sources.written.origins import Numbers
 
@@ -30,16 +34,70 @@ def why_unknown(node: Node, is_stream: bool) -> str | None:
     return None
 
 
-def columns_of(node: Node, positions: Positions, is_stream: bool) -> tuple[dict[str, Numbers], Any]:
-    """The columns of elements at these positions, and the files that they name."""
+class TracedOrigins:
+    """Where elements of a stream come from that no number tells: the stream is run beside it.
+
+    What decides which elements there are, such as a filter, is called once more for that.
+    """
+
+    def __init__(self, node: Node, state: Any, calls: bool) -> None:
+        """From the beginning, or from a state on.
+
+        With `calls`, functions of the user's may be called; otherwise it is believed that none of
+        them leaves an element out, and `NotKnown` is raised where that is not enough.
+        """
+        self._replay = Replay(node, believes=not calls)
+        if self._replay.reads and not calls:
+            self._replay.close()
+            raise NotKnown("functions of the pipeline decide which elements there are")
+        if state is not None:
+            self._replay.go_to(verify(state, describe_pipeline(node)))
+
+    def records(self, positions: Positions) -> Records:
+        """The records of the elements that come next, as many as there are positions."""
+        tags = self._replay.take(len(positions))
+        records = self._replay.records(tags)
+        if len(tags) < len(positions) or records.keys.dtype.kind not in "iu":
+            raise NotKnown("the stream was another when it was run beside, or keys are no numbers")
+        return records
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more; asked once, at the end."""
+        return not self._replay.take(1)
+
+    def close(self) -> None:
+        self._replay.close()
+
+
+def can_be_traced(node: Node, calls: bool) -> bool:
+    """Whether elements of a stream can be told where they come from by running it beside."""
+    try:
+        TracedOrigins(node, None, calls).close()
+    except NotKnown:
+        return False
+    return True
+
+
+def columns_of(
+    node: Node,
+    positions: Positions,
+    is_stream: bool,
+    find: Callable[[Positions], Records] | None = None,
+) -> tuple[dict[str, Numbers], Any]:
+    """The columns of elements at these positions, and the files that they name.
+
+    `find` gives the records of positions, where arithmetic does not.
+    """
     known = sources_of(node)
     numbers: dict[str, int] = {}
     pieces: list[dict[str, Numbers]] = []
-    find = records_of_steps if is_stream else records_of_positions
+    if find is None:
+        find = partial(records_of_steps if is_stream else records_of_positions, node)
     before = 0
     for start in range(0, len(positions), _AT_ONCE):
         some = positions[start : start + _AT_ONCE]
-        records = find(node, some)
+        records = find(some)
         counts = np.bincount(records.owners, minlength=len(some))
         ends = before + counts.cumsum()
         before += len(records)

@@ -1,10 +1,12 @@
 """One shard: made of a range of positions, by whichever process, and there as a whole."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from bushel.core.machine import at_most_cores
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.dataset import MapDataset
 from bushel.dataset.random_access import map_node
@@ -35,13 +37,18 @@ class WriteShard:
         folder: Folder,
         counts: ShardCounts,
         workers: int = 0,
+        cores: float = math.inf,
     ) -> None:
-        """With `workers`, so many processes make the elements of a shard, which this one writes."""
+        """With `workers`, so many processes make the elements of a shard, which this one writes.
+
+        `cores` are those that whoever writes a shard may use: others write others.
+        """
         self._ds, self._plan, self._folder = ds, plan, folder
-        self._counts, self._workers = counts, workers
+        self._counts, self._workers, self._cores = counts, workers, cores
 
     def __call__(self, number: int) -> dict[str, Any]:
-        shard = self.write(int(number))
+        with at_most_cores(self._cores):
+            shard = self.write(int(number))
         return {"number": int(number), "shard": shard.to_json()}
 
     def write(self, number: int) -> WrittenShard:

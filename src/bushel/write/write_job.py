@@ -1,6 +1,7 @@
 """`write`: a pipeline as files, made by many processes, each shard once."""
 
 import json
+import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,10 +24,12 @@ from bushel.sources.written.element_layout import ElementLayout, MisfitError, la
 from bushel.sources.written.manifest import Manifest, WrittenShard, manifest_from, shard_from
 from bushel.sources.written.shard_names import extra_shards
 from bushel.sources.written.source import check_files
+from bushel.workers import early_nursery
+from bushel.workers.home import Home
 from bushel.write.encoder import cannot_be_written
 from bushel.write.file_formats import FILE_FORMATS, file_format
 from bushel.write.in_order import SHARD_BYTES, size_of, write_stream
-from bushel.write.origin_columns import sources_told, why_unknown
+from bushel.write.origin_columns import can_be_traced, sources_told, why_unknown
 from bushel.write.shard import WriteShard
 from bushel.write.shard_counts import shared_counts, shown
 from bushel.write.target_folder import Folder, folder_of
@@ -53,7 +56,7 @@ def write(
     on_error: str = "raise",
     overwrite: bool = False,
     json_fields: Iterable[str] = (),
-    origins: bool = True,
+    origins: bool | str = True,
     progress: bool | None = None,
 ) -> Manifest:
     """Writes a dataset to shards: `ds.write(...)`, which has the rest of the words."""
@@ -66,6 +69,10 @@ def write(
         workers = available_cores()
     elif not isinstance(workers, RayOptions) and whole(workers, "workers") < 0:
         raise PlanError(f"`workers` is a number of processes, and cannot be {workers}.")
+    home = Home()
+    if isinstance(workers, int) and workers:
+        # It starts while elements are looked at and the plan is written.
+        early_nursery.expect(home)
     with folder.alone():
         done = job.settle(overwrite)
         if done is not None:
@@ -75,7 +82,7 @@ def write(
         if job.plan.told["layout"] is None:
             shards_made: Sequence[WrittenShard] = ()
         elif job.is_stream:
-            shards_made = write_stream(ds, job.plan, folder, workers, progress)
+            shards_made, job.untraced = write_stream(ds, job.plan, folder, workers, progress)
         else:
             shards_made = job.write_shards(workers, progress)
         manifest = job.finish(shards_made)
@@ -142,7 +149,7 @@ class _WriteJob:
         shard_records: int | None,
         on_error: str,
         json_fields: list[str],
-        origins: bool,
+        origins: bool | str,
     ) -> None:
         if not isinstance(ds, Dataset):
             raise TypeError(f"`write` takes a dataset, and got a {type(ds).__name__}: {ds!r:.100}.")
@@ -151,6 +158,8 @@ class _WriteJob:
                 f"`on_error` is 'raise' or 'skip', and got {on_error!r}. For more, as a "
                 "budget or a replacement, end the dataset with `.on_error(...)`."
             )
+        if origins not in (True, False, "all"):
+            raise PlanError(f"`origins` is True, False or 'all', and got {origins!r}.")
         self._ds, self._folder = ds, folder
         self.is_stream = not isinstance(ds, MapDataset)
         self._node: Node = ds._stream_node() if self.is_stream else map_node(ds)
@@ -186,6 +195,8 @@ class _WriteJob:
         self._check_end()
         self._check_count()
         self.plan: WritePlan | None = None
+        # Why it could not be traced where elements come from, if that was tried in vain.
+        self.untraced: str | None = None
 
     def _check_end(self) -> None:
         length = self._asked["length"]
@@ -284,11 +295,11 @@ class _WriteJob:
         told = dict(self._asked)
         layout, nbytes = self._looked_at(told["format"], told["json_fields"])
         told["layout"] = None if layout is None else layout.to_json()
-        told["keeps_origins"] = (
-            layout is not None
-            and told["origins"]
-            and why_unknown(self._node, self.is_stream) is None
-        )
+        told["traces"] = None
+        told["keeps_origins"] = layout is not None and told["origins"] is not False
+        if told["keeps_origins"] and why_unknown(self._node, self.is_stream) is not None:
+            told["traces"] = self._tracing()
+            told["keeps_origins"] = told["traces"] is not None
         length = told["length"]
         if told["shard_records"] is not None and length is not None:
             told["shards"] = -(-length // told["shard_records"])
@@ -297,6 +308,15 @@ class _WriteJob:
             few = min(_FEW_SHARDS, length // _FEW_RECORDS)
             told["shards"] = max(1, min(length, max(by_bytes, few)))
         return WritePlan(told)
+
+    def _tracing(self) -> str | None:
+        """How origins are found that no arithmetic tells: "beside" or with "calls", or None."""
+        if not self.is_stream:
+            return None
+        if can_be_traced(self._node, calls=False):
+            return "beside"
+        is_wanted = self._asked["origins"] == "all" and can_be_traced(self._node, calls=True)
+        return "calls" if is_wanted else None
 
     def _looked_at(self, format: str, json_fields: list[str]) -> tuple[ElementLayout | None, int]:
         """What elements are made of, and how many bytes one has as a record, about."""
@@ -341,7 +361,13 @@ class _WriteJob:
         ):
             # Where there is one to write, others can still make its elements.
             within = workers if len(pending) == 1 and isinstance(workers, int) else 0
-            task = WriteShard(self._ds, plan, folder, counts, within)  # type: ignore[arg-type]
+            cores = math.inf
+            if isinstance(workers, RayOptions):
+                cores = workers.num_cpus
+            elif workers and not within:
+                cores = available_cores() / min(workers, len(pending) or 1)
+            ds: Any = self._ds
+            task = WriteShard(ds, plan, folder, counts, within, cores)
             for result in by_workers(task, pending, 0 if within else workers):
                 number = result["number"]
                 done[number] = shard_from(result["shard"])
@@ -355,6 +381,10 @@ class _WriteJob:
         no_origins = why_unknown(self._node, self.is_stream) if shards else None
         if not plan.told["origins"]:
             no_origins = "`origins=False` was given when it was written"
+        elif plan.told["traces"] is not None:
+            no_origins = self.untraced
+        elif no_origins is not None and self.is_stream and plan.told["origins"] != "all":
+            no_origins += "; `write(..., origins='all')` finds out, and calls it once more for that"
         elif self.is_stream and no_origins is None:
             records = sum(shard.records for shard in shards)
             if records != length_of(self._node):
