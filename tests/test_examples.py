@@ -46,6 +46,7 @@ PROMISES = {
     "18_hugging_face_trainer.py": ["bit for bit", "100 rows in 1 shard"],
     "19_accelerate.py": ["the 9 steps of one that never stopped"],
     "20_lightning.py": ["bit for bit"],
+    "21_ray_jax.py": ["2 workers trained", "4 workers", "of one process that never stopped"],
     "train_digits.py": ["came to the identical end"],
 }
 # Per cent, for every accuracy that it prints.
@@ -73,6 +74,7 @@ NEEDS = {
     "18_hugging_face_trainer.py": ["accelerate", "torch", "transformers"],
     "19_accelerate.py": ["accelerate", "torch"],
     "20_lightning.py": ["lightning", "torch"],
+    "21_ray_jax.py": ["ray", "orbax"],
     "digits_tfds.py": ["tensorflow_datasets"],
 }
 LOOK_FOR_TORCHVISION = {"18_hugging_face_trainer.py", "20_lightning.py"}
@@ -87,6 +89,7 @@ SLOW = {
     "16_torch_ranks.py",
     "17_ray_train.py",
     "19_accelerate.py",
+    "21_ray_jax.py",
     *LOOK_FOR_TORCHVISION,
 }
 # What makes others short: then they do not come to the end that they promise of accuracy.
