@@ -64,6 +64,9 @@ def test_what_is_missing_is_said_with_what_may_be_meant(folder: Path) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(MissingFileError, match=r"has no file; it is empty"):
         expand(folder / "empty")
+    (folder / "empty" / "inner").mkdir()
+    with pytest.raises(MissingFileError, match=r"has no file; it has 1 folder\. .*empty/\*\*/\*'"):
+        expand(folder / "empty")
 
 
 @pytest.mark.parametrize("paths", [3, None, b"bytes", [3], ["a", None]])

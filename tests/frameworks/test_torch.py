@@ -359,3 +359,8 @@ def test_mixtures_of_streams_keep_their_states() -> None:
     resumed = bushel.torch.loader(make(), steps_per_epoch=3)
     resumed.load_state_dict(state)
     assert numbers(resumed) == second != first
+
+
+def test_what_torchs_own_loader_is_told() -> None:
+    with pytest.raises(TypeError, match=r"mean `bushel\.torch\.loader\(ds\.batch\("):
+        bushel.torch.loader(shuffled(), batch_size=4)

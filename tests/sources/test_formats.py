@@ -173,6 +173,25 @@ def _mixed(folder: Path) -> Path:
     return folder
 
 
+def test_a_note_beside_other_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "readme.txt").write_text("about the sounds\n")
+    (tmp_path / "1.wav").write_bytes(b"RIFF")
+    assert len(bushel.open(tmp_path)) == 1
+    assert not caplog.text
+    (tmp_path / "2.wav").write_bytes(b"RIFF")
+    assert len(bushel.open(tmp_path)) == 1
+    assert "1 file is read, as text, and 2 others are not, such as '1.wav'" in caplog.text
+    assert len(bushel.open(tmp_path, format="files")) == 3
+
+
+def test_folders_of_other_files(tmp_path: Path) -> None:
+    (tmp_path / "flute").mkdir()
+    (tmp_path / "flute" / "1.wav").write_bytes(b"RIFF")
+    with pytest.raises(MissingFileError, match=r"FilesDataSource\('.*/\*/\*'\)"):
+        bushel.open(tmp_path)
+    assert len(bushel.sources.FilesDataSource(f"{tmp_path}/*/*")) == 1
+
+
 def test_an_unknown_format() -> None:
     with pytest.raises(PlanError, match="no format 'excel'; there are arrayrecord, parquet"):
         bushel.open("a.xls", format="excel")

@@ -87,13 +87,20 @@ def _expand_one(path: str, endings: Sequence[str], unasked: bool) -> list[str]:
 
 
 def _in_folder(folder: str, endings: Sequence[str]) -> list[str]:
-    names = [entry.path for entry in os.scandir(folder) if entry.is_file()]
+    entries = list(os.scandir(folder))
+    names = [entry.path for entry in entries if entry.is_file()]
     hidden = [name for name in names if os.path.basename(name)[0] in "._"]
     files = [name for name in names if name not in hidden]
     matching = [name for name in files if ends_in(name, endings)]
     if not matching:
         wanted = f" that ends in {' or '.join(endings)}" if endings else ""
         there = f"; it has {len(files)} others" if files else "; it is empty"
+        inner = sum(entry.is_dir() and entry.name[0] not in "._" for entry in entries)
+        if inner and not files:
+            there = (
+                f"; it has {inner} folder{'s' if inner > 1 else ''}. Name the files in "
+                f"{'them' if inner > 1 else 'it'} by a glob, as {os.path.join(folder, '**/*')!r}"
+            )
         raise MissingFileError(f"the folder {folder!r} has no file{wanted}{there}.")
     return _in_order(matching)
 

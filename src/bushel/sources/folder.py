@@ -215,7 +215,8 @@ def _of_class(
     if not files:
         raise MissingFileError(
             f"the folder of class {name!r} in {folder!r} has no file that ends in "
-            f"{', '.join(endings)}. Name the classes to read, `classes=[...]`, or other `endings`."
+            f"{', '.join(endings)}. Name the classes to read, `classes=[...]`, or other `endings`. "
+            f"Other files: `bushel.sources.FilesDataSource({os.path.join(folder, '*/*')!r})`."
         )
     return files
 

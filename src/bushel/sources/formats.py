@@ -1,5 +1,6 @@
 """Which format files have, by their first bytes and by the endings of their names."""
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -14,6 +15,8 @@ from bushel.sources.shard_folder.index_file import NAME as INDEX
 from bushel.sources.shard_folder.index_file import kind_of_index
 from bushel.sources.tfrecord.crc import masked_crcs
 from bushel.sources.written.manifest import find_manifest
+
+_log = logging.getLogger("bushel")
 
 # So much of a file is looked at: a tar file tells what it is at byte 257.
 _HEAD_BYTES = 1024
@@ -220,6 +223,8 @@ def _common_format(folder: str, names: Sequence[str]) -> Format | None:
     """The one format that files of a folder have, beside others that are none."""
     found = {known.name: known for name in names if (known := _by_ending(name)) is not None}
     if len(found) == 1:
+        if "text" in found:
+            _tell_of_others(folder, names)
         return next(iter(found.values()))
     if len(found) > 1:
         raise PlanError(
@@ -228,6 +233,22 @@ def _common_format(folder: str, names: Sequence[str]) -> Format | None:
             "`format=`."
         )
     return None
+
+
+def _tell_of_others(folder: str, names: Sequence[str]) -> None:
+    """Warns where a note may be taken for the data: a readme.txt beside many sounds."""
+    others = sorted(name for name in names if _by_ending(name) is None)
+    texts = len(names) - len(others)
+    if len(others) > texts:
+        _log.warning(
+            "of the folder %r, %d file%s read, as text, and %d others are not, such as %r. "
+            "`format='files'` makes a record of each file; a glob names those that are meant.",
+            folder,
+            texts,
+            " is" if texts == 1 else "s are",
+            len(others),
+            others[0],
+        )
 
 
 def _an_ending(found: dict[str, Format]) -> str:

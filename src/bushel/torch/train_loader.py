@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bushel.core.arguments import whole
+from bushel.core.arguments import explains, whole
 from bushel.deliver.accelerate_job import as_it_is, has_share
 from bushel.deliver.torch_job import torch_process
 from bushel.errors import PlanError
@@ -12,7 +12,17 @@ from bushel.loader.epochs import Epochs
 from bushel.loader.loader import DataLoader
 from bushel.torch.tensors import Tensors, torch_package
 
+# What torch's own loader is told, and where it is written here.
+_OF_TORCH = {
+    "batch_size": "bushel.torch.loader(ds.batch(...))",
+    "drop_last": "bushel.torch.loader(ds.batch(..., drop_remainder=True))",
+    "shuffle": "bushel.torch.loader(ds.seed(...).shuffle().batch(...))",
+    "collate_fn": "bushel.torch.loader(ds.batch(..., batch_fn=...))",
+    "num_workers": "ds.to_iter_dataset().mp_prefetch(MultiprocessingOptions(num_workers=...))",
+}
 
+
+@explains(instead=_OF_TORCH)
 def loader(
     dataset: Any,
     *,
