@@ -48,8 +48,14 @@ def fit(columns, folder, checkpoint=None):
     saved = lightning.pytorch.callbacks.ModelCheckpoint(
         folder, "{step}", every_n_train_steps=30, save_top_k=-1
     )
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    trainer = lightning.Trainer(accelerator="cpu", max_epochs=4, callbacks=[saved], **quiet)
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        max_epochs=4,
+        callbacks=[saved],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
     model = Classifier(columns["image"][0].size)
     trainer.fit(model, loader(columns), ckpt_path=checkpoint)
     return model

@@ -35,7 +35,7 @@ _PROGRAMS = {
 data = iter(records.to_iter_dataset(read_options).batch(8))
 """,
     "threads of lanes": """
-data = iter(records.lanes(8, read_options=read_options).filter(bool).batch(8))
+data = iter(records.lanes(4, read_options=read_options).filter(bool).batch(8))
 """,
     "threads that wait for threads": """
 ds = ThreadPrefetchIterDataset(records.to_iter_dataset(read_options), prefetch_buffer_size=8)

@@ -53,7 +53,9 @@ def test_of_lanes(seconds_each: float, most: int) -> None:
     lanes = [Numbers(clock, seconds_each) for _ in range(4)]
     parts = (MapDataset.range(1)._own_node(),) * 4
     node = OwnLanesNode(parts, 0, 4, rows, False, None, None, lane_of=parts.__getitem__)
-    stream = LanesStream(lanes, node, lambda cursors: Together(cursors).evaluate, object, clock)
+    stream = LanesStream(
+        lambda: lanes, node, lambda cursors: Together(cursors).evaluate, object, clock=clock
+    )
     for _ in range(200):
         assert stream.pull(rows * len(lanes)) is not None
     furthest = max(want for lane in lanes for want in lane.asked) - rows

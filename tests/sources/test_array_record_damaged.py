@@ -21,11 +21,15 @@ from tests.sources.test_array_record import (
     B,
     GrainSource,
     Instruction,
+    folder,
+    in_folder,
     in_threads,
     lines,
     run,
     write,
 )
+
+__all__ = ["folder", "in_folder"]
 
 
 def damaged(path: str, record: bytes) -> str:

@@ -108,6 +108,8 @@ class _Rebatcher(Machine):
         self.complete = not self._missing
         return True
 
+    makes_many = True
+
     def make_many(self, elements: Sequence[Any], start: int, most: int) -> ManyMade | None:
         table, size = self._table, self._node.batch_size
         if table is None or elements is not self._offered:

@@ -74,11 +74,14 @@ class Machine(ABC):
         """Which of the `count` elements of the group are in each that `end` made of it."""
         return repeat(range(count))
 
+    # Whether `make_many` may make some. (Rows that were taken apart are put together for it.)
+    makes_many = False
+
     def make_many(self, elements: Sequence[Any], start: int, most: int) -> "ManyMade | None":
         """Makes several groups of elements from `start` on, each of one new element, at once.
 
-        `add_many` was shown the elements for the group before them. None where the machine has no
-        such way, or has it for fewer than two groups.
+        `add_many` was shown the elements for the group before them. None where that cannot be
+        done for two groups or more.
         """
         return None
 
@@ -280,9 +283,11 @@ class RegroupStream(Stream):
 
     def _made_together(self, most: int) -> tuple[_ManyGroups, list[Any]] | None:
         """Makes groups of the chunk in which the last one ended, where the machine has a way."""
+        machine, cursor = self._machine, self._cursor
+        if not machine.makes_many:
+            return None
         if self._open is not None or self._place is None or self._skip or self._skip_failures:
             return None
-        machine, cursor = self._machine, self._cursor
         shown = cursor.rest_of(self._place)
         many = None if shown is None else machine.make_many(*shown, most)
         if shown is None or many is None:

@@ -36,8 +36,12 @@ class SavedMixture:
         told: dict[str, Any],
         ahead: Ahead = (),
         stopped: bool = False,
+        left: Sequence[int] | None = None,
     ) -> State:
-        """The state at an element; `taken` were those of each part, and `told` the weights."""
+        """The state at an element; `taken` were those of each part, and `told` the weights.
+
+        `left` says of each part whether it is out of the mixture.
+        """
         state: State = {
             "parents": self.by_name(states),
             "index": index,
@@ -47,6 +51,8 @@ class SavedMixture:
         }
         if ahead:
             state["ahead"] = self.by_name(ahead)
+        if left is not None:
+            state["left"] = self.by_name(left)
         return {**state, **told}
 
     def by_name(self, values: Sequence[Any]) -> Any:

@@ -312,10 +312,8 @@ class MixStream(Stream):
         ahead = course.at(place.index).ahead(place.ahead)
         taken = place.taken.tolist()
         told = course.told(place.index)
-        state = self._saved.state_of(states, place.index, taken, told, ahead, stopped)
-        if self._drops:
-            state["left"] = self._saved.by_name([int(not there) for there in place.stays])
-        return state
+        left = [int(not there) for there in place.stays] if self._drops else None
+        return self._saved.state_of(states, place.index, taken, told, ahead, stopped, left)
 
     def state(self) -> State:
         return self.state_at(self._parts.states(), self._course, self._place, self._stopped)
