@@ -20,7 +20,7 @@ BATCH_SIZE, LANES, SAVED_AT, STEPS = 16, 8, 5, 9
 def batches(**hosts):
     """Of all workers together. How many records a filter leaves, nobody can count beforehand."""
     ds = bushel.MapDataset.range(1_000).seed(1).shuffle().repeat(5)
-    ds = ds.map(lambda i: {"id": np.int32(i), "x": np.float32([i, 1]) / 1_000})
+    ds = ds.map(lambda i: {"id": np.int32(i), "x": np.array([i, 1], np.float32) / 1_000})
     return ds.lanes(LANES, **hosts).filter(lambda row: row["id"] % 3 > 0).batch(BATCH_SIZE)
 
 

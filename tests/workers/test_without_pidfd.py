@@ -24,7 +24,9 @@ pytestmark = linux
 @pytest.fixture(autouse=True)
 def no_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS, and where a container does not allow it."""
-    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    names = ["pidfd_open", "sched_getaffinity", "sched_getscheduler", "getresuid", "getresgid"]
+    for name in names:
+        monkeypatch.delattr(os, name, raising=False)
 
 
 def test_workers_are_children_of_the_trainer() -> None:

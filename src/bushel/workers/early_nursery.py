@@ -25,7 +25,8 @@ class SharedNursery:
     """A nursery, and who has or expects it."""
 
     def __init__(self) -> None:
-        self.surroundings = surroundings()
+        # Where nothing is forked it is not shared, and half of what is asked does not exist.
+        self.surroundings = surroundings() if can_fork() else None
         self.nursery = start_nursery()
         # By numbers.
         self.expected_by: set[int] = set()

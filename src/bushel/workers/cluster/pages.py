@@ -64,4 +64,10 @@ def _sweep(folder: Path) -> None:
 
 
 def _is_alive(page: Path) -> bool:
-    return os.path.exists(f"/proc/{page.name.partition('-')[0]}")
+    try:
+        os.kill(int(page.name.partition("-")[0]), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except OSError:  # Somebody else's.
+        return True
+    return True
