@@ -17,10 +17,13 @@ import bushel
 BATCH_SIZE, LANES, SAVED_AT, STEPS = 16, 8, 5, 9
 
 
+def record(i):
+    return {"id": np.int32(i), "x": np.array([i, 1], np.float32) / 1_000}
+
+
 def batches(**hosts):
     """Of all workers together. How many records a filter leaves, nobody can count beforehand."""
-    ds = bushel.MapDataset.range(1_000).seed(1).shuffle().repeat(5)
-    ds = ds.map(lambda i: {"id": np.int32(i), "x": np.array([i, 1], np.float32) / 1_000})
+    ds = bushel.MapDataset.range(1_000).seed(1).shuffle().repeat(5).map(record)
     return ds.lanes(LANES, **hosts).filter(lambda row: row["id"] % 3 > 0).batch(BATCH_SIZE)
 
 
