@@ -32,6 +32,7 @@ the position (see `note_where`).
 """
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -147,6 +148,16 @@ def note_call(error: TypeError, function: Any, called_with: tuple[str, ...]) -> 
         error.add_note(f"bushel: the function is called with {number}: ({names}).")
     except ValueError:  # Of a function that has no signature, written in C.
         return
+
+
+def note_options(error: TypeError, source: type, given: Iterable[str]) -> None:
+    """Says which options a source has beside its paths, where one was given that it has not."""
+    import inspect  # Only for those who are mistaken.
+
+    known = [*inspect.signature(source).parameters][1:]
+    if not set(given) <= set(known):
+        told = ", ".join(known) or "none"
+        add_note(error, f"bushel: options of `{source.__name__}`: {told}.")
 
 
 def note_where(error: BaseException, operation: str, position: int) -> None:

@@ -220,7 +220,7 @@ def test_a_conversion_that_was_moving_its_files(
         (["convert", "in.jsonl", "nowhere/out.tar"], "there is no folder"),
         (["head", "in.jsonl", "-n", "-1"], "-n"),
         (["inspect", "in.jsonl", "--option", "nonsense"], "NAME=VALUE"),
-        (["inspect", "in.jsonl", "--option", "nonsense=1"], "takes other options"),
+        (["inspect", "in.jsonl", "--option", "nonsense=1"], "JsonLinesDataSource`: none."),
     ],
 )
 def test_errors_are_one_line(

@@ -192,6 +192,13 @@ def test_folders_of_other_files(tmp_path: Path) -> None:
     assert len(bushel.sources.FilesDataSource(f"{tmp_path}/*/*")) == 1
 
 
+def test_an_unknown_option(tmp_path: Path) -> None:
+    _write("csv", tmp_path / "a.csv")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colums'") as caught:
+        bushel.open(tmp_path / "a.csv", colums=["x"])
+    assert any("options of `CsvDataSource`: columns, " in note for note in caught.value.__notes__)
+
+
 def test_an_unknown_format() -> None:
     with pytest.raises(PlanError, match="no format 'excel'; there are arrayrecord, parquet"):
         bushel.open("a.xls", format="excel")

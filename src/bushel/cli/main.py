@@ -15,7 +15,7 @@ from bushel.cli.convert import LOOKED_AT, convert
 from bushel.cli.inspect import describe, table
 from bushel.cli.show import as_json, brief, leaves_of
 from bushel.dataset import MapDataset
-from bushel.errors import BushelError, PlanError
+from bushel.errors import BushelError, PlanError, notes_of
 from bushel.sources.formats import BY_NAME, format_of
 from bushel.write.writers import TARGETS
 
@@ -136,7 +136,8 @@ def _open(options: argparse.Namespace) -> tuple[str, Any]:
         return known.name, known.open(paths, **_source_options(options))
     except TypeError as error:
         if options.option:
-            raise PlanError(f"the format {known.name} takes other options: {error}.") from None
+            told = "; ".join([str(error), *notes_of(error)]).rstrip(".").replace("bushel: ", "")
+            raise PlanError(f"the format {known.name} takes other options: {told}.") from None
         raise
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from bushel.core.frozen import frozen
-from bushel.errors import MissingFileError, PlanError
+from bushel.errors import MissingFileError, PlanError, note_options
 from bushel.files.local import open_file
 from bushel.files.paths import expand, is_remote, without_query
 from bushel.sources import endings
@@ -57,7 +57,12 @@ class Format:
     def open(self, paths: Any, **options: Any) -> Any:
         """Makes the source."""
         module, _, name = self.source.partition(":")
-        return getattr(import_module(f"bushel.sources.{module}"), name)(paths, **options)
+        source = getattr(import_module(f"bushel.sources.{module}"), name)
+        try:
+            return source(paths, **options)
+        except TypeError as error:
+            note_options(error, source, options)
+            raise
 
 
 FORMATS = (
