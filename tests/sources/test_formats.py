@@ -16,6 +16,7 @@ from bushel.sources.formats import FORMATS, format_of
 from bushel.write.writers import TARGETS
 
 ROWS = [{"x": 1}, {"x": 2}]
+_FOREIGN = Path(__file__).parent / "foreign"
 
 
 def _write(name: str, path: Path) -> None:
@@ -152,6 +153,8 @@ def test_old_tar_files_have_no_mark(tmp_path: Path) -> None:
         (lambda folder: _binary(folder), PlanError, "cannot be told.*format="),
         (lambda folder: _mixed(folder), PlanError, "several formats"),
         (lambda folder: [*_mixed(folder).iterdir()], PlanError, "several formats"),
+        (lambda folder: [_FOREIGN / "mds", _FOREIGN / "mds-gz"], PlanError, "'mds'.*by itself"),
+        (lambda folder: [_FOREIGN / "litdata"], PlanError, "'litdata'.*by itself"),
         (lambda folder: folder, MissingFileError, "is empty"),
         (lambda folder: 7, PlanError, "got int"),
     ],

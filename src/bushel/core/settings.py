@@ -47,6 +47,14 @@ class Config:
     def __setattr__(self, name: str, value: Any) -> None:
         raise ValueError(f"write `config.update({name!r}, {value!r})` to change a setting.")
 
+    def get_or_default(self, name: str) -> Any:
+        """The value of a setting, by its name.
+
+        >>> Config().get_or_default("py_debug_mode")
+        False
+        """
+        return getattr(self, name)
+
     def update(self, name: str, value: Any) -> None:
         """Changes one setting."""
         if name not in self._DEFAULTS:

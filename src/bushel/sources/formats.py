@@ -129,6 +129,7 @@ def format_of(paths: Any, format: str | None = None) -> Format:
     unknown = [path for path, known in found.items() if known is None]
     if len(formats) == 1 and not unknown:
         return BY_NAME[formats.pop()]
+    _refuse_whole_folders(paths)
     if formats:
         told = ", ".join(f"{path!r}: {made.name if made else '?'}" for path, made in found.items())
         raise PlanError(
@@ -139,6 +140,20 @@ def format_of(paths: Any, format: str | None = None) -> Format:
         f"the format of {unknown[0]!r} cannot be told, neither by its first bytes nor by its name. "
         f"Say which it is by `format=`, one of {', '.join(BY_NAME)}."
     )
+
+
+def _refuse_whole_folders(paths: Any) -> None:
+    """Raises where one of several paths is a folder that is a dataset as a whole."""
+    several = [] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+    for path in several:
+        known = _whole_folder(path) if os.path.isdir(path) else None
+        if known is not None:
+            raise PlanError(
+                f"{path!r} is a folder of the format {known.name!r}, which is opened by itself and "
+                f"not in a list (this one has {len(several)}). Write `bushel.open({path!r})`; "
+                "several are one dataset by `bushel.MapDataset.concatenate([bushel.MapDataset"
+                ".source(bushel.open(folder)) for folder in folders])`."
+            )
 
 
 def _some_of(files: Sequence[str]) -> list[str]:
@@ -195,13 +210,10 @@ def _folder_format(path: str) -> Format | None:
             named = _by_ending(path.rstrip("/"))
             return named if named is not None and named.folder_has else _by_index(path)
         return _by_index(path)
+    whole = _whole_folder(path)
+    if whole is not None:
+        return whole
     names = set(os.listdir(path))
-    for known in FORMATS:
-        if names & set(known.folder_has):
-            return known
-    indexed = _by_index(path) if INDEX in names else None
-    if indexed is not None:
-        return indexed
     files = [name for name in names if os.path.isfile(os.path.join(path, name))]
     visible = [name for name in files if name[0] not in "._"]
     common = _common_format(path, visible)
@@ -210,6 +222,15 @@ def _folder_format(path: str) -> Format | None:
     if not visible:
         raise MissingFileError(f"the folder {path!r} is empty.")
     return common
+
+
+def _whole_folder(path: str) -> Format | None:
+    """The format of a folder here that says by what is in it that it is one dataset."""
+    names = set(os.listdir(path))
+    for known in FORMATS:
+        if names & set(known.folder_has):
+            return known
+    return _by_index(path) if INDEX in names else None
 
 
 def _by_index(path: str) -> Format | None:
