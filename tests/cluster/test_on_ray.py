@@ -156,7 +156,7 @@ def test_results_that_are_lost_with_their_node(
     nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     far = [nodes.add(resources={"far": 1}) for _ in range(2)]
-    stream = bushel.MapDataset.range(60).map(large).to_iter_dataset()
+    stream = bushel.MapDataset.range(400).map(large).to_iter_dataset()
     options = bushel.RayOptions(num_workers=2, resources={"far": 1})
     before = bytes_in_stores()
     with iter(stream.ray_prefetch(options)) as iterator:
@@ -174,8 +174,9 @@ def test_results_that_are_lost_with_their_node(
             with suppress(ProcessLookupError):
                 os.kill(worker.pid, signal.SIGCONT)
         found += [int(array[0]) for array in iterator]
-    assert found == list(range(60))
-    assert "the result is lost" in caplog.text
+    assert found == list(range(400))
+    # (They are told of with the worker that had made them, which is gone with the node, too.)
+    assert "is gone" in caplog.text
 
 
 def test_an_element_that_ends_its_process_is_named() -> None:
@@ -212,7 +213,10 @@ def test_a_node_that_drains_gets_no_tasks(nodes: Nodes, plain: list[Any]) -> Non
 
     assert _through(_on_ray(), {20: drain, 60: look}) == plain
     assert after == [set(drained)]
-    nodes.remove(next(node for node in nodes.workers if node.node_id == drained[0]))
+    # A node that drains ends by itself once no worker is left on it; it may be about to.
+    for node in nodes.workers:
+        if node.node_id == drained[0]:
+            nodes.remove(node)
 
 
 def test_more_workers_than_room(plain: list[Any]) -> None:
@@ -248,9 +252,9 @@ def test_a_slow_consumer_is_waited_for() -> None:
     stream = bushel.MapDataset.range(4000).map(large).to_iter_dataset()
     before = bytes_in_stores()
     # What is under way lies on the worker's node, and what comes next of each worker on the
-    # trainer's, too; then there is what Ray has not cleared away since the last second. All of it
-    # would be gigabytes.
-    most, under_way = 192 << 20, (64 + 2 * 8) << 20
+    # trainer's, too, and each worker may be at one task more than was meant when it was given out;
+    # then there is what Ray has not cleared away since the last second. All would be gigabytes.
+    most, under_way = 192 << 20, (64 + 2 * 2 * 8) << 20
     with iter(stream.ray_prefetch(bushel.RayOptions(num_workers=2))) as iterator:
         for _ in range(60):
             next(iterator)
