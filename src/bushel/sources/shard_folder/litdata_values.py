@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.sources.images import decode_image
+from bushel.sources.shard_folder.list_parts import parts_of_list
 from bushel.sources.shard_folder.litdata_json import parse_json
 from bushel.sources.shard_folder.pixels import pixels
 
@@ -55,7 +56,7 @@ def decoder_of(format: str, decode: bool, allow_pickle: bool) -> Decode:
         return _picture
     if kind == "jpeg_array":
         make: Decode = _picture if decode else bytes
-        return lambda data: [make(part) for part in _list_parts(data)]
+        return lambda data: [make(part) for part in parts_of_list(data)]
     if kind in _FORMATS:
         return _FORMATS[kind]
     if kind in (*_FILES, *_PICTURES):
@@ -114,18 +115,6 @@ def _float(data: bytes) -> float:
 
 def _picture(data: bytes) -> npt.NDArray[np.uint8]:
     return decode_image(data, "of the record")
-
-
-def _list_parts(data: bytes) -> list[bytes]:
-    (number,) = struct.unpack_from("<I", data)
-    sizes = struct.unpack_from(f"<{number}I", data, 4)
-    start, parts = 4 + 4 * number, []
-    for size in sizes:
-        parts.append(data[start : start + size])
-        start += size
-    if start != len(data):
-        raise ValueError(f"a list should have {start:,} bytes, and has {len(data):,}")
-    return parts
 
 
 _FORMATS: dict[str, Decode] = {

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.sources.images import decode_image
+from bushel.sources.shard_folder.list_parts import parts_of_list
 from bushel.sources.shard_folder.pixels import pixels
 
 # Makes a value of its bytes.
@@ -91,17 +92,10 @@ def _picture(data: bytes) -> npt.NDArray[np.uint8]:
 
 def _list_parts(data: bytes) -> list[bytes]:
     """The parts of a list: a zero, how many there are, the length of each, and they."""
-    zero, number = struct.unpack_from("<2I", data)
+    zero, _ = struct.unpack_from("<2I", data)
     if zero:
         raise ValueError("a list should begin with a zero")
-    sizes = struct.unpack_from(f"<{number}I", data, 8)
-    start, parts = 8 + 4 * number, []
-    for size in sizes:
-        parts.append(data[start : start + size])
-        start += size
-    if start != len(data):
-        raise ValueError(f"a list should have {start:,} bytes, and has {len(data):,}")
-    return parts
+    return parts_of_list(data, 4)
 
 
 def _array_decoder(rest: str) -> tuple[int | None, Decode]:
