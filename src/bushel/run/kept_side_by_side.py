@@ -30,7 +30,7 @@ from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
 from bushel.run.light import LightElements
 from bushel.run.many import Many, compile_many
-from bushel.run.position_part import PositionPart
+from bushel.run.position_part import PositionPart, places_in
 from bushel.run.spent import Stopwatch
 from bushel.run.steps_together import StepsTogether
 from bushel.transforms.function import any_none
@@ -215,12 +215,10 @@ class KeptSideBySide(SideBySide):
     def restore(self, states: Sequence[State]) -> bool:
         if not self.is_suited:
             return False
-        pairs = zip(self.parts, states, strict=True)
-        taken = [part.taken(state) for part, state in pairs]
-        counts = [count for count in taken if count is not None]
-        if len(counts) < len(taken) or (np.array(counts) > self._lengths).any():
+        places = places_in(self.parts, states)
+        if places is None or (places > self._lengths).any():
             return False
-        self._go_to(np.array(counts, dtype=np.int64))
+        self._go_to(places)
         self._seen[:] = self._kept[:] = 0
         return True
 

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from bushel.core.frozen import plain
 from bushel.core.node import Drop, Each, Expand, Guard, Node, Order, leaves_out, walk, with_inputs
 from bushel.core.places import OptionsNode, SeedNode, ToStreamNode
+from bushel.core.positions import Positions
 from bushel.core.state import State
 from bushel.core.state_fields import Fields
 from bushel.order.mix_state import SavedMixture
@@ -125,6 +128,13 @@ class MixedPositions:
         taken = [after - before for after, before in zip(places, self._before, strict=True)]
         states = [part.state(count) for part, count in zip(self._parts, taken, strict=True)]
         return self.saved.state_of(states, index, taken, self._told)
+
+
+def places_in(parts: Sequence[PositionPart], states: Sequence[State]) -> Positions | None:
+    """How many positions of each part were taken in its state, if that is all that these say."""
+    taken = [part.taken(state) for part, state in zip(parts, states, strict=True)]
+    counts = [count for count in taken if count is not None]
+    return np.array(counts, dtype=np.int64) if len(counts) == len(taken) else None
 
 
 def _mixture_of(node: StreamMixNode, known: Known) -> PositionPart | None:

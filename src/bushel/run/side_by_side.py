@@ -28,7 +28,7 @@ from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
 from bushel.run.kept_side_by_side import KeptSideBySide
 from bushel.run.light import LightElements
-from bushel.run.position_part import Known, PositionPart, part_of
+from bushel.run.position_part import Known, PositionPart, part_of, places_in
 from bushel.run.spent import Stopwatch
 from bushel.transforms.function import any_none
 
@@ -150,13 +150,8 @@ class PartsSideBySide(SideBySide):
         """Goes to states of the streams, where these say no more than how much was taken."""
         if not self.is_suited:
             return False
-        pairs = zip(self.parts, states, strict=True)
-        taken = [part.taken(state) for part, state in pairs]
-        counts = [count for count in taken if count is not None]
-        if len(counts) < len(taken):
-            return False
-        places = np.array(counts, dtype=np.int64)
-        if not self.restarts and (places > self.lengths).any():
+        places = places_in(self.parts, states)
+        if places is None or (not self.restarts and (places > self.lengths).any()):
             return False
         self.taken, self._given = places, None
         return True
