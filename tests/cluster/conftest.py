@@ -12,6 +12,16 @@ from typing import Any
 
 import pytest
 
+from tests.thorough import THOROUGH
+
+# What tests on a real cluster are marked with.
+ON_A_CLUSTER = [
+    pytest.mark.skipif(
+        not THOROUGH, reason="takes minutes; `make test-all` runs it on a Ray cluster"
+    ),
+    pytest.mark.usefixtures("seen"),
+]
+
 # Paths of sockets may not be long.
 _SHORT = "/tmp"
 # Held by the process of a run that has the cluster.

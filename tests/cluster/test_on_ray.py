@@ -17,7 +17,7 @@ import pytest
 
 import bushel
 from bushel.errors import FatalElementError, WorkerError
-from tests.cluster.conftest import Nodes
+from tests.cluster.conftest import ON_A_CLUSTER, Nodes
 from tests.cluster.seen import (
     SeenCluster,
     actors_alive,
@@ -37,16 +37,10 @@ from tests.cluster.steps import (
 from tests.contract.events import run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.contract.test_resizing import engines_of
-from tests.thorough import THOROUGH
 from tests.workers.processes import is_alive, wait_until
 from tests.workers.streams import assert_same_events
 
-pytestmark = [
-    pytest.mark.skipif(
-        not THOROUGH, reason="takes minutes; `make test-all` runs it on a Ray cluster"
-    ),
-    pytest.mark.usefixtures("seen"),
-]
+pytestmark = ON_A_CLUSTER
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import bushel
-from tests.cluster.conftest import Nodes
+from tests.cluster.conftest import ON_A_CLUSTER, Nodes
 from tests.cluster.seen import (
     clusters,
     kill_actor,
@@ -18,15 +18,9 @@ from tests.cluster.seen import (
     node_with_work,
     started,
 )
-from tests.thorough import THOROUGH
 from tests.workers.processes import wait_until
 
-pytestmark = [
-    pytest.mark.skipif(
-        not THOROUGH, reason="takes minutes; `make test-all` runs it on a Ray cluster"
-    ),
-    pytest.mark.usefixtures("seen"),
-]
+pytestmark = ON_A_CLUSTER
 
 
 SHARDS = 12

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from bushel.errors import StateError
-from bushel.order.shares import ONE_ELEMENT
 from tests.contract.events import events_of, freeze, freeze_error, run_events, states_of
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.thorough import examples, fuzz_seed
@@ -82,8 +81,6 @@ def _changed(state: Any, picks: random.Random, others: list[Any]) -> tuple[Any, 
         state.pop("bushel", None)  # Then nothing says which pipeline it is of.
     places = list(_places(state))
     inside, key = picks.choice(places or [({"": 0}, "")])
-    # Any of them may be right: which it is, the elements before have decided.
-    fractions = [above[name] for above, name in places if name == "ahead"]
     way = picks.choice(WAYS)
     if way == "nonsense":
         inside[key] = copy.deepcopy(picks.choice(NONSENSE))
@@ -100,9 +97,6 @@ def _changed(state: Any, picks: random.Random, others: list[Any]) -> tuple[Any, 
         inside[key], elsewhere[other] = elsewhere[other], copy.deepcopy(inside[key])
     else:
         inside[key] = copy.deepcopy(picks.choice(others))
-    is_fraction = any(inside is of for of in fractions)
-    if way == "nonsense" and is_fraction and type(inside[key]) is int:
-        return state, not 0 <= inside[key] <= ONE_ELEMENT
     return state, way == "nonsense"
 
 

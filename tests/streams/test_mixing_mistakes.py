@@ -5,10 +5,14 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bushel import IterDataset, MapDataset, WeightSchedule
-from bushel.errors import PlanError
-from tests.streams.test_mixing import Weigh, stream, streams
+from bushel.errors import PlanError, StateError
+from bushel.order.due import ONE_ELEMENT
+from tests.property.profile import tried
+from tests.streams.test_mixing import Weigh, mixtures, stream, streams
 from tests.workers.guards import no_endless_wait, no_process_left_behind
 
 __all__ = ["no_endless_wait", "no_process_left_behind"]
@@ -143,3 +147,31 @@ def test_an_empty_part_cannot_begin_again() -> None:
         with pytest.raises(PlanError, match="Leave it out, or write on_end='drop'"):
             next(iterator)
     assert list(IterDataset.mix(parts, on_end="drop")) == list(range(9))
+
+
+@tried
+@given(mixtures(), st.booleans(), st.integers(0, 60), st.data())
+def test_damage_to_what_only_the_past_has_decided(
+    mixture: Any, named: bool, taken: int, data: st.DataObject
+) -> None:
+    """Within its range, too: how far a part is ahead, and whether it is out, has a checksum."""
+    lengths, weights, _, on_end = mixture
+    parts = streams(lengths)
+    by_name = {f"p{number}": part for number, part in enumerate(parts)}
+    ds = IterDataset.mix(by_name if named else parts, weights, on_end=on_end)
+    with iter(ds) as iterator:
+        list(islice(iterator, taken))
+        state = iterator.get_state()
+        decided = [field for field in ("ahead", "left") if field in state]
+        assert ("check" in state) is bool(decided)
+        for field in decided:
+            values = state[field]
+            part = data.draw(st.sampled_from(list(values) if named else range(len(values))))
+            most = ONE_ELEMENT if field == "ahead" else 1
+            other = st.integers(0, most).filter(lambda value, now=values[part]: value != now)
+            damaged = values.copy()
+            damaged[part] = data.draw(other)
+            with pytest.raises(StateError, match=f"'check' is not the checksum of .*'{field}'"):
+                iterator.set_state({**state, field: damaged})
+        assert iterator.get_state() == state
+        iterator.set_state(state)

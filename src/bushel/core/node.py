@@ -7,14 +7,14 @@
     Drop     an Each that leaves elements out   keep(rows) -> booleans
     Expand   an Each that makes several of one  expand(rows) -> sequences
     Zip      one element from each input
-    Fold     groups of neighbours               group_size, fold(block) -> block
-    Step     a step of streams alone            open(streams) -> stream   (core/step.py)
+    Fold     groups of neighbours               group_size, fold(group, number) -> elements
+    Step     a step of streams alone            open(streams, how) -> stream  (core/step.py)
     Guard    what stands in for those that fail stand_in(error) -> element
     Place    where or when, never what          passed over by position
 
 A node is an immutable description. Nothing runs here: `run` evaluates nodes, by position
 (`run/inline.py`) or as a stream (`run/step_streams.py`), and knows these kinds rather than the
-operations.
+operations. (By name it knows mixtures alone, many of which it evaluates at once.)
 """
 
 import sys

@@ -1,5 +1,7 @@
 """The state of a mixture: what it has, and how its fields fit together."""
 
+import json
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
 # Far beyond what any mixture gives, and some more is still a position.
 _FURTHEST = 1 << 61
+# What only the elements before have decided: how far the parts are ahead of their shares, and which
+# of them are out. Nothing else in a state tells whether these are right, so a checksum does.
+_DECIDED = ("ahead", "left")
 
 
 class SavedMixture:
@@ -53,6 +58,8 @@ class SavedMixture:
             state["ahead"] = self.by_name(ahead)
         if left is not None:
             state["left"] = self.by_name(left)
+        if any(field in state for field in _DECIDED):
+            state["check"] = _checksum(state)
         return {**state, **told}
 
     def by_name(self, values: Sequence[Any]) -> Any:
@@ -92,6 +99,7 @@ class SavedMixture:
             not_taken=Whole(optional=True),
             ahead=Wholes(count, names, most=ONE_ELEMENT, optional=True),
             left=Wholes(count, names, most=1, optional=True),
+            check=Whole(optional=True),
             front=Whole(optional=True, or_none=True),
             shown=Whole(optional=True, or_none=True),
             ends=Whole(optional=True),
@@ -115,7 +123,7 @@ class SavedMixture:
         taken = self.parts_of(state, "taken", none)
         if sum(taken) > index:
             return f"'index' is {index}, and 'taken' says that {sum(taken)} elements came"
-        wrong = self._miscounted(state)
+        wrong = self._miscounted(state) or _unlike_its_checksum(state)
         if wrong is not None:
             return wrong
         inners = self.parts_of(state, "parents", self.starts)
@@ -145,3 +153,26 @@ class SavedMixture:
 
     def most_before(self, state: State | None) -> int | None:
         return None if state is None else state["index"]
+
+
+def _checksum(state: State) -> int:
+    """The checksum of what a mixture's state says of the turns that are over.
+
+    >>> _checksum({"index": 3, "taken": {"b": 1, "a": 2}, "left": {"b": 1, "a": 0}})
+    4079588664
+    """
+    fields = [state.get(name) for name in ("index", "taken", *_DECIDED)]
+    # By their names parts are in any order: some formats of checkpoints sort them.
+    return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
+
+
+def _unlike_its_checksum(state: State) -> str | None:
+    if "check" not in state:
+        return None  # Of an earlier version.
+    try:
+        if state["check"] == _checksum(state):
+            return None
+    except (TypeError, ValueError):
+        pass  # What is not plain JSON was never in a state.
+    told = ", ".join(repr(field) for field in ("index", "taken", *_DECIDED) if field in state)
+    return f"'check' is not the checksum of {told}"

@@ -124,6 +124,7 @@ def format_of(paths: Any, format: str | None = None) -> Format:
         if folder is not None:
             return folder
     files = expand(paths)
+    _refuse_indexes(paths, files)
     found = {path: _file_format(path) for path in _some_of(files)}
     formats = {known.name for known in found.values() if known is not None}
     unknown = [path for path, known in found.items() if known is None]
@@ -142,18 +143,31 @@ def format_of(paths: Any, format: str | None = None) -> Format:
     )
 
 
+def _refuse_indexes(paths: Any, files: Sequence[str]) -> None:
+    """Raises where one of several files is an index of shards, which is JSON like their records."""
+    for path in files:
+        known = _by_index(path) if path.rpartition("/")[2] == INDEX else None
+        if known is not None:
+            _refuse_whole_folders(paths)
+            raise _opened_by_itself(path, "an index", known, len(files))
+
+
 def _refuse_whole_folders(paths: Any) -> None:
     """Raises where one of several paths is a folder that is a dataset as a whole."""
     several = [] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
     for path in several:
         known = _whole_folder(path) if os.path.isdir(path) else None
         if known is not None:
-            raise PlanError(
-                f"{path!r} is a folder of the format {known.name!r}, which is opened by itself and "
-                f"not in a list (this one has {len(several)}). Write `bushel.open({path!r})`; "
-                "several are one dataset by `bushel.MapDataset.concatenate([bushel.MapDataset"
-                ".source(bushel.open(folder)) for folder in folders])`."
-            )
+            raise _opened_by_itself(path, "a folder", known, len(several))
+
+
+def _opened_by_itself(path: str, what: str, known: Format, count: int) -> PlanError:
+    return PlanError(
+        f"{path!r} is {what} of the format {known.name!r}, which is opened by itself and "
+        f"not in a list (this one has {count}). Write `bushel.open({path!r})`; "
+        "several are one dataset by `bushel.MapDataset.concatenate([bushel.MapDataset"
+        ".source(bushel.open(folder)) for folder in folders])`."
+    )
 
 
 def _some_of(files: Sequence[str]) -> list[str]:

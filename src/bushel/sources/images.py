@@ -43,3 +43,8 @@ def decode_image(data: bytes, where: str) -> npt.NDArray[np.uint8]:
     except Exception as error:
         # Of decoders for a dozen formats, each with errors of its own.
         raise RecordError(f"the image {where} cannot be decoded: {error}.") from error
+
+
+def decode_image_of_record(data: bytes) -> npt.NDArray[np.uint8]:
+    """The same for a record whose place whoever reads it says."""
+    return decode_image(data, "of the record")

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from bushel.deliver.run_history import RunEvent, RunHistory, RunLook
+from bushel.watch.chart import LEFT, WIDTH, axis, chart, label, tick
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import table as html_table
 from bushel.watch.html import text
 from bushel.watch.plain_text import number, plural
 
-_LEFT, _WIDTH, _HEIGHT, _GAP, _ABOVE, _BELOW = 60, 800, 90, 26, 16, 20
+_HEIGHT, _GAP, _ABOVE, _BELOW = 90, 26, 16, 20
 _WAIT, _BUSY, _READY = "#b0603a", "#3f8f6f", "#6b7fa8"
 # Times from one look to the next that are shorter say nothing about shares.
 _SHORTEST = 1e-3
@@ -21,28 +22,21 @@ def picture_of_course(history: RunHistory) -> str:
     looks = history.looks
     if len(looks) < 2 or looks[-1].seconds <= 0:
         return _table_of(history)
-    scale = _WIDTH / looks[-1].seconds
+    scale = WIDTH / looks[-1].seconds
     panels = [_shares(looks, scale)]
     if any(look.workers or look.ready_blocks for look in looks):
         panels.append(_numbers(looks, scale, _ABOVE + _HEIGHT + _GAP))
     height = _ABOVE + len(panels) * (_HEIGHT + _GAP) - _GAP + _BELOW
-    bottom = height - 4
     marks = [_mark(one, place, scale, height) for place, one in enumerate(history.events, 1)]
-    axis = _label(_LEFT, bottom, "start", "0") + _label(
-        _LEFT + _WIDTH, bottom, "end", duration(looks[-1].seconds)
-    )
-    width = _LEFT + _WIDTH
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-        f'aria-label="the course of the run">{"".join(panels)}{"".join(marks)}{axis}</svg>'
-        + _table_of(history)
-    )
+    below = axis(height - 4, "0", duration(looks[-1].seconds))
+    drawn = chart([*panels, *marks, below], height, "the course of the run")
+    return drawn + _table_of(history)
 
 
 def _shares(looks: Sequence[RunLook], scale: float) -> str:
     """The share of its time that the loop waited, and that workers had something to do."""
     waited = _rates(looks, scale, lambda one, two: two.wait_seconds - one.wait_seconds, _elapsed)
-    lines = [_tick(_ABOVE + _HEIGHT * (1 - share), percent(share)) for share in (0.0, 0.5, 1.0)] + [
+    lines = [tick(_ABOVE + _HEIGHT * (1 - share), percent(share)) for share in (0.0, 0.5, 1.0)] + [
         _line(waited, _WAIT, filled=True)
     ]
     names = [(_WAIT, "the loop waited")]
@@ -72,7 +66,7 @@ def _rates(
     for one, two in pairwise(looks):
         of = whole(one, two)
         share = min(1.0, max(0.0, part(one, two) / of)) if of > _SHORTEST else 0.0
-        left, right = (_LEFT + scale * look.seconds for look in (one, two))
+        left, right = (LEFT + scale * look.seconds for look in (one, two))
         found.append((left, right, _ABOVE + _HEIGHT * (1 - share)))
     return found
 
@@ -84,14 +78,14 @@ def _numbers(looks: Sequence[RunLook], scale: float, top: float) -> str:
     def stairs(figure: Callable[[RunLook], int]) -> list[tuple[float, float, float]]:
         return [
             (
-                _LEFT + scale * one.seconds,
-                _LEFT + scale * two.seconds,
+                LEFT + scale * one.seconds,
+                LEFT + scale * two.seconds,
                 top + _HEIGHT * (1 - figure(two) / most),
             )
             for one, two in pairwise(looks)
         ]
 
-    lines = [_tick(top + _HEIGHT * (1 - value / most), number(value)) for value in (0, most)]
+    lines = [tick(top + _HEIGHT * (1 - value / most), number(value)) for value in (0, most)]
     lines.append(_line(stairs(lambda look: look.ready_blocks), _READY, filled=True, top=top))
     names = [(_READY, "blocks ready")]
     if any(look.workers for look in looks):
@@ -118,35 +112,21 @@ def _line(
 def _legend(bottom: float, names: Sequence[tuple[str, str]]) -> str:
     made = []
     for place, (colour, name) in enumerate(names):
-        left = _LEFT + 170 * place
+        left = LEFT + 170 * place
         made.append(
             f'<rect x="{left}" y="{bottom - 8:.1f}" width="8" height="8" rx="2" fill="{colour}"/>'
-            + _label(left + 13, bottom, "start", name)
+            + label(left + 13, bottom, "start", name)
         )
     return "".join(made)
 
 
 def _mark(event: RunEvent, place: int, scale: float, height: int) -> str:
-    at = _LEFT + min(_WIDTH, scale * event.seconds)
+    at = LEFT + min(WIDTH, scale * event.seconds)
     title = f"<title>{text(f'{event.what}: {event.text}')}</title>"
     return (
         f'<path d="M{at:.1f} {_ABOVE} V{height - _BELOW}" stroke="currentColor" '
         f'stroke-width="1" stroke-dasharray="2 3" class="event">{title}</path>'
-        + _label(at + 2, _ABOVE + 9, "start", str(place))
-    )
-
-
-def _tick(height: float, label: str) -> str:
-    return (
-        f'<path d="M{_LEFT} {height:.1f} H{_LEFT + _WIDTH}" stroke="#8888" stroke-width="0.5"/>'
-        + _label(_LEFT - 6, height + 4, "end", label)
-    )
-
-
-def _label(left: float, top: float, anchor: str, label: str) -> str:
-    return (
-        f'<text x="{left:.1f}" y="{top:.1f}" font-size="11" fill="currentColor" '
-        f'text-anchor="{anchor}">{text(label)}</text>'
+        + label(at + 2, _ABOVE + 9, "start", str(place))
     )
 
 

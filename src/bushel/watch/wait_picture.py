@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from bushel.deliver.wait_history import WaitColumn
+from bushel.watch.chart import LEFT, WIDTH, axis, chart, tick
 from bushel.watch.durations import duration
-from bushel.watch.html import text
 from bushel.watch.plain_text import plural
 
-_LEFT, _WIDTH, _HEIGHT, _BELOW, _ABOVE = 60, 800, 180, 20, 8
+_HEIGHT, _BELOW, _ABOVE = 180, 20, 8
 _COLOUR = "#3f8f6f"
 # Nobody can tell shorter waits apart.
 _SHORTEST = 1e-7
@@ -25,27 +25,24 @@ def picture_of_waits(waits: Sequence[WaitColumn], elements: int) -> str:
     def height(seconds: float) -> float:
         return _ABOVE + _HEIGHT * (highest - _power(seconds)) / (highest - lowest)
 
-    edges = [_LEFT + _WIDTH * start / max(1, elements) for start in _starts(waits)]
-    edges.append(_LEFT + _WIDTH)
+    edges = [LEFT + WIDTH * start / max(1, elements) for start in _starts(waits)]
+    edges.append(LEFT + WIDTH)
     above = _stairs(edges, [height(one.longest) for one in waits])
     below = _stairs(edges, [height(one.least) for one in waits])
     mean = _stairs(edges, [height(one.mean) for one in waits])
     lines = [
-        _tick(height(10.0**power), duration(10.0**power)) for power in range(lowest, highest + 1)
+        tick(height(10.0**power), duration(10.0**power)) for power in range(lowest, highest + 1)
     ]
     lines.append(
         f'<path d="M{" L".join([*above, *reversed(below)])} Z" fill="{_COLOUR}" '
         f'fill-opacity="0.4" stroke="{_COLOUR}" stroke-opacity="0.4"/>'
         f'<path d="M{" L".join(mean)}" fill="none" stroke="currentColor"/>'
     )
-    bottom = _ABOVE + _HEIGHT + _BELOW - 4
-    lines.append(_text(_LEFT, bottom, "start", "0"))
-    lines.append(_text(_LEFT + _WIDTH, bottom, "end", plural(elements, "element")))
-    width, total = _LEFT + _WIDTH, _ABOVE + _HEIGHT + _BELOW
+    total = _ABOVE + _HEIGHT + _BELOW
+    lines.append(axis(total - 4, "0", plural(elements, "element")))
     each = waits[0].waits
     return (
-        f'<svg viewBox="0 0 {width} {total}" width="{width}" height="{total}" role="img" '
-        f'aria-label="waits">{"".join(lines)}</svg>'
+        f"{chart(lines, total, 'waits')}"
         f"<p>Each column is {plural(each, 'wait')}: from the shortest to the longest, and their "
         "mean as a line. What came without a wait, because it was made together with the element "
         "before, is not among them.</p>"
@@ -71,17 +68,3 @@ def _stairs(edges: Sequence[float], heights: Sequence[float]) -> list[str]:
         for left, right, height in zip(edges[:-1], edges[1:], heights, strict=True)
         for edge in (left, right)
     ]
-
-
-def _tick(height: float, label: str) -> str:
-    return (
-        f'<path d="M{_LEFT} {height:.1f} H{_LEFT + _WIDTH}" stroke="#8888" stroke-width="0.5"/>'
-        + _text(_LEFT - 6, height + 4, "end", label)
-    )
-
-
-def _text(left: float, top: float, anchor: str, label: str) -> str:
-    return (
-        f'<text x="{left}" y="{top:.1f}" font-size="11" fill="currentColor" '
-        f'text-anchor="{anchor}">{text(label)}</text>'
-    )

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.sources.images import decode_image
+from bushel.sources.images import decode_image_of_record
 from bushel.sources.shard_folder.list_parts import parts_of_list
 from bushel.sources.shard_folder.litdata_json import parse_json
 from bushel.sources.shard_folder.pixels import pixels
@@ -53,9 +53,9 @@ def decoder_of(format: str, decode: bool, allow_pickle: bool) -> Decode:
             )
         return pickle.loads
     if decode and kind in _PICTURES:
-        return _picture
+        return decode_image_of_record
     if kind == "jpeg_array":
-        make: Decode = _picture if decode else bytes
+        make: Decode = decode_image_of_record if decode else bytes
         return lambda data: [make(part) for part in parts_of_list(data)]
     if kind in _FORMATS:
         return _FORMATS[kind]
@@ -111,10 +111,6 @@ def _tensor(data: bytes) -> npt.NDArray[Any]:
 
 def _float(data: bytes) -> float:
     return float(struct.unpack("<d", data)[0])
-
-
-def _picture(data: bytes) -> npt.NDArray[np.uint8]:
-    return decode_image(data, "of the record")
 
 
 _FORMATS: dict[str, Decode] = {

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.sources.images import decode_image
+from bushel.sources.images import decode_image_of_record
 from bushel.sources.shard_folder.list_parts import parts_of_list
 from bushel.sources.shard_folder.pixels import pixels
 
@@ -65,7 +65,7 @@ def decoder_of(encoding: str, decode: bool, allow_pickle: bool) -> tuple[int | N
             _, make = decoder_of(inner, decode, False)
             return None, lambda data: [make(part) for part in _list_parts(data)]
     if encoding in _PICTURES:
-        return None, _picture if decode else bytes
+        return None, decode_image_of_record if decode else bytes
     known = ", ".join(sorted([*_PLAIN, *SCALARS, *_PICTURES, "ndarray", "pkl", "list[...]"]))
     raise ValueError(f"has an encoding that is not known; known are {known}")
 
@@ -84,10 +84,6 @@ _PLAIN: dict[str, tuple[int | None, Decode]] = {
     "json": (None, json.loads),
     "pil": (None, pixels),
 }
-
-
-def _picture(data: bytes) -> npt.NDArray[np.uint8]:
-    return decode_image(data, "of the record")
 
 
 def _list_parts(data: bytes) -> list[bytes]:
