@@ -1,7 +1,8 @@
 """The one list of pipelines that every contract test runs.
 
-A new operation joins by one entry here. An entry is named for the operation it is there for,
-`MapDataset.map` or `ZipIterDataset`, and after a colon for what is special about it.
+A new operation joins by one entry here, or in `by_position.py` where it is read by position. An
+entry is named for the operation it is there for, `MapDataset.map` or `ZipIterDataset`, and after a
+colon for what is special about it.
 `test_coverage.py` says which operations are missing.
 
 An entry builds on a `Kit`, which decides what a contract varies: where records come from and
@@ -9,16 +10,12 @@ how they are read. Records are {"id": int64 scalar, "pair": float32 array of two
 i is the same whatever the kit.
 """
 
-import itertools
-import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 from bushel import (
     IterDataset,
     MapDataset,
-    ReadOptions,
     WeightSchedule,
     transforms,
 )
@@ -30,30 +27,24 @@ from bushel.experimental import (
     DatasetOptions,
     FirstFitPackIterDataset,
     FlatMapIterDataset,
-    FlatMapMapDataset,
     InterleaveIterDataset,
     LimitIterDataset,
     RebatchIterDataset,
     RepeatIterDataset,
     ThreadPrefetchIterDataset,
     WindowShuffleIterDataset,
-    WindowShuffleMapDataset,
     WithOptionsIterDataset,
     ZipIterDataset,
-    ZipMapDataset,
     multithread_prefetch,
 )
+from tests.contract.by_position import BY_POSITION
+from tests.contract.kit import INLINE, Build, Kit, a_new_file, cached_on_disk
 from tests.contract.parts import (
-    Backwards,
     Copies,
-    Double,
     DoubleColumns,
     Jitter,
-    ManySource,
     NotThird,
-    RowSource,
     WithIndex,
-    columns,
     double,
     double_columns,
     double_columns_with_last,
@@ -68,116 +59,23 @@ from tests.contract.parts import (
     record,
     size_of_id,
     with_index,
-    with_name,
 )
-from tests.contract.subclasses import Pairs, Reversed
+from tests.contract.subclasses import Pairs
 
-INLINE = ReadOptions(0, 0)
+__all__ = [
+    "INLINE",
+    "PIPELINES",
+    "RANDOM_ACCESS",
+    "Kit",
+    "cached_on_disk",
+    "elements_of",
+    "stream_of",
+]
 
-
-@dataclass(frozen=True)
-class Kit:
-    """What contracts vary: the kind of source, which records are broken, how to read."""
-
-    kind: str = "rows"
-    broken: tuple[int, ...] = ()
-    read: ReadOptions = field(default_factory=lambda: INLINE)
-
-    def source(self, size: int) -> MapDataset[Any]:
-        if self.kind == "columns":
-            return MapDataset.source(columns(size))
-        made = {"rows": RowSource, "many": ManySource}[self.kind](size, self.broken)
-        return MapDataset.source(made)
-
-    def stream(self, size: int) -> IterDataset[Any]:
-        return self.source(size).to_iter_dataset(self.read)
-
-
-_folder = tempfile.TemporaryDirectory(prefix="bushel-cache-")
-_files = itertools.count()
-
-
-def a_new_file() -> str:
-    """The path of a file that is not there yet."""
-    return f"{_folder.name}/{next(_files)}"
-
-
-def cached_on_disk(kit: Kit, path: str) -> Any:
-    """Two epochs, of which the second is read from a file."""
-    cached = kit.stream(13).filter(is_not_third).map(with_name).cache(path)
-    return RepeatIterDataset(cached, 2).batch(3)
-
-
-Build = Callable[[Kit], Any]
 _SKIP_HALF = DatasetOptions(filter_warn_threshold_ratio=None)
 
-PIPELINES: dict[str, Build] = {
-    # Beginnings.
-    "MapDataset.source": lambda kit: kit.source(23),
-    "MapDataset.range": lambda kit: MapDataset.range(3, 40, 2),
-    "MapDataset.range: backwards": lambda kit: MapDataset.range(20, 3, -3),
-    "MapDataset.concatenate": lambda kit: MapDataset.concatenate(
-        [kit.source(5), kit.source(9).map(double), kit.source(4)]
-    ),
-    "MapDataset.concatenate: batches": lambda kit: MapDataset.concatenate(
-        [kit.source(5), kit.source(9)]
-    ).batch(3),
-    "MapDataset.mix": lambda kit: MapDataset.mix([kit.source(12), kit.source(8).shuffle(seed=4)]),
-    "MapDataset.mix: weights": lambda kit: MapDataset.mix(
-        [kit.source(12), kit.source(30), kit.source(7).map(double)], [0.3, 0.5, 0.2]
-    ).batch(4),
-    "MapDataset.select_from_datasets": lambda kit: MapDataset.select_from_datasets(
-        [kit.source(9), kit.source(8).map(double)], Backwards()
-    ),
-    "MapDataset: subclass": lambda kit: Reversed(kit.source(11).shuffle(seed=1)).map(double),
-    # Orders.
-    "MapDataset.slice": lambda kit: kit.source(30).slice(slice(3, 25, 2)),
-    "MapDataset.slice: backwards": lambda kit: kit.source(20)[15:2:-3].batch(2),
-    "MapDataset.slice: a shard": lambda kit: kit.source(23).shuffle(seed=3)[1::3].map(double),
-    "MapDataset.slice: a run": lambda kit: kit.source(20)[5:15].map(double).repeat(2),
-    "MapDataset.shuffle": lambda kit: kit.source(29).shuffle(seed=11),
-    "MapDataset.shuffle: twice": lambda kit: kit.source(21).seed(5).shuffle().shuffle().batch(4),
-    "MapDataset.shuffle: of batches": lambda kit: kit.source(26).batch(3).shuffle(seed=2),
-    "MapDataset.repeat": lambda kit: kit.source(7).shuffle(seed=1).repeat(4),
-    "MapDataset.repeat: the same": lambda kit: (
-        kit.source(9).shuffle(seed=1).random_map(jitter, seed=2).repeat(3, reseed_each_epoch=False)
-    ),
-    "MapDataset.repeat: batches": lambda kit: kit.source(7).batch(3).repeat(4).map(double),
-    "MapDataset.repeat: for ever": lambda kit: kit.source(7).shuffle(seed=1).repeat()[:40],
-    "WindowShuffleMapDataset": lambda kit: WindowShuffleMapDataset(
-        kit.source(26), window_size=10, seed=3
-    ),
-    # Steps by position.
-    "MapDataset.map": lambda kit: kit.source(19).map(double),
-    "MapDataset.map_with_index": lambda kit: (
-        kit.source(19).shuffle(seed=2).map_with_index(with_index)
-    ),
-    "MapDataset.map_batches": lambda kit: kit.source(19).map_batches(double_columns),
-    "MapDataset.map_batches: after a filter": lambda kit: (
-        kit.source(25).filter(is_not_third).map_batches(double_columns)
-    ),
-    "MapDataset.map_batches: between batches": lambda kit: (
-        kit.source(25).batch(2).map_batches(double_columns).batch(3, drop_remainder=True)
-    ),
-    "MapDataset.random_map": lambda kit: kit.source(19).random_map(jitter, seed=3),
-    "MapDataset.seed": lambda kit: kit.source(17).seed(9).shuffle().random_map(jitter).repeat(2),
-    "MapDataset.on_error": lambda kit: kit.source(31).map(fail_on_third).on_error("skip"),
-    "MapDataset.on_error: replaced, in batches, shuffled": lambda kit: (
-        kit.source(31)
-        .shuffle(seed=3)
-        .map(fail_on_third)
-        .on_error("replace", replacement=record(-1))
-        .shuffle(seed=4)
-        .batch(3)
-    ),
-    "MapDataset.on_error: two": lambda kit: (
-        kit.source(31)
-        .map(fail_on_third)
-        .on_error("replace", replacement=record(-1))
-        .map(fail_on_negative)
-        .on_error("skip")
-        .map_with_index(with_index)
-    ),
+_STREAMS: dict[str, Build] = {
+    # Streams.
     "IterDataset.take: in the middle of what a flat map made": lambda kit: FlatMapIterDataset(
         kit.stream(20).filter(is_not_third).take(9), Copies()
     ),
@@ -196,56 +94,6 @@ PIPELINES: dict[str, Build] = {
         .on_error("skip", budget=50)
         .batch(3)
     ),
-    "MapDataset.filter": lambda kit: kit.source(31).filter(is_not_third).map(double),
-    "MapDataset.filter: nearly all": lambda kit: kit.source(60).filter(is_rare),
-    "MapDataset.filter: all": lambda kit: kit.source(12).filter(lambda element: False),
-    "MapDataset.filter: shuffled": lambda kit: (
-        kit.source(31).filter(is_not_third).shuffle(seed=1).map_with_index(with_index)
-    ),
-    "FlatMapMapDataset": lambda kit: FlatMapMapDataset(kit.source(13), Copies()),
-    "FlatMapMapDataset: shuffled": lambda kit: FlatMapMapDataset(kit.source(9), Copies()).shuffle(
-        seed=4
-    ),
-    "MapDataset.batch": lambda kit: kit.source(22).batch(4),
-    "MapDataset.batch: drop_remainder": lambda kit: (
-        kit.source(22).shuffle(seed=1).batch(4, drop_remainder=True)
-    ),
-    "MapDataset.batch: batch_fn": lambda kit: kit.source(22).map(double).batch(5, batch_fn=ids_of),
-    "MapDataset.batch: of batches": lambda kit: kit.source(40).batch(2).batch(4),
-    # Parts by position.
-    "MapDataset.take": lambda kit: kit.source(20).shuffle(seed=2).take(9).repeat(2),
-    "MapDataset.skip": lambda kit: kit.source(20).skip(13).map(double),
-    "MapDataset.enumerate": lambda kit: kit.source(14).shuffle(seed=1).enumerate(5),
-    "MapDataset.enumerate: some dropped": lambda kit: (
-        kit.source(14).filter(is_not_third).enumerate()
-    ),
-    "MapDataset.unbatch": lambda kit: kit.source(22).batch(4).map(double).unbatch(),
-    "MapDataset.unbatch: shuffled": lambda kit: (
-        kit.source(22).batch(4, drop_remainder=True).shuffle(seed=5).unbatch().batch(3)
-    ),
-    "MapDataset.windows": lambda kit: kit.source(15).windows(4, stride=3),
-    "MapDataset.windows: a shorter one": lambda kit: (
-        kit.source(17).shuffle(seed=1).windows(5, stride=7, drop_remainder=False).repeat(2)
-    ),
-    "MapDataset.compact": lambda kit: kit.source(31).filter(is_not_third).compact(),
-    "MapDataset.compact: then batch": lambda kit: (
-        kit.source(40).filter(is_not_third).compact().shuffle(seed=3).batch(4).repeat(2)
-    ),
-    "MapDataset.compact: shuffled": lambda kit: (
-        kit.source(25).shuffle(seed=1).filter(is_not_third).map(double).compact().repeat(2)
-    ),
-    "ZipMapDataset": lambda kit: ZipMapDataset(
-        [kit.source(14), kit.source(14).shuffle(seed=1), MapDataset.range(14)]
-    ),
-    "ZipMapDataset: columns": lambda kit: ZipMapDataset([kit.source(14), kit.source(14)]).batch(4),
-    "MapDataset.apply": lambda kit: kit.source(25).apply(
-        [Double(), WithIndex(), transforms.Batch(3)]
-    ),
-    "MapDataset.apply: each kind": lambda kit: (
-        kit.source(25).seed(1).apply([DoubleColumns(), Jitter(), NotThird(), Copies()])
-    ),
-    "MapDataset.pipe": lambda kit: kit.source(9).pipe(lambda ds, n: ds.repeat(n), 2),
-    # Streams.
     "MapDataset.to_iter_dataset": lambda kit: kit.stream(27),
     "MapDataset.to_iter_dataset: allow_nones": lambda kit: (
         kit.source(27).filter(is_not_third).to_iter_dataset(kit.read, allow_nones=True)
@@ -567,6 +415,7 @@ PIPELINES: dict[str, Build] = {
         .batch(4)
     ),
 }
+PIPELINES = {**BY_POSITION, **_STREAMS}
 
 
 def is_random_access(name: str) -> bool:

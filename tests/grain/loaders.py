@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.grain.programs import (
+from tests.grain.functions import (
     BATCH_FUNCTIONS,
     FILTERS,
     FLAT_MAPS,
     MAPS,
     RANDOM_MAPS,
     RECORDS,
-    Step,
 )
+from tests.grain.programs import Step
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Written to an object store, by a real server on this machine."""
 
-from pathlib import Path
 from typing import Any
 
 import obstore
@@ -14,11 +13,6 @@ from tests.files.conftest import _s3, s3
 from tests.write import parts
 
 __all__ = ["_s3", "s3"]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BUSHEL_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -23,11 +23,6 @@ from tests.write import parts
 STEPS = ("replace", "link", "unlink", "mkdir", "rmdir")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BUSHEL_CACHE", str(tmp_path / "cache"))
-
-
 def dataset() -> MapDataset[Any]:
     return MapDataset.range(30).shuffle(seed=1).map(parts.record)
 

@@ -23,11 +23,6 @@ FORMATS = ("arrayrecord", "tfrecord", "parquet", "arrow", "tar", "jsonl", "token
 RECORDS = tuple(name for name in FORMATS if name != "tokens")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BUSHEL_CACHE", str(tmp_path / "cache"))
-
-
 def assert_same(one: Any, other: Any) -> None:
     """Equal, with the same types everywhere."""
     ones, others = list(leaves_with_paths(one)), list(leaves_with_paths(other))
