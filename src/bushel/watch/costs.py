@@ -114,11 +114,6 @@ class StepCost:
         return self.seconds / self.records if self.records else 0.0
 
     @property
-    def assumed_lock_share(self) -> float:
-        """The same, or what is on a core where nobody could see: Python holds the lock."""
-        return self.cpu_share if self.lock_share is None else min(1.0, self.lock_share)
-
-    @property
     def remark(self) -> str:
         """What that means for threads and workers."""
         if self.cpu_share < _WAITS:

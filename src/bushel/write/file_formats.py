@@ -14,8 +14,6 @@ from bushel.sources.written.coding import Coding
 from bushel.write.table_rows import schema_of_columns, write_arrow, write_parquet
 from bushel.write.writers import write_array_record, write_lines, write_tar
 
-_LINES_AT_ONCE = 256
-
 
 @frozen
 class FileFormat:
