@@ -416,14 +416,7 @@ _STREAMS: dict[str, Build] = {
     ),
 }
 PIPELINES = {**BY_POSITION, **_STREAMS}
-
-
-def is_random_access(name: str) -> bool:
-    """Whether a pipeline can be read by position."""
-    return isinstance(PIPELINES[name](Kit()), MapDataset)
-
-
-RANDOM_ACCESS = [name for name in PIPELINES if is_random_access(name)]
+RANDOM_ACCESS = list(BY_POSITION)
 
 
 def stream_of(name: str, kit: Kit) -> IterDataset[Any]:
