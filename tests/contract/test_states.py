@@ -33,11 +33,14 @@ def test_restores_anywhere(name: str, kit: Kit) -> None:
         for start in {*places, len(states) - 1}:
             state = states[start]
             with iter(ds) as fresh:
-                for iterator in (fresh, used):
+                # (From one place to another is not a matter of which they are.)
+                for iterator in (fresh, used) if start % 3 == 0 or THOROUGH else (fresh,):
                     iterator.set_state(state)
                     assert iterator.get_state() == state
                     assert _plain(events_of(iterator)) == _plain(everything[start:])
         # What is left of the iterator knows where it is, the end included.
+        used.set_state(states[-1])
+        assert events_of(used) == []
         assert freeze_state(used.get_state()) == freeze_state(states[-1])
 
 

@@ -20,6 +20,7 @@ from tests.thorough import THOROUGH, examples
 MOST = 16
 # What was promised: by then, or after three blocks.
 SOON = 1.0
+simulated = settings(deadline=None, derandomize=True, max_examples=examples(30))
 
 
 def _run(machine: Machine, most_threads: int = MOST, block_seconds: float = 0.01) -> Run:
@@ -59,7 +60,7 @@ machines: st.SearchStrategy[Machine] = st.builds(
 @example(Machine(10.0, gil=1.0), 16)
 @example(Machine(1e-4, gil=1.0, wait=2e-3), 16)
 @example(Machine(1.0, gil=1.0, user=1.0, user_gil=1.0, cores=1), 1)
-@settings(deadline=None, derandomize=True)
+@simulated
 def test_ends_near_the_best_and_stays(machine: Machine, most_threads: int) -> None:
     run = _run(machine, most_threads)
     run.go_on(1.5, least_blocks=6 * most_threads)
@@ -71,7 +72,7 @@ def test_ends_near_the_best_and_stays(machine: Machine, most_threads: int) -> No
 
 
 @given(machines, st.sampled_from([0.0, 0.1, 1.0]), st.sampled_from([1, 4, 16]))
-@settings(deadline=None, derandomize=True)
+@simulated
 def test_the_load_of_others_is_no_reason(machine: Machine, gil: float, load: int) -> None:
     """On a busy machine the choice is as good as the one that a quiet machine would make.
 

@@ -149,6 +149,28 @@ def test_an_empty_part_cannot_begin_again() -> None:
     assert list(IterDataset.mix(parts, on_end="drop")) == list(range(9))
 
 
+DAMAGE: dict[str, dict[str, Any]] = {
+    "no weights": {"weights": None},
+    "of no kind": {"weights": {"random": 3}, "front": 9},
+    "no pieces": {"weights": []},
+    "pieces without an end": {"weights": [[None, {"fixed": [1, 1]}]] * 2},
+    "too few": {"weights": {"fixed": [1]}, "front": 9},
+    "less than nothing": {"weights": {"fixed": [-1, 1]}, "front": 9},
+    "no numbers": {"weights": {"linear": [[0, ["a", "b"]]]}, "front": 9},
+    "no schedule": {"weights": {"steps": 7}, "front": 9},
+    "names": {"weights": {"fixed": [1, 1], "names": ["a", "b"]}, "front": 9},
+    "front": {"front": "x"},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_damaged_weights_are_refused(damage: Any) -> None:
+    iterator = iter(IterDataset.mix(streams([30, 22]), [1, 1], on_end="drop"))
+    next(iterator)
+    with pytest.raises(StateError, match=r"weights|front"):
+        iterator.set_state({**iterator.get_state(), **damage})
+
+
 @tried
 @given(mixtures(), st.booleans(), st.integers(0, 60), st.data())
 def test_damage_to_what_only_the_past_has_decided(

@@ -257,10 +257,11 @@ def _settles(rounds: Callable[[], None]) -> bool:
     As many slots come into being as were ever on their way at once, which a busy machine
     finds out bit by bit. What is left behind each time never ends.
     """
-    for _ in range(12):
+    for _ in range(40):
         before, mappings = _held(), _mappings()
         rounds()
-        settled = wait_until(lambda before=before: not _new_since(before), 2)
+        # Not for long: where slots have come into being, that is what the next time finds.
+        settled = wait_until(lambda before=before: not _new_since(before), 0.3)
         if settled and _mappings() < mappings + _ROUNDS / 2:
             return True
     return False

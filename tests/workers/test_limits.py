@@ -82,7 +82,7 @@ def test_a_limit_is_named(which: str, tmp_path: Path) -> None:
 
 # No limit on processes holds for root. Another user may read what is root's all the same.
 _ANOTHER_USER = (
-    "setpriv --reuid=54321 --clear-groups --inh-caps=-all,+dac_override "
+    f"setpriv --reuid={100_000 + os.getpid()} --clear-groups --inh-caps=-all,+dac_override "
     "--ambient-caps=-all,+dac_override --bounding-set=-all,+dac_override"
 ).split()
 _AS_ANOTHER_USER = f"""
