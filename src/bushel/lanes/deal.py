@@ -63,7 +63,7 @@ class GatherNode(Place):
 
 
 def lanes_of(node: Node) -> DealNode | None:
-    """The dealing that a step is behind of, if its elements are still in lanes."""
+    """The dealing before a step, if its elements are still in lanes."""
     ends = (DealNode, GatherNode, ToStreamNode, CustomStreamNode)
     while len(node.inputs) == 1 and not isinstance(node, ends):
         (node,) = node.inputs

@@ -10,10 +10,10 @@ from bushel.watch.costs import Costs, StepCost
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import bars, piece
 from bushel.watch.html import table as html_table
-from bushel.watch.plain_text import clipped, number, paragraph, plural, size
+from bushel.watch.plain_text import clipped, paragraph, plural, size
 from bushel.watch.plain_text import table as text_table
 from bushel.watch.simulated_run import Setting, Simulated, simulated
-from bushel.watch.stats import Stats, StepStats
+from bushel.watch.stats import Stats, StepStats, first_cells
 
 _HEAD = ("step", "runs", "records", "own time/record", "share", "on a core", "GIL", "bytes", "")
 _SPEED_HEAD = ("with", "predicted", "verified", "of prediction")
@@ -221,10 +221,7 @@ class Profile:
     def _rows(self) -> list[list[str]]:
         return [
             [
-                f"{step.name} x {step.parts}" if step.parts > 1 else step.name,
-                step.place,
-                f"{'~' * step.records_are_estimated}{number(step.records)}" if step.records else "",
-                duration(step.seconds_per_record) if step.records else duration(step.seconds),
+                *first_cells(step),
                 percent(step.share),
                 percent(step.cpu_share) if step.share > _FED else "",
                 percent(step.lock_share) if step.lock_share is not None else "",

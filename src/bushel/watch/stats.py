@@ -10,6 +10,7 @@ from bushel.core.node import Node, walk
 from bushel.deliver.figures import Figures
 from bushel.run.step_total import StepTotal
 from bushel.run.worker_figures import WorkerChange, WorkerFigures
+from bushel.watch.costs import StepCost
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import bars, heading, piece
 from bushel.watch.html import table as html_table
@@ -55,6 +56,17 @@ class StepStats:
     def seconds_per_record(self) -> float:
         """Own time for each record."""
         return self.seconds / self.records if self.records else 0.0
+
+
+def first_cells(step: StepStats | StepCost) -> list[str]:
+    """The first cells of a step's row: its name, where it runs, its records and its time."""
+    time = step.seconds_per_record if step.records else step.seconds
+    return [
+        f"{step.name} x {step.parts}" if step.parts > 1 else step.name,
+        step.place,
+        f"{'~' * step.records_are_estimated}{number(step.records)}" if step.records else "",
+        duration(time),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +218,7 @@ class Stats:
     def _rows(self) -> list[list[str]]:
         return [
             [
-                f"{step.name} x {step.parts}" if step.parts > 1 else step.name,
-                step.place,
-                f"{'~' * step.records_are_estimated}{number(step.records)}" if step.records else "",
-                duration(step.seconds_per_record) if step.records else duration(step.seconds),
+                *first_cells(step),
                 percent(step.share) if step.place != "waiting" else "",
                 _longest(step),
             ]
