@@ -93,7 +93,7 @@ SLOW = {
     *LOOK_FOR_TORCHVISION,
 }
 # What makes others short: then they do not come to the end that they promise of accuracy.
-SHORT = {"train_digits.py": ["--epochs", "6"]}
+SHORT = {"train_digits.py": ["--epochs", "3"]}
 # Grain programs, and arguments for Grain: its batches depend on the number of its workers.
 FOR_GRAIN = {
     "07_dataloader_guide.py": [],

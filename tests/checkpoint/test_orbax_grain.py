@@ -1,6 +1,7 @@
 """Folders that Grain wrote are restored here, and go on where Grain would."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from bushel.checkpoint import CheckpointHandler
 from tests.checkpoint.managers import restore
 from tests.checkpoint.pipelines import Numbers, ahead, rest
 from tests.checkpoint.programs import run
+from tests.thorough import THOROUGH
 
 
 def _grain_sources(lib: Any) -> dict[str, Any]:
@@ -46,10 +48,22 @@ def _grain_operations(lib: Any) -> dict[str, list[Any]]:
     return {"none": [], "batch": [Draw(), lib.transforms.Batch(2)], "filter": [Some(), Draw()]}
 
 
-@pytest.mark.parametrize("taken", [0, 1, 4])
-@pytest.mark.parametrize("operations", ["none", "batch", "filter"])
-@pytest.mark.parametrize("sampler", ["shuffled", "a shard", "in order"])
-@pytest.mark.parametrize("source", ["range", "list", "tuple", "own"])
+TAKEN = [0, 1, 4]
+LOADERS = [
+    (source, sampler, operations, taken)
+    for number, (source, sampler, operations) in enumerate(
+        product(
+            ["range", "list", "tuple", "own"],
+            ["shuffled", "a shard", "in order"],
+            ["none", "batch", "filter"],
+        )
+    )
+    # Each of them after one of these, and after all of them by `make test-all`.
+    for taken in (TAKEN if THOROUGH else [TAKEN[(number + number // 3) % len(TAKEN)]])
+]
+
+
+@pytest.mark.parametrize(("source", "sampler", "operations", "taken"), LOADERS)
 def test_a_loader_goes_on_where_grain_stopped(
     source: str, sampler: str, operations: str, taken: int, tmp_path: Path
 ) -> None:

@@ -94,7 +94,9 @@ def test_mypy_has_nothing_to_say(programs: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@slow
 def test_pyright_finds_no_error(programs: Path) -> None:
+    """In the pages that mypy has read, and in the types that are stated."""
     others = [str(programs / f"{name}_page.py") for name in _ABOUT_OTHERS]
     included = [str(programs), str(HERE / "datasets.py"), str(HERE / "loaders.py")]
     found = _pyright(programs, included, others)
