@@ -12,7 +12,7 @@ import itertools
 import math
 import pickle
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -246,10 +246,9 @@ class SimulatedCluster:
         ]
         return min(ends)
 
-    def wait(self, calls: Sequence[Any], seconds: float | None) -> list[Any]:
-        self.most_under_way = max(self.most_under_way, len(calls))
+    def wait(self, wanted: Collection[Any], seconds: float | None) -> list[Any]:
+        self.most_under_way = max(self.most_under_way, len(wanted))
         until = self._clock + (math.inf if seconds is None else seconds)
-        wanted = set(calls)
         while not (done := self._done(wanted)):
             following = self._events[0][0] if self._events else math.inf
             coming = self._coming[0] if self._coming else math.inf
@@ -259,7 +258,7 @@ class SimulatedCluster:
             self._pass_to(min(following, coming))
         return done
 
-    def _done(self, wanted: set[Any]) -> list[Any]:
+    def _done(self, wanted: Collection[Any]) -> list[Any]:
         """Those of which there is news by now."""
         while self._events and self._events[0][0] <= self._clock:
             self._news[heapq.heappop(self._events)[2]] = None

@@ -24,6 +24,8 @@ ON_A_CLUSTER = [
 
 # Paths of sockets may not be long.
 _SHORT = "/tmp"
+# Of each node: two tasks for each worker, and some that are not cleared away yet.
+_STORE_BYTES = 256 << 20
 # Held by the process of a run that has the cluster.
 _LOCK = Path(tempfile.gettempdir(), f"bushel-tests-ray-{os.getuid()}.lock")
 
@@ -46,7 +48,7 @@ class Nodes:
 
     def add(self, cpus: int = 2, **more: Any) -> Any:
         return self._cluster.add_node(
-            num_cpus=cpus, object_store_memory=100 << 20, include_dashboard=False, **more
+            num_cpus=cpus, object_store_memory=_STORE_BYTES, include_dashboard=False, **more
         )
 
     def remove(self, node: Any) -> None:
@@ -115,7 +117,7 @@ def cluster_here(folder: str) -> Iterator[Nodes]:
         initialize_head=True,
         head_node_args={
             "num_cpus": 1,
-            "object_store_memory": 100 << 20,
+            "object_store_memory": _STORE_BYTES,
             "include_dashboard": False,
         },
     )

@@ -173,6 +173,30 @@ def test_results_that_are_lost_with_their_node(
     assert "is gone" in caplog.text
 
 
+def test_results_that_are_lost_on_a_node_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from ray._private.internal_api import free
+
+    outcome = SeenCluster.outcome
+    calls: list[Any] = []
+
+    def freed(self: SeenCluster, call: Any) -> Any:
+        calls.append(call)
+        if len(calls) in (4, 6):
+            free([call])
+        return outcome(self, call)
+
+    monkeypatch.setattr(SeenCluster, "outcome", freed)
+    stream = bushel.MapDataset.range(200).map(large).to_iter_dataset()
+    there = stream.ray_prefetch(bushel.RayOptions(num_workers=2))
+    with bushel.iterate(there, stats=True) as iterator:
+        assert [int(array[0]) for array in iterator] == list(range(200))
+        (workers,) = iterator.stats().workers
+    assert (workers.deaths, workers.repeated_tasks) == (0, 2)
+    assert caplog.text.count("and the result is lost") == 2
+
+
 def test_an_element_that_ends_its_process_is_named() -> None:
     stream = bushel.MapDataset.range(400).map(ends_its_process).to_iter_dataset()
     found: list[Any] = []
@@ -248,7 +272,8 @@ def test_a_slow_consumer_is_waited_for() -> None:
     # What is under way lies on the worker's node, and what comes next of each worker on the
     # trainer's, too, and each worker may be at one task more than was meant when it was given out;
     # then there is what Ray has not cleared away since the last second. All would be gigabytes.
-    most, under_way = 192 << 20, (64 + 2 * 2 * 8) << 20
+    task = 32 << 20
+    most, under_way = 12 * task, 2 * 3 * task
     with iter(stream.ray_prefetch(bushel.RayOptions(num_workers=2))) as iterator:
         for _ in range(60):
             next(iterator)

@@ -1,6 +1,7 @@
 """The pool on a cluster that is not there: whatever ends, the stream is the same."""
 
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import bushel
 from benchmarks.simulated_cluster import Faults, SimulatedCluster
 from bushel.workers.cluster import ray_cluster
+from bushel.workers.cluster.cluster import ResultLost
 from tests.contract.events import events_of, run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.thorough import examples
@@ -138,6 +140,47 @@ def test_a_late_task_is_done_by_two(simulated: Make, caplog: pytest.LogCaptureFi
     assert _with(bushel.RayOptions(num_workers=3)) == PLAIN
     assert made[0].now() < 100
     assert "is late with" in caplog.text
+
+
+def test_a_lost_result_is_made_again(
+    simulated: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a worker that is there, on a node that is there: a store may lose what it has."""
+    simulated()
+    outcome = SimulatedCluster.outcome
+    lost: list[Any] = []
+
+    def loses_some(self: SimulatedCluster, call: Any) -> Any:
+        if call.message.task in (3, 7) and call.message.task not in lost:
+            lost.append(call.message.task)
+            raise ResultLost("the store has lost it.")
+        return outcome(self, call)
+
+    monkeypatch.setattr(SimulatedCluster, "outcome", loses_some)
+    there = _pipeline().ray_prefetch(bushel.RayOptions(num_workers=2))
+    with bushel.iterate(there, stats=True) as iterator:
+        assert [batch.tolist() for batch in iterator] == PLAIN
+        (workers,) = iterator.stats().workers
+    assert lost == [3, 7]
+    assert (workers.deaths, workers.repeated_tasks) == (0, 2)
+    told = r"worker \d, process 1 on .*simulated \(node .*\) had done positions (\d+) to \d+, and the "
+    assert len(re.findall(told + r"result is lost: the store has lost it\. It is", caplog.text)) == 2
+
+
+@pytest.mark.parametrize("why", ["process", "node", "memory"])
+def test_ends_are_told_with_node_and_task(
+    why: str, simulated: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    simulated(start_seconds=0.1, seed=2, faults=Faults(**{why: 0.5}))
+    options = bushel.RayOptions(num_workers=2, start_timeout=1e6)
+    with bushel.iterate(_pipeline().ray_prefetch(options), stats=True) as iterator:
+        assert [batch.tolist() for batch in iterator] == PLAIN
+        (workers,) = iterator.stats().workers
+    of_whom = r"worker \d, process 1 on \d+-simulated \(node \d+-\w+\) is gone "
+    had = r"while it had positions \d+ to \d+.*: simulated\."
+    assert re.search(of_whom + rf"\({why}\) {had}", caplog.text)
+    assert workers.deaths >= len(re.findall(rf"is gone \({why}\)", caplog.text)) > 0
+    assert workers.repeated_tasks > 0
 
 
 def test_one_that_hangs_is_replaced_or_raised(simulated: Make) -> None:

@@ -22,9 +22,10 @@ from bushel.workers.tuning import Changes, Tuning, memory_budget
 _MOST_BYTES_AHEAD, _MOST_TIMES = 1 << 26, 8
 _MOST_TIMES_TUNED = 64
 
-# Bytes of a task. To a worker elsewhere it takes a millisecond each way, whatever it is.
+# Bytes of a task. For a worker elsewhere each takes some milliseconds of CPU, of all who have to do
+# with it, whatever it is.
 _MOST_TASK_BYTES = 1 << 20
-_MOST_TASK_BYTES_ELSEWHERE = 1 << 23
+_MOST_TASK_BYTES_ELSEWHERE = 1 << 25
 
 
 class Engine:

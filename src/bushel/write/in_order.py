@@ -134,13 +134,15 @@ def _write_rest(
         with folder.private(name) as private:
             FILE_FORMATS[plan.format].write(private, cut.shard(), plan.coding)
             count = cut.taken - first
-            columns, files = origins.columns(first, cut.taken)
-            if cut.ended:
-                origins.check_end()
-            index = write_index(folder, number, columns, files, cut.lengths)
+            with folder.lasting(private):
+                columns, files = origins.columns(first, cut.taken)
+                if cut.ended:
+                    origins.check_end()
+                index = write_index(folder, number, columns, files, cut.lengths)
+                part = part_of(private, name)
             bad = tuple(np.subtract(cut.bad, bad_before or [0] * len(cut.bad)).tolist())
             state = None if cut.ended else cut.state
-            shard = WrittenShard(part_of(private, name), index, count, None, bad, state)
+            shard = WrittenShard(part, index, count, None, bad, state)
             folder.note(number, shard, plan.digest)
             folder.publish(private, name)
         shards.append(shard)

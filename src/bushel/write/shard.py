@@ -59,14 +59,11 @@ class WriteShard:
         with folder.private(name) as private:
             with_records = elements.records()
             FILE_FORMATS[plan.format].write(private, with_records, plan.coding)
-            index = self._index(number, elements)
-            shard = WrittenShard(
-                part_of(private, name),
-                index,
-                elements.count,
-                plan.bounds(number),
-                tuple(elements.bad),
-            )
+            with folder.lasting(private):
+                index = self._index(number, elements)
+                part = part_of(private, name)
+            bounds, bad = plan.bounds(number), tuple(elements.bad)
+            shard = WrittenShard(part, index, elements.count, bounds, bad)
             folder.note(number, shard, plan.digest)
             folder.publish(private, name)
         return shard
@@ -96,7 +93,8 @@ def write_index(
     with folder.private(name) as private:
         with open(private, "wb") as file:
             write_origins(file.write, columns, files)
-        part = part_of(private, name)
+        with folder.lasting(private):
+            part = part_of(private, name)
         folder.publish(private, name)
     return part
 

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -56,8 +57,13 @@ class Folder(ABC):
         """The path of a file of this machine to write, which is gone when the block ends."""
 
     @abstractmethod
+    @contextmanager
+    def lasting(self, private: str) -> Iterator[None]:
+        """Has the disk take a file that is whole while the block runs; it has it at its end."""
+
+    @abstractmethod
     def publish(self, private: str, name: str) -> None:
-        """Gives a file that is whole its name."""
+        """Gives a file that is whole, and lasting, its name."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> None:
@@ -135,6 +141,23 @@ def _told(what: str) -> Iterator[None]:
         raise FileError(f"{what}: {refusal(error, what)}.") from error
 
 
+class _Sync(threading.Thread):
+    """Waits until the disk has a file; others compute meanwhile."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(name="bushel-sync", daemon=True)
+        self._path = path
+        # Of the disk, which tells it once, to whoever asks first.
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        try:
+            with open(self._path, "rb") as file:
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.error = error
+
+
 class LocalFolder(Folder):
     """A folder of this machine, or one that it sees as such."""
 
@@ -182,11 +205,20 @@ class LocalFolder(Folder):
             with suppress(OSError):
                 os.unlink(path)
 
+    @contextmanager
+    def lasting(self, private: str) -> Iterator[None]:
+        sync = _Sync(private)
+        sync.start()
+        try:
+            yield
+        finally:
+            sync.join()
+        if sync.error is not None:
+            raise sync.error
+
     def publish(self, private: str, name: str) -> None:
         path = self.path(name)
         with _told(f"{path!r} cannot be written"):
-            with open(private, "rb") as file:
-                os.fsync(file.fileno())
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.replace(private, path)
 

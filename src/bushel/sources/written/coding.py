@@ -97,10 +97,10 @@ def _of_bytes(layout: ElementLayout) -> Coding:
     (field, *more) = layout.fields or (None,)
     if layout.is_one and field is not None and not more:
         if field.kind == "bytes":
-            return Coding(lambda element, _: layout.values(element)[0], bytes)
+            return Coding(lambda element, _: field.check(element), bytes)
         if field.kind == "text":
             return Coding(
-                lambda element, _: _check_text(field, layout.values(element)[0]),
+                lambda element, _: _check_text(field, field.check(element)),
                 lambda record: str(record, "utf-8"),
             )
     _check_numbers(layout, "an Example")

@@ -146,6 +146,11 @@ class ElementLayout:
         """Whether an element is one field."""
         return type(self.tree) is int
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether an element is a dict of fields."""
+        return self._names is not None
+
     def values(self, element: Any) -> list[Any]:
         """The values of the fields of an element; a MisfitError where it is another kind of one."""
         if self._names is not None and type(element) is dict and len(element) == len(self._names):

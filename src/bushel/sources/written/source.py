@@ -17,6 +17,7 @@ from bushel.sources.keyed import KeyedSource, by_part
 from bushel.sources.written.coding import coding_of
 from bushel.sources.written.element_layout import MisfitError
 from bushel.sources.written.manifest import Manifest, Part, find_manifest, read_manifest
+from bushel.sources.written.number_columns import NumberColumns, number_columns
 from bushel.sources.written.origins import OriginColumns, RecordOrigin, read_origins
 from bushel.sources.written.shard_names import extra_shards
 from bushel.sources.written.token_shards import TokenShards
@@ -68,7 +69,9 @@ class WrittenDataSource(KeyedSource):
     def _start(self) -> None:
         self._origins = _Origins()
         layout = self._manifest.layout
+        self._number_columns: NumberColumns | None = None
         if layout is not None:
+            self._number_columns = number_columns(self._manifest.format, layout)
             try:
                 self._decode = coding_of(self._manifest.format, layout).decode
             except (MisfitError, KeyError) as error:
@@ -107,6 +110,12 @@ class WrittenDataSource(KeyedSource):
                     ) from own
             raise error
 
+    def read_columns(self, keys: Keys) -> Any:
+        """Many elements as columns, where they are numbers and nothing else, in a table."""
+        if self._number_columns is None or self._inner is None:
+            return None
+        return self._number_columns.of(self._inner.read_columns(keys), len(keys))
+
     def place_of(self, key: int) -> tuple[str, int, int | None]:
         """The shard of a record, its number in it, and its byte where that is known."""
         ((number, _, inside),) = by_part(self._checked([key]), self._ends)
@@ -139,7 +148,7 @@ class WrittenDataSource(KeyedSource):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(vars(self))
         state.pop("_decode", None)
-        del state["_origins"]
+        del state["_origins"], state["_number_columns"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 `RayCluster` is one; a simulated one serves to try what a thousand hosts would do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from bushel.workers.fragment import Outcome, TaskMessage
@@ -69,7 +69,7 @@ class Cluster(Protocol):
     def run(self, worker: Handle, message: TaskMessage) -> Call:
         """Has a worker do a task, after those that it has; the call gives an `Outcome`."""
 
-    def wait(self, calls: Sequence[Call], seconds: float | None) -> list[Call]:
+    def wait(self, calls: Collection[Call], seconds: float | None) -> list[Call]:
         """Waits until at least one of the calls is done, or for so long."""
 
     def ready(self, call: Call) -> WorkerGreeting:

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -140,11 +140,12 @@ class RayCluster:
         # Ray sends bytes as they are, and anything else by a pickler of its own.
         return worker.run.remote(pickled, arrays) if arrays else worker.run.remote(pickled)
 
-    def wait(self, calls: Sequence[Any], seconds: float | None) -> list[Any]:
+    def wait(self, calls: Collection[Any], seconds: float | None) -> list[Any]:
         # All that is there, if anything is: to ask takes longer the more there is to ask for.
-        done, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        asked = list(calls)
+        done, _ = self._ray.wait(asked, num_returns=len(asked), timeout=0)
         if not done:
-            done, _ = self._ray.wait(list(calls), num_returns=1, timeout=seconds)
+            done, _ = self._ray.wait(asked, num_returns=1, timeout=seconds)
         return list(done)
 
     def ready(self, call: Any) -> Any:

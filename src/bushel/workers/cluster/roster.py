@@ -5,7 +5,7 @@ A host may have a thousand workers, and a task for one of them is a matter of mi
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from bushel.core.frozen import plain
 from bushel.workers.cluster.cluster import Call, Handle, WorkerGreeting
@@ -72,9 +72,9 @@ class Roster:
         self._next += 1
         return self._next - 1
 
-    def calls(self) -> list[Call]:
-        """What there may be news of."""
-        return list(self._waited_for)
+    def calls(self) -> Collection[Call]:
+        """What there may be news of, as it is now and later."""
+        return self._waited_for.keys()
 
     def of(self, call: Call) -> PoolWorker | None:
         """Whose call it is, if that is still waited for."""
