@@ -247,6 +247,39 @@ def test_no_room_at_all() -> None:
         next(iter(_on_ray(1, resources={"none": 1}, start_timeout=3)))
 
 
+# Where workers are, and with what.
+
+
+def test_labels_and_variables(nodes: Nodes) -> None:
+    chosen = nodes.add(labels={"pool": "cpu"})
+    stream = bushel.MapDataset.range(60).map(lambda x: (x, os.environ.get("BUSHEL_TEST_SAID")))
+    options = bushel.RayOptions(
+        num_workers=2,
+        label_selector={"pool": "cpu"},
+        runtime_env={"env_vars": {"BUSHEL_TEST_SAID": "something"}},
+    )
+    found = list(stream.to_iter_dataset().ray_prefetch(options))
+    assert found == [(x, "something") for x in range(60)]
+    assert {ready.node for ready in clusters[-1].ready_ones.values()} == {chosen.node_id}
+    nodes.remove(chosen)
+
+
+def test_a_source_in_memory_is_sent_once(nodes: Nodes) -> None:
+    far = nodes.add(cpus=3, resources={"far": 3})
+    source = np.arange(4 << 20).reshape(-1, 64)
+    before = bytes_in_stores()
+    stream = bushel.MapDataset.source(source).repeat().map(lambda row: int(row[0]))
+    options = bushel.RayOptions(num_workers=3, resources={"far": 1})
+    with iter(stream.to_iter_dataset().ray_prefetch(options)) as iterator:
+        for number, first in enumerate(iterator):
+            assert first == number % len(source) * 64
+            if engines_of(iterator)[0]._pool[0].settled:
+                break
+        # Once here, and once there: those of a node have it together.
+        assert bytes_in_stores() - before < 2.5 * source.nbytes
+    nodes.remove(far)
+
+
 # Arrays, memory, what is left.
 
 

@@ -163,8 +163,9 @@ def test_a_lost_result_is_made_again(
         (workers,) = iterator.stats().workers
     assert lost == [3, 7]
     assert (workers.deaths, workers.repeated_tasks) == (0, 2)
-    told = r"worker \d, process 1 on .*simulated \(node .*\) had done positions (\d+) to \d+, and the "
-    assert len(re.findall(told + r"result is lost: the store has lost it\. It is", caplog.text)) == 2
+    told = r"worker \d, process 1 on .*simulated \(node .*\) had done positions \d+ to \d+, and "
+    told += r"the result is lost: the store has lost it\. It is done again\."
+    assert len(re.findall(told, caplog.text)) == 2
 
 
 @pytest.mark.parametrize("why", ["process", "node", "memory"])

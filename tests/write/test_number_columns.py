@@ -1,4 +1,4 @@
-"""Written tables of numbers are read as columns; whoever looks at elements sees them as they were."""
+"""Written tables of numbers are read as columns; elements are as they were."""
 
 from pathlib import Path
 from typing import Any
