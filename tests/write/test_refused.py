@@ -1,5 +1,6 @@
 """What is not written: pipelines, paths and options that do not fit, and disks that are full."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -187,3 +188,23 @@ MapDataset.range(100).map(lambda n: {{"x": noise(n)}}).write(
     assert "a-00001-of-00002" in run.stderr and "cannot be written: " in run.stderr
     assert [path.name for path in tmp_path.glob("a-*")] == [f"a-00000-of-00002.{format}"]
     assert not list((tmp_path / ".a.bushel").glob("tmp*"))
+
+
+@pytest.mark.parametrize("origins", [True, False])
+def test_a_disk_that_refuses_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origins: bool
+) -> None:
+    """What it took at first is not believed, and made again when it is well."""
+
+    def refuses(_: int) -> None:
+        raise OSError(errno.EIO, "the disk has lost it")
+
+    to = tmp_path / "a-*.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuses)
+        name = "a.origins/00000" if origins else "a-00000-of-00002.jsonl"
+        with pytest.raises(FileError, match=rf"{name}' cannot be written.*: .*disk has lost it"):
+            dataset().write(to, shards=2, workers=0, origins=origins)
+    assert not list(tmp_path.glob("a*.jsonl")) and not list(tmp_path.glob("*.json"))
+    assert dataset().write(to, shards=2, workers=0, origins=origins).records == RECORDS
+    assert len(bushel.open(tmp_path, verify=True)) == RECORDS
