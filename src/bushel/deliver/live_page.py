@@ -45,15 +45,22 @@ _MOST_STEPS, _MOST_NAME, _MOST_TEXTS, _MOST_TEXT = 400, 100, 20, 500
 
 # Seconds between two times that figures are put on the page, and the share of its time that this
 # may take: pipelines of thousands of steps have many figures.
-_EVERY_SECONDS, _MOST_SHARE = 0.5, 0.002
+_EVERY_SECONDS, _MOST_SHARE = 0.5, 0.001
 # Seconds that the last figures of iterators may take that end soon; more of it comes with time.
-_LAST_SECONDS = 0.02
+_LAST_SECONDS, _LAST_SHARE = 0.002, 0.0005
 # What "recent" means.
 _RECENT_SECONDS = 10.0
 
 
+_NOTHING_LATELY = '{"seconds": 0.0, "elements": 0, "wait_seconds": 0.0}'
+
 # Those that this process has open, for its own eyes.
 _PAGES: "weakref.WeakSet[LivePage]" = weakref.WeakSet()
+
+
+# Files of pages without figures, each with the process that made it, for iterators that come.
+_SPARES: list[tuple[int, int]] = []
+_MOST_SPARES = 1
 
 
 def own_pages() -> "list[LivePage]":
@@ -69,12 +76,13 @@ class LivePage:
 
     def __init__(self, path: str | None = None) -> None:
         """Raises OSError where there can be no such file, and FileError about one with a name."""
-        descriptor = _nameless() if path is None else _named(path)
+        descriptor = _spare() or _nameless() if path is None else _named(path)
         self.has_name = path is not None
         self._descriptor = descriptor
         self._close = weakref.finalize(self, _close, descriptor, os.getpid())
         _PAGES.add(self)
-        os.ftruncate(descriptor, 2 * _SLOT_BYTES)
+        if path is not None:
+            os.ftruncate(descriptor, 2 * _SLOT_BYTES)  # By which such a file is known again.
         LivePage._made += 1
         self._number = LivePage._made
         self._written = 0
@@ -104,6 +112,19 @@ class LivePage:
             }
         )
 
+    def announce(self, nothing: str, now: float) -> None:
+        """Puts figures on the page of an iterator that has done nothing yet.
+
+        `nothing` is what `Stats.to_dict` has of such a one, as JSON: it is the same for all, and a
+        program may make many iterators that end soon.
+        """
+        self._recent.append((now, 0, 0.0))
+        self._write(
+            f'{{"pid": {os.getpid()}, "iterator": {self._number}, "monotonic_seconds": {now!r}, '
+            f'"unix_seconds": {time.time()!r}, "is_over": false, "recent": {_NOTHING_LATELY}, '
+            f'"stats": {nothing}}}'.encode()
+        )
+
     def elements_within(self, seconds: float) -> int | None:
         """How many the loop takes in so many seconds, by what it took last; None if unknown."""
         if len(self._recent) < 2:
@@ -121,7 +142,9 @@ class LivePage:
 
     def write(self, values: dict[str, Any]) -> None:
         """Writes plain values."""
-        data = json.dumps(values, ensure_ascii=False).encode(errors="replace")
+        self._write(json.dumps(values, ensure_ascii=False).encode(errors="replace"))
+
+    def _write(self, data: bytes) -> None:
         if len(data) > _SLOT_BYTES - _HEAD.size:
             raise OSError(f"the figures are {len(data):,} bytes, too many for their page")
         self._written += 1
@@ -131,6 +154,17 @@ class LivePage:
     def close(self) -> None:
         """Takes the page away; may be called again."""
         self._close()
+
+    def hand_on(self) -> None:
+        """Takes the page away, but for the next iterator, where many come and go."""
+        if self._close.detach() is None:
+            return
+        _PAGES.discard(self)
+        if len(_SPARES) >= _MOST_SPARES:
+            os.close(self._descriptor)
+            return
+        os.ftruncate(self._descriptor, 0)  # There are no figures on it for anybody who looks.
+        _SPARES.append((os.getpid(), self._descriptor))
 
 
 def seconds_until_next(spent: float) -> float:
@@ -144,7 +178,7 @@ class LastFigures:
     Where they would take too much, the page of an iterator goes when its data ends.
 
     >>> last = LastFigures()
-    >>> last.are_too_many(now=0.0), last.took(0.021)
+    >>> last.are_too_many(now=0.0), last.took(0.0022)
     (False, None)
     >>> last.are_too_many(now=0.1), last.are_too_many(now=1.0)
     (True, False)
@@ -156,7 +190,7 @@ class LastFigures:
 
     def are_too_many(self, now: float) -> bool:
         """Whether there have been so many lately that none are put on a page now."""
-        more = _MOST_SHARE * max(0.0, now - self._at)
+        more = _LAST_SHARE * max(0.0, now - self._at)
         self._seconds, self._at = min(self._seconds + more, _LAST_SECONDS), now
         return self._seconds <= 0.0
 
@@ -173,6 +207,16 @@ def _close(descriptor: int, process: int) -> None:
     # A forked child may have another file with that number.
     if process == os.getpid():
         os.close(descriptor)
+
+
+def _spare() -> int | None:
+    """The file of a page that another iterator had, if there is one."""
+    while _SPARES:
+        process, descriptor = _SPARES.pop()
+        if process == os.getpid():
+            return descriptor
+        os.close(descriptor)  # The process that this one was forked from has it, too.
+    return None
 
 
 def _bounded(stats: dict[str, Any]) -> dict[str, Any]:

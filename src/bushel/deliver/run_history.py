@@ -25,6 +25,9 @@ class RunLook(NamedTuple):
     ready_blocks: int
 
 
+_BEGINNING = RunLook(0.0, 0, 0.0, 0, 0.0, 0.0, 0)
+
+
 class RunEvent(NamedTuple):
     """Something that was another way at a look than at the one before."""
 
@@ -48,6 +51,10 @@ class RunHistory:
         # Of each pool of workers: the last change that was noted, and deaths.
         self._changed: dict[int, float] = {}
         self._deaths: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """Adds a look at a run that has done nothing yet, without workers."""
+        self.looks.append(_BEGINNING)
 
     def add(self, figures: Figures) -> None:
         """Adds a look."""

@@ -1,5 +1,7 @@
 """The iterator of a pipeline whose steps are counted and timed."""
 
+import functools
+import json
 import logging
 import math
 from contextlib import suppress
@@ -23,6 +25,15 @@ _log = logging.getLogger("bushel")
 _LONGEST_BLOCK_SECONDS = 0.8
 
 
+@functools.cache
+def _nothing_yet() -> str:
+    """What `Stats.to_dict` has of an iterator that has done nothing, as JSON."""
+    from bushel.watch.stats import stats_of  # It stands above this module.
+
+    figures = Figures(0, 0.0, 0.0, 0, 0, 0.0, -1, steps=())
+    return json.dumps(stats_of(figures).to_dict())
+
+
 class TimedIterator(StreamIterator[T]):
     """Hands out the elements of a stream, and knows what each step took.
 
@@ -34,10 +45,8 @@ class TimedIterator(StreamIterator[T]):
         self._times = times
         self._page: LivePage | None = None
         self._run_history = RunHistory()
-        node = self._node
-        self._has_guards = node is not None and any(isinstance(one, Guard) for one in walk(node))
-        # Whether figures were put on the page, and are those of the end of the data.
-        self._is_published = self._is_at_end = False
+        # Whether there was anything on the page yet, and whether that is of the end of the data.
+        self._is_announced = self._is_at_end = False
         # When somebody is to look at the run again; and to put figures on the page.
         self._due = self._page_due = 0.0
         # It stands above this module. Loaded now, so that nobody waits for it at the first element.
@@ -53,6 +62,11 @@ class TimedIterator(StreamIterator[T]):
 
     def _look(self) -> None:
         """Adds to the course of the run, and puts the figures on the page where that is due."""
+        if not self._is_announced:
+            self._is_announced = True
+            if not self._times.workers:
+                self._announce()
+                return
         if perf_counter() >= self._page_due:
             self._publish()
         began = perf_counter()
@@ -61,6 +75,17 @@ class TimedIterator(StreamIterator[T]):
         ended = perf_counter()
         self._due = min(self._page_due, ended + seconds_until_next(ended - began))
 
+    def _announce(self) -> None:
+        """Has a page before the first element, in which a loop may hang, and little on it."""
+        self._run_history.begin()
+        self._due = self._page_due = perf_counter() + seconds_until_next(0.0)
+        try:
+            if self._page is None:
+                self._page = LivePage()
+            self._page.announce(_nothing_yet(), monotonic())
+        except Exception as error:
+            self._give_up(error)
+
     def _publish(self, is_over: bool = False) -> None:
         """Puts the figures on the page, unless that has failed before."""
         if self._page_due == math.inf:
@@ -68,13 +93,14 @@ class TimedIterator(StreamIterator[T]):
         began = perf_counter()
         has_name = self._page is not None and self._page.has_name
         if is_over and not has_name and LAST_FIGURES.are_too_many(began):
-            self._end_page()
+            if self._page is not None:
+                self._page.hand_on()
             # It may be set to a state, and go on.
             self._page, self._page_due = None, began + seconds_until_next(0.0)
             return
         # Before the first element the steps have done nothing.
-        with_steps = self._is_published
-        self._is_published, self._is_at_end = True, is_over
+        with_steps = self._waits.refills > 0 or is_over
+        self._is_at_end = is_over
         try:
             if self._page is None:
                 self._page = LivePage()
@@ -83,9 +109,7 @@ class TimedIterator(StreamIterator[T]):
             stats = self._stats_of(figures, self._node)
             self._page.put(stats.to_dict(), is_over, monotonic())
         except Exception as error:
-            # Whatever it is: nobody's training is to end because nobody can look at it.
-            _log.info("`bushel top` cannot look at this iterator: %s", error)
-            self._end_page()
+            self._give_up(error)
             return
         block = self._block_size
         takes = self._page.elements_within(_LONGEST_BLOCK_SECONDS)
@@ -95,6 +119,11 @@ class TimedIterator(StreamIterator[T]):
         if is_over:
             LAST_FIGURES.took(ended - began)
         self._page_due = ended + seconds_until_next(ended - began)
+
+    def _give_up(self, error: Exception) -> None:
+        # Whatever it is: nobody's training is to end because nobody can look at it.
+        _log.info("`bushel top` cannot look at this iterator: %s", error)
+        self._end_page()
 
     def _end_page(self) -> None:
         self._page_due = math.inf
@@ -135,6 +164,11 @@ class TimedIterator(StreamIterator[T]):
         """How many blocks and tasks are made and wait to be taken."""
         workers = (figures() for figures in self._times.workers)
         return self._times.ready_blocks() + sum(one.ready_tasks for one in workers)
+
+    @functools.cached_property
+    def _has_guards(self) -> bool:
+        node = self._node
+        return node is not None and any(isinstance(one, Guard) for one in walk(node))
 
     def _bad_records(self) -> int:
         """How many records were passed over: the state counts them."""

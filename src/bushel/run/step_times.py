@@ -39,8 +39,10 @@ Ranges = Callable[[], list[tuple[int, int]]]
 # Nanoseconds that it takes to time a call, to begin with it in a turn, and that for each function
 # that is exchanged; and the share of the time that this may be.
 _COST_OF_A_LOOK, _COST_OF_A_TURN, _COST_OF_AN_EXCHANGE = 1_500, 20_000, 400
-_MOST_SHARE = 0.003
+_MOST_SHARE = 0.001
 _MOST_TURNS = 1024
+# Turns after which it is asked again whether one may be timed.
+_MOST_PUT_OFF = 32
 # Of elements that are made on demand, how many are timed in a turn.
 _ROWS_OF_A_TURN = 4
 
@@ -68,9 +70,11 @@ class StepTimes:
         # When it began, and about what looking at the clock has taken since, in nanoseconds.
         self._began, self._looked = perf_counter_ns(), 0
         # How many turns are being timed now, and functions that are exchanged for it, as
-        # (evaluator, attribute, function, the same with a look at the clock).
+        # (evaluator, attribute, function, the same with a look at the clock); and those of which
+        # nobody has made the latter yet, as (step, evaluator, attribute, what its calls are about).
         self._timing = 0
         self._functions: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []
+        self._looked_at: list[tuple[Node, Any, str, Sized]] = []
         self._streams: list[weakref.ref[Stream]] = []
         # Streams of positions, and the datasets that they read.
         self._positions: list[tuple[weakref.WeakMethod[Ranges], Node]] = []
@@ -135,9 +139,15 @@ class StepTimes:
 
     def look_at(self, node: Node, holder: Any, attribute: str, sized: Sized) -> None:
         """Has a function timed, in the turns that are; see `clocked`."""
-        function = getattr(holder, attribute)
-        timed = self.clocked(self.number(node), function, sized)
-        self._functions.append((holder, attribute, function, timed))
+        self._looked_at.append((node, holder, attribute, sized))
+
+    def _settle_functions(self) -> None:
+        """Makes what is exchanged of the functions that are timed: when it is wanted first."""
+        for node, holder, attribute, sized in self._looked_at:
+            function = getattr(holder, attribute)
+            timed = self.clocked(self.number(node), function, sized)
+            self._functions.append((holder, attribute, function, timed))
+        self._looked_at.clear()
 
     def clocked(self, number: int, function: Callable[..., T], sized: Sized) -> Callable[..., T]:
         """A function of a step that is timed; `sized` tells of its arguments what it is about."""
@@ -197,6 +207,8 @@ class StepTimes:
         with self._lock:
             was, self._timing = self._timing, self._timing + turns
             if bool(was) != bool(self._timing):
+                if not was:
+                    self._settle_functions()
                 self._exchange(timed=bool(self._timing))
 
     def _exchange(self, timed: bool) -> None:
@@ -224,7 +236,8 @@ class StepTimes:
     @property
     def cost_of_a_turn(self) -> int:
         """Nanoseconds that it takes to begin with a turn that is timed, and to end it."""
-        return _COST_OF_A_TURN + _COST_OF_AN_EXCHANGE * len(self._functions)
+        functions = len(self._functions) + len(self._looked_at)
+        return _COST_OF_A_TURN + _COST_OF_AN_EXCHANGE * functions
 
     def cost_of(self, sheet: Sheet) -> int:
         """Nanoseconds that it took to time a turn, of which note is taken."""
@@ -248,6 +261,8 @@ class StepTimes:
     def totals(self) -> list[StepTotal]:
         """What every step has done so far."""
         with self._lock:
+            if not self._timing:  # Otherwise it is done, and the functions are others now.
+                self._settle_functions()
             totals = [total.copied() for total in self._totals]
         top = 0
         for reference in self._streams:
@@ -316,12 +331,20 @@ class TimedTurns:
         return self._times.sheet()
 
     def may_look(self) -> bool:
-        """Whether a turn that is to be timed may be; if not, it is the next one that is to be."""
+        """Whether a turn that is to be timed may be; if not, a later one is to be.
+
+        That is the next one, and twice as far each time that it is asked in vain.
+        """
         if self._times.may_look():
             return True
-        self._left = 1
-        self._put_off += 1
+        self._left = min(self._put_off + 1, _MOST_PUT_OFF)
+        self._put_off += self._left
         return False
+
+    @property
+    def left(self) -> int:
+        """How many turns are left until one is to be timed, with that one."""
+        return self._left
 
     @property
     def is_timed_next(self) -> bool:
@@ -437,7 +460,7 @@ def _counting_kind(kind: type[S]) -> type[S]:
                 turns = self._measured_turns
                 assert turns is not None
                 if not turns.may_look():
-                    self._measured_left = 1
+                    self._measured_left = turns.left
                     return self._measured_pull(want)
                 self._measured_left = _NEVER  # While this goes on, and comes here once more.
                 try:
