@@ -82,6 +82,7 @@ class Machine:
             min(free, self.cores),
             self.worker_bytes,
             MEBIBYTE,
+            min(1.0, self.work * self.on_core / cycle / workers),
         )
 
     def best(self, budget: WorkerBudget) -> tuple[int, float]:
@@ -136,7 +137,7 @@ machines = st.builds(
     own=st.floats(1e-4, 1.0),
     cores=st.sampled_from([1, 2, 4, 8, 16, 64, 128]),
     serial=st.sampled_from([0.0, 0.0, 1e-3, 1e-2, 0.1]),
-    on_core=st.sampled_from([1.0, 1.0, 0.5, 0.05]),
+    on_core=st.sampled_from([1.0, 1.0, 0.5, 0.2, 0.05, 0.01]),
     load=st.sampled_from([0.0, 0.0, 0.0, 0.5, 1.0, 7.0]),
     noise=st.sampled_from([0.0, 0.01, 0.03]),
     own_on_core=st.sampled_from([1.0, 0.1]),
@@ -144,12 +145,18 @@ machines = st.builds(
 
 
 @settings(tried, max_examples=examples(60))
-@given(machines, st.integers(0, 1 << 30), st.sampled_from([math.inf, 8.0, 2.5]))
+@given(
+    machines,
+    st.integers(0, 1 << 30),
+    st.sampled_from([math.inf, 40.0, 8.0, 2.5]),
+    st.sampled_from([1, 8]),
+)
 def test_near_the_best_of_any_machine_in_a_few_changes(
-    machine: Machine, seed: int, workers_of_memory: float
+    machine: Machine, seed: int, workers_of_memory: float, most_a_core: int
 ) -> None:
     memory = workers_of_memory * (machine.worker_bytes + MEBIBYTE)
-    run = run_on(machine, seed, memory_bytes=memory)
+    most = min(most_a_core * machine.cores, 128)
+    run = run_on(machine, seed, memory_bytes=memory, most=most)
     made = run.go(60)
     assert len(made) <= 5, made
     fewest, fastest = run.machine.best(run.budget)
@@ -205,6 +212,18 @@ def test_a_pause_of_the_loop_is_no_reason() -> None:
         run.learned, decision = decide(run.learned, pause, run.budget)
         assert decision is None
     assert run.workers == workers
+
+
+def test_work_that_waits_has_more_workers_than_cores() -> None:
+    waiting = Machine(work=0.4, own=0.001, cores=2, on_core=0.05, noise=0.01)
+    run = run_on(waiting, most=16)
+    assert len(run.go(60)) == 1
+    assert run.workers == 16
+    assert run.go(300) == []
+    # Work that computes has one for each core, whatever the bound.
+    computing = run_on(replace(waiting, on_core=1.0), most=16)
+    computing.go(60)
+    assert computing.workers <= 3
 
 
 def test_cores_that_others_use_are_not_taken() -> None:

@@ -11,6 +11,9 @@ AUTO: Literal["auto"] = "auto"
 # So many workers there are at first, if there are twice as many cores: the first batches of most
 # pipelines come soon then, and whether more pay is measured.
 _MOST_AT_FIRST = 4
+# And so many there are at the most for each core, if nobody sets a bound: work that waits for a
+# disk or an answer leaves its core to others. All in all, so many.
+_MOST_A_CORE, _MOST_IN_ALL = 8, 128
 # Elements that a thread keeps ready at the most, where that is tuned; fewer where they are large.
 MOST_BUFFERED = 1 << 12
 
@@ -20,7 +23,7 @@ class AutotuneParameter:
     """Stands for a number that is tuned while the pipeline runs, within these bounds.
 
     `"auto"` is the same without bounds of one's own: at least 1, and at most what the machine
-    has.
+    has. (Of workers, that is one for each core, or more where they wait for disks or answers.)
 
     >>> import bushel
     >>> bushel.MultiprocessingOptions(num_workers=AutotuneParameter(least=2, most=8)).num_workers
@@ -106,7 +109,7 @@ def worker_bounds(num_workers: Any, cores: int | None = None) -> WorkerBounds:
     """The bounds of an option; a number that the user set is all three.
 
     >>> worker_bounds("auto", cores=16)
-    WorkerBounds(first=4, least=1, most=16)
+    WorkerBounds(first=4, least=1, most=128)
     >>> worker_bounds(3)
     WorkerBounds(first=3, least=3, most=3)
     """
@@ -114,6 +117,8 @@ def worker_bounds(num_workers: Any, cores: int | None = None) -> WorkerBounds:
     if parameter is None:
         return WorkerBounds(num_workers, num_workers, num_workers)
     cores = available_cores() if cores is None else cores
-    most = max(cores, parameter.least) if parameter.most is None else parameter.most
+    most = max(cores, parameter.least, min(_MOST_A_CORE * cores, _MOST_IN_ALL))
+    if parameter.most is not None:
+        most = parameter.most
     first = min(most, max(parameter.least, min(_MOST_AT_FIRST, cores // 2)))
     return WorkerBounds(first, parameter.least, most)

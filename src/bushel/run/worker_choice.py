@@ -34,6 +34,8 @@ _SAME = 1.05
 _LEAST_GAIN = 0.1
 # A core that is free for less than this share of its time is no reason for a worker.
 _FREE_CORE = 0.15
+# A worker takes at least so much of a core, whatever clocks of a hundred ticks a second say.
+_LEAST_SHARE = 0.02
 # Stretches that are looked at together (the middle one counts), before more and before fewer.
 _LOOKS, _LOOKS_BEFORE_FEWER = 3, 8
 _SECONDS_BEFORE_FEWER = 10.0
@@ -59,6 +61,9 @@ class Glance:
     # Memory that a worker has for itself, and that all tasks under way take per worker.
     worker_bytes: int = 0
     ahead_bytes: int = 0
+    # The share of a core that each worker used, on average: what waits for a disk or an answer uses
+    # little. None where nobody knows.
+    core_share: float | None = None
 
     @property
     def cycle(self) -> float:
@@ -235,7 +240,8 @@ def _more(learned: Learned, budget: WorkerBudget, fitting: int) -> tuple[Learned
     cycle, own = _middle(seen, lambda one: one.cycle), _middle(seen, lambda one: one.own)
     work = _middle(seen, lambda one: one.work)
     free = _middle(seen, lambda one: _free_cores(one, budget))
-    most = min(fitting, workers + max(0, math.ceil(free - _FREE_CORE)))
+    each = _middle(seen, _core_share)
+    most = min(fitting, workers + max(0, math.ceil((free - _FREE_CORE) / each)))
     if learned.ceiling is not None:
         most = min(most, learned.ceiling.workers)
     wanted = math.ceil(_MARGIN * work / own) if own * most > work / 1000 else most
@@ -290,6 +296,11 @@ def _free_cores(seen: Glance, budget: WorkerBudget) -> float:
     if seen.free_cores is None:
         return budget.cores - seen.workers * (1 - seen.idle_share)
     return min(seen.free_cores, budget.cores)
+
+
+def _core_share(seen: Glance) -> float:
+    """The part of a core that another worker takes: all of it, where nobody knows."""
+    return 1.0 if seen.core_share is None else min(1.0, max(_LEAST_SHARE, seen.core_share))
 
 
 def _changed(learned: Learned, keep_trial: bool = False) -> Learned:

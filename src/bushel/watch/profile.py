@@ -115,8 +115,8 @@ def _profiled(
         first_seconds=sample.first_seconds,
         queued_share=pace.queued_seconds / max(1e-9, pace.seconds + pace.queued_seconds),
         cores=available_cores(),
-        # Where it is tuned, as many as there may come to be.
-        workers=worker_bounds(options.num_workers).most,
+        # Where it is tuned, as many as have a core each.
+        workers=_workers(options.num_workers),
         buffer=buffer if isinstance(buffer, int) else 1,
         steps=measured.steps(plan(node)),
         costs=costs,
@@ -131,8 +131,13 @@ def _worker_options(node: Node) -> MultiprocessingOptions | RayOptions:
     steps = [step for step in steps_of(node) if isinstance(step, WorkersNode)]
     return max(
         (step.options for step in steps),
-        key=lambda options: worker_bounds(options.num_workers).most,
+        key=lambda options: _workers(options.num_workers),
     )
+
+
+def _workers(asked: Any) -> int:
+    bounds = worker_bounds(asked)
+    return min(bounds.most, max(bounds.least, available_cores()))
 
 
 def _speeds(made: Profile) -> list[Speed]:

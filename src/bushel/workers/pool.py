@@ -112,6 +112,12 @@ class Pool(TaskQueue):
         """Memory that the largest of the workers has for itself; 0 where nobody knows."""
         return max((worker.private_bytes() for worker in self._workers), default=0)
 
+    def core_seconds(self) -> float | None:
+        """How long the workers were on cores so far, all together; None where nobody knows."""
+        spent = [worker.core_seconds() for worker in self._workers]
+        known = [seconds for seconds in spent if seconds is not None]
+        return sum(known) if len(known) == len(spent) else None
+
     def _give_out(self) -> None:
         with self._explained():
             self._settle()

@@ -71,6 +71,15 @@ class WorkerProcess:
             return 0
         return max(0, resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
+    def core_seconds(self) -> float | None:
+        """How long the process was on a core so far, all of its threads; None if nobody knows."""
+        try:
+            with open(f"/proc/{self.process.pid}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError, IndexError):
+            return None
+
     def exit(self) -> str:
         """How the process ended."""
         if self.hung:

@@ -77,6 +77,9 @@ class ResizablePool(WorkerPool, Protocol):
     def private_bytes(self) -> int:
         """Memory that the largest of the workers has for itself; 0 where nobody knows."""
 
+    def core_seconds(self) -> float | None:
+        """How long the workers were on cores so far, all together; None where nobody knows."""
+
 
 class TaskQueue(ABC):
     """Tasks of a pool: numbered, given out, waited for. Who does them is for its heirs to say."""

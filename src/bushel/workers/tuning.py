@@ -71,6 +71,7 @@ class Tuning:
         self._changes, self._clock, self._core_seconds = changes, clock, core_seconds
         self._began: float | None = None
         self._used_cores: float | None = None
+        self._worked: float | None = None
         self._wait = self._idle = 0.0
         self._elements = self._tasks = 0
 
@@ -91,7 +92,7 @@ class Tuning:
             self._give_up(pool, pool.refusal)
         if self._began is None or not pool.settled:
             # The time of those that begin, or are about to leave, tells nothing.
-            self._begin(now)
+            self._begin(now, pool)
             return
         self._wait += waited
         self._idle += idle
@@ -100,10 +101,11 @@ class Tuning:
         seconds = now - self._began
         if seconds >= _STRETCH_SECONDS and self._tasks >= _TASKS_A_WORKER * pool.size:
             self._decide(pool, seconds, ahead_bytes)
-            self._begin(now)
+            self._begin(now, pool)
 
-    def _begin(self, now: float) -> None:
+    def _begin(self, now: float, pool: ResizablePool) -> None:
         self._began, self._used_cores = now, self._core_seconds()
+        self._worked = pool.core_seconds()
         self._wait = self._idle = 0.0
         self._elements = self._tasks = 0
 
@@ -123,6 +125,7 @@ class Tuning:
             free_cores,
             pool.private_bytes(),
             ahead_bytes // pool.size,
+            self._core_share(pool, seconds),
         )
         learned: Learned = pool.learned or NOTHING_LEARNED
         pool.learned, decision = decide(learned, seen, budget)
@@ -135,6 +138,13 @@ class Tuning:
         if used is None or self._used_cores is None:
             return None
         return max(0.0, self._budget.cores - (used - self._used_cores) / seconds)
+
+    def _core_share(self, pool: ResizablePool, seconds: float) -> float | None:
+        """The share of a core that each worker used."""
+        worked = pool.core_seconds()
+        if worked is None or self._worked is None:
+            return None
+        return min(1.0, max(0.0, worked - self._worked) / (seconds * pool.size))
 
     def _give_up(self, pool: ResizablePool, why: str) -> None:
         pool.refusal = None

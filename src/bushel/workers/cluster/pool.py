@@ -110,6 +110,10 @@ class ClusterPool(TaskQueue):
         """Nobody knows: their memory is not this machine's."""
         return 0
 
+    def core_seconds(self) -> float | None:
+        """Nobody knows: they have cores of other machines."""
+        return None
+
     def places(self) -> int | None:
         """How many workers there could be, with those that there are."""
         room = None if self._cluster is None else self._cluster.places()
