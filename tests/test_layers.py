@@ -129,6 +129,7 @@ LAZY = {
     ("deliver/iterator.py", "bushel.watch.explanation"): "the type of what that returns",
     ("deliver/iterator.py", "bushel.watch.stats"): "only for those who look, and it stands above",
     ("deliver/iterator.py", "bushel.provenance.report_on"): "the same",
+    ("deliver/iterator.py", "bushel.deliver.failed_record"): "only for elements that fail",
     ("deliver/iterator.py", "bushel.deliver.run_history"): "the type of what is told there",
     ("deliver/iterator.py", "bushel.watch.trace"): "the same",
     ("deliver/open.py", "bushel.watch.debug"): "only where a setting asks for it",

@@ -250,6 +250,7 @@ class StreamIterator(DatasetIterator[T]):
             made.extend(islice(on_demand.rows, size.size))
         except Exception as error:  # `made` has those before it.
             failure, on_demand.failed = failure_of(error), True
+            self._name_record(failure)
         if not made or failure is not None:
             self._on_demand = None
             if failure is None:
@@ -283,6 +284,8 @@ class StreamIterator(DatasetIterator[T]):
                 continue  # All dropped: the state stays that of the last element.
             made = block.rows()
             failure = block.failure
+            if failure is not None:
+                self._name_record(failure)
             if failure is not None and isinstance(failure.error, FatalElementError):
                 self._fatal, failure = failure, None
                 if not made:
@@ -291,6 +294,12 @@ class StreamIterator(DatasetIterator[T]):
                 self._block_size.limit_bytes(made[0])
             return Ready(made, chunk.marks, failure)
         return None
+
+    def _name_record(self, failure: Failure) -> None:
+        """Has an error that is about to be raised say which record it is about."""
+        from bushel.deliver.failed_record import note_record  # Only for those that fail.
+
+        note_record(failure.error, self._node)
 
     def _raise_fatal(self) -> None:
         """Raises for an element that ended workers: as for an interrupt, it is asked for again.

@@ -1,0 +1,60 @@
+"""Which record of which file a function failed on, told when its error is about to be raised."""
+
+from collections.abc import Iterator
+
+from bushel.core.node import Each, Guard, Node, Place, walk
+from bushel.core.places import ToStreamNode
+from bushel.errors import note_place, place_noted, where_raised
+from bushel.order.keys import record_of
+
+_Place = tuple[str, int, int | None]
+
+
+def note_record(error: BaseException | None, node: Node | None) -> None:
+    """Adds a note that names the file and the record behind the position at which a step failed.
+
+    Where there is one: not for batches, nor after steps by which the number of an element in a
+    stream no longer tells a position.
+    """
+    raised = None if error is None else where_raised(error)
+    if error is None or node is None or raised is None or place_noted(error) is not None:
+        return
+    operation, position = raised
+    steps = (step for step in walk(node) if step.label == operation)
+    # Several steps may have that name. They are about the same record, or nobody knows which.
+    found = {_place(step, position) for step in steps}
+    place = found.pop() if len(found) == 1 else None
+    if place is not None:
+        note_place(error, *place)
+
+
+def _place(step: Node, position: int) -> _Place | None:
+    """The file, the record and its first byte behind a position of a step."""
+    if not isinstance(step, Each) or not all(
+        isinstance(other, (Each, Place)) or (isinstance(other, Guard) and not other.drops)
+        for other in _in_stream(step)
+    ):
+        return None
+    record = record_of(step, position)
+    place_of = None if record is None else getattr(_source_of(record[0]), "place_of", None)
+    if record is None or not callable(place_of):
+        return None
+    try:
+        path, number, offset = place_of(record[1])
+        return str(path), number, offset
+    except Exception:  # The file may be gone by now; then it is not known.
+        return None
+
+
+def _in_stream(step: Node) -> Iterator[Node]:
+    """The steps of a stream up to this one; none where it is one of a random-access dataset."""
+    if any(isinstance(below, ToStreamNode) for below in walk(step)):
+        while not isinstance(step, ToStreamNode):
+            yield step
+            if len(step.inputs) != 1:
+                return
+            (step,) = step.inputs
+
+
+def _source_of(node: Node) -> object:
+    return getattr(node, "source", None)
