@@ -36,6 +36,18 @@ def test_profile(pipeline: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert Profile.from_dict(json.loads(capsys.readouterr().out)).what == "MapDataset"
 
 
+def test_what_is_in_the_file_is_verified_in_workers(
+    pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(pipeline.removesuffix(":make"))
+    path.with_name("beside.py").write_text("def more(number):\n    return number + 1\n")
+    own = "from beside import more\n\ndef larger(number):\n    return more(number)\n"
+    path.write_text(own + _PIPELINE.replace("map(abs)", "map(larger).map(more)"))
+    assert main(["profile", "--pipeline", pipeline, "--seconds", "0.2"]) == 0
+    told = capsys.readouterr().out
+    assert "map(larger)" in told and "verified" in told
+
+
 def test_simulate(pipeline: str, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["simulate", "--pipeline", pipeline, "--seconds", "0.05", "--hosts", "4"]
     assert main([*asked, "--workers", "2", "--step-seconds", "0.1"]) == 0

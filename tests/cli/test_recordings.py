@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,6 +33,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def make_dataset() -> bushel.MapDataset[Any]:
+    return bushel.MapDataset.range(400).shuffle(seed=1).batch(4)
+
+
 def test_replay(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ask = ["replay", f"{folder}/make", "--pipeline", f"{folder}/train.py:make", "--step"]
     assert main([*ask, "23", "--save", f"{folder}/batch.npz"]) == 0
@@ -40,11 +45,18 @@ def test_replay(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[2].startswith("checksum of step 20 equal (")
     assert lines[3] == "no checksum of step 23 was recorded"
     assert lines[4] == f"saved to {folder}/batch.npz: element"
-    wanted = bushel.MapDataset.range(400).shuffle(seed=1).batch(4)[23]
+    wanted = make_dataset()[23]
     with np.load(folder / "batch.npz") as saved:
         np.testing.assert_array_equal(saved["element"], wanted)
     assert main([*ask, "30"]) == 0
     assert "checksum of step 30 equal" in capsys.readouterr().out
+    with bushel.iterate(make_dataset(), record=folder / "short", every=10) as iterator:
+        next(iterator)
+    ask[1] = f"{folder}/short"
+    assert main([*ask, "3"]) == 0
+    told = capsys.readouterr().out.splitlines()[1]
+    assert told.startswith("the run ended before step 1: step 3 was not part of it; this is what")
+    ask[1] = f"{folder}/make"
     for step, words in (("-1", "cannot be -1"), ("100", "there is no step 100")):
         assert main([*ask, step]) == 1
         assert words in capsys.readouterr().err

@@ -132,6 +132,24 @@ def test_steps_are_made_again(make: Any, tmp_path: Path) -> None:
         replayed(recording, make(), 100)
 
 
+def test_steps_that_the_run_did_not_make_are_told(tmp_path: Path) -> None:
+    with bushel.iterate(positional(), record=tmp_path / "a", every=10) as iterator:
+        for _ in range(35):
+            next(iterator)
+    recording = read_recording(tmp_path / "a")
+    for step in (0, 30, 34):
+        assert replayed(recording, positional(), step).beyond == ""
+    told = replayed(recording, positional(), 35).beyond
+    assert told == "the run ended before step 35: step 35 was not part of it"
+    # A run that was killed tells no end.
+    whole = (tmp_path / "a").read_text().splitlines(keepends=True)
+    (tmp_path / "b").write_text("".join(line for line in whole if '"closed"' not in line))
+    killed = read_recording(tmp_path / "b")
+    last = max(entry["step"] for entry in killed.entries)
+    told = replayed(killed, positional(), 60).beyond
+    assert told.startswith(f"the recording ends with step {last - 1:,}: whether the run came to")
+
+
 def test_steps_are_made_again_with_another_number_of_workers(tmp_path: Path) -> None:
     elements, recording = run(with_workers(positional(), 1), tmp_path / "a", every=10)
     _, alone = run(positional(), tmp_path / "b", every=10)

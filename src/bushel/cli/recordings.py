@@ -52,6 +52,8 @@ def _replay(options: argparse.Namespace) -> None:
     recording = _read(options.recording)
     made = replayed(recording, pipeline_of(options.pipeline), options.step)
     print(f"step {number(made.step)}, made from the state before step {number(made.start)}")
+    if made.beyond:
+        print(f"{made.beyond}; this is what the pipeline makes there")
     for name, leaf in leaves_of(made.element):
         print(f"  {name or 'element'}: {brief(leaf)}")
     for check in made.checks:

@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any
 
+import cloudpickle
+
 from bushel.cli.command import add_command, ask_for_pipeline
 from bushel.errors import PlanError
 from bushel.provenance.when import when
@@ -58,6 +60,8 @@ def pipeline_of(text: str) -> Any:
         raise PlanError(f"{text!r} names {path!r}, which is no Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    # Workers cannot import a module of that name: what is in it is sent to them.
+    cloudpickle.register_pickle_by_value(module)
     spec.loader.exec_module(module)
     made = getattr(module, name, None)
     if made is None:

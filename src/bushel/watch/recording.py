@@ -72,6 +72,18 @@ class Recording:
             ranges.append((min(entry["step"] for entry in run), max(stops)))
         return ranges
 
+    def beyond(self, step: int) -> str:
+        """What there is to say of a step that the run may not have made; nothing of one it made."""
+        made = max(stop for _, stop in self.step_ranges()) if self.entries else 0
+        if step < made:
+            return ""
+        if any(entry.get("event") in ("end", "closed") for entry in self.entries[-1:]):
+            return f"the run ended before step {made:,}: step {step:,} was not part of it"
+        return (
+            f"the recording ends with step {made - 1:,}: whether the run came to step {step:,}, "
+            "nobody knows"
+        )
+
     def before(self, step: int) -> Entry:
         """The last entry with a state from which a step can be reached.
 

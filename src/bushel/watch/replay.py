@@ -49,6 +49,8 @@ class Replayed:
     # The step whose state it was made from, and what became of that step and of the one wanted.
     start: int
     checks: tuple[Compared, ...]
+    # What there is to say of a step that is not in the recording; nothing of one that is.
+    beyond: str = ""
 
     @property
     def differs(self) -> bool:
@@ -82,7 +84,7 @@ def replayed(recording: Recording, dataset: Any, step: int) -> Replayed:
                 recorded = recording.checksum_at(number)
                 if recorded is not None or number == step:
                     checks.append(Compared(number, recorded, checksum(element)))
-        return Replayed(step, element, first, tuple(checks))
+        return Replayed(step, element, first, tuple(checks), recording.beyond(step))
     finally:
         iterator.close()
 
