@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import bushel
 from bushel import MapDataset
 from bushel.errors import BadRecordsError, FileError, PlanError
+from bushel.write.writers import write_array_record
 from tests.patience import PATIENCE_SECONDS
 from tests.write import parts
 from tests.write.test_write import RECORDS, contents, dataset
@@ -190,6 +192,27 @@ MapDataset.range(100).map(lambda n: {{"x": noise(n)}}).write(
     assert not list((tmp_path / ".a.bushel").glob("tmp*"))
 
 
+def test_an_array_record_on_a_disk_that_is_full(tmp_path: Path) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no disk that is always full")
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_array_record("/dev/full", [b"x" * 1000] * 1000)
+    assert raised.value.errno == errno.ENOSPC
+
+
+def raises_a_runtime_error(number: int) -> bytes:
+    if number == 57:
+        raise RuntimeError("of the user's")
+    return bytes(number)
+
+
+@pytest.mark.parametrize("format", ["arrayrecord", "tfrecord"])
+def test_any_exception_of_a_function_is_raised_as_it_is(tmp_path: Path, format: str) -> None:
+    ds = MapDataset.range(100).map(raises_a_runtime_error)
+    with pytest.raises(RuntimeError, match="of the user's"):
+        ds.write(tmp_path / f"a-*.{format}", shards=2, workers=0)
+
+
 @pytest.mark.parametrize("origins", [True, False])
 def test_a_disk_that_refuses_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origins: bool
@@ -197,13 +220,15 @@ def test_a_disk_that_refuses_at_the_end(
     """What it took at first is not believed, and made again when it is well."""
 
     def refuses(_: int) -> None:
-        raise OSError(errno.EIO, "the disk has lost it")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     to = tmp_path / "a-*.jsonl"
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", refuses)
         name = "a.origins/00000" if origins else "a-00000-of-00002.jsonl"
-        with pytest.raises(FileError, match=rf"{name}' cannot be written.*: .*disk has lost it"):
+        place = str(tmp_path / "a.origins" if origins else tmp_path)
+        words = f"{name}' cannot be written: the disk of {place!r} is full: make room on it."
+        with pytest.raises(FileError, match=re.escape(words)):
             dataset().write(to, shards=2, workers=0, origins=origins)
     assert not list(tmp_path.glob("a*.jsonl")) and not list(tmp_path.glob("*.json"))
     assert dataset().write(to, shards=2, workers=0, origins=origins).records == RECORDS

@@ -132,13 +132,13 @@ def folder_of(to: str) -> "Folder":
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _told(path: str, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if isinstance(error, BushelError):
             raise
-        raise FileError(f"{what}: {refusal(error, what)}.") from error
+        raise FileError(f"{path!r} {what}: {refusal(error, path)}.") from error
 
 
 class _Sync(threading.Thread):
@@ -164,7 +164,7 @@ class LocalFolder(Folder):
     @contextmanager
     def alone(self) -> Iterator[None]:
         work = self.path(self.work)
-        with _told(f"{self.folder!r} cannot be written to"):
+        with _told(self.folder, "cannot be written to"):
             os.makedirs(work, exist_ok=True)
             lock = os.open(work, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -188,7 +188,7 @@ class LocalFolder(Folder):
         # finds that it is gone, and gives up.
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            with _told(f"{self.folder!r} cannot be written to"):
+            with _told(self.folder, "cannot be written to"):
                 os.mkdir(folder)
             yield
         finally:
@@ -199,7 +199,7 @@ class LocalFolder(Folder):
         short = os.path.basename(name)[:50]
         path = os.path.join(self.path(self.work), "tmp", f"{short}.{os.urandom(8).hex()}")
         try:
-            with _told(f"{self.path(name)!r} cannot be written"):
+            with _told(self.path(name), "cannot be written"):
                 yield path
         finally:
             with suppress(OSError):
@@ -218,7 +218,7 @@ class LocalFolder(Folder):
 
     def publish(self, private: str, name: str) -> None:
         path = self.path(name)
-        with _told(f"{path!r} cannot be written"):
+        with _told(path, "cannot be written"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.replace(private, path)
 
@@ -226,12 +226,12 @@ class LocalFolder(Folder):
         path = self.path(name)
         # Notes are checked when they are read, and made again if need be.
         lasting = not name.startswith(self.work)
-        with _told(f"{path!r} cannot be written"), written_whole(path, lasting=lasting) as file:
+        with _told(path, "cannot be written"), written_whole(path, lasting=lasting) as file:
             file.write(data)
 
     def get(self, name: str) -> bytes | None:
         with (
-            _told(f"{self.path(name)!r} cannot be read"),
+            _told(self.path(name), "cannot be read"),
             suppress(FileNotFoundError),
             open(self.path(name), "rb") as file,
         ):
@@ -247,7 +247,7 @@ class LocalFolder(Folder):
 
     def remove(self, names: list[str]) -> None:
         for name in names:
-            with _told(f"{self.path(name)!r} cannot be removed"), suppress(FileNotFoundError):
+            with _told(self.path(name), "cannot be removed"), suppress(FileNotFoundError):
                 os.unlink(self.path(name))
         sync_folder(self.folder)
 

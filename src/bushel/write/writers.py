@@ -1,6 +1,7 @@
 """Formats that records can be written in: what becomes of a record, and of a file of them."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -81,12 +82,21 @@ def _write_tfrecord(path: str, records: Iterable[bytes]) -> None:
 def write_array_record(path: str, records: Iterable[bytes]) -> None:
     """Writes records to an ArrayRecord file."""
     writer = array_record_writer(path)
-    try:
-        for record in records:
+    for record in records:
+        try:
             writer.write(record)
+        except RuntimeError as error:
+            raise _disk_error(error) from None
+    try:
         writer.close()
-    except RuntimeError as error:  # The package has no other.
-        raise OSError(str(error)) from None
+    except RuntimeError as error:
+        raise _disk_error(error) from None
+
+
+def _disk_error(error: RuntimeError) -> OSError:
+    """What the package has one exception for."""
+    is_full = os.strerror(errno.ENOSPC) in str(error)
+    return OSError(errno.ENOSPC if is_full else errno.EIO, str(error))
 
 
 # Tar files.
