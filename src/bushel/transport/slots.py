@@ -14,7 +14,8 @@ grow, since whoever would have to let go of a slot may be the one who waits for 
 
 The mark lies after the slot's bytes, in the same memory. So the sender sees at once that a
 slot is free, without a message, and takes the one that was used last: as few as can be go
-round, and those stay in the processor's cache.
+round, and those stay in the processor's cache. Large ones that go round for long are given
+large pages (`huge_pages.py`).
 """
 
 import mmap
@@ -26,7 +27,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.core.memory_file import create_unnamed, map_file
+from bushel.core.memory_file import create_unnamed
+from bushel.transport.huge_pages import file_size, join_pages, map_aligned
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -34,21 +36,35 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _STEP = 1 << 16
 # Room for the mark, after the bytes: in a cache line of its own.
 _MARK = 64
+# After so many uses a slot is given large pages: they have cost by then what it takes to join them.
+_USES_BEFORE_JOINING = 64
 
 
 class Slot:
     """Shared memory at the sender; `memory` is all of it as bytes."""
 
-    __slots__ = ("_mark", "address", "descriptor", "memory", "number", "size", "used")
+    __slots__ = (
+        "_mapped",
+        "_mark",
+        "_uses",
+        "address",
+        "descriptor",
+        "memory",
+        "number",
+        "size",
+        "used",
+    )
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
         self.size = size
         # When it was taken last, for comparing.
         self.used = 0
-        self.descriptor: int | None = create_unnamed(size + _MARK)
-        mapped = map_file(self.descriptor, writable=True)
-        self.memory, self._mark = mapped[:size], memoryview(mapped)[size:]  # type: ignore[arg-type]
+        self._uses = 0
+        self.descriptor: int | None = create_unnamed(file_size(size + _MARK))
+        self._mapped = map_aligned(self.descriptor, size + _MARK)
+        self.memory = np.frombuffer(self._mapped, dtype=np.uint8, count=size)
+        self._mark = memoryview(self._mapped)[size : size + _MARK]
         self.address: int = self.memory.ctypes.data
 
     def came_back(self) -> bool:
@@ -57,6 +73,12 @@ class Slot:
             return False
         self._mark[0] = 0
         return True
+
+    def use_again(self) -> None:
+        """Takes note that it goes round; called while it is free, and nobody else has its bytes."""
+        self._uses += 1
+        if self._uses == _USES_BEFORE_JOINING:
+            join_pages(self._mapped)
 
     def take_descriptor(self) -> int | None:
         """Returns the file to be sent along, the first time; the mapping needs it no more."""
@@ -84,6 +106,7 @@ class Ring:
             # The smallest, and of those the one that was used last: it is the warmest.
             slot = min(fitting, key=lambda slot: (slot.size, -slot.used))
             self._free.remove(slot)
+            slot.use_again()
         else:
             slot = Slot(self._next, max(_STEP, -(-size // _STEP) * _STEP))
             self._next += 1
@@ -112,12 +135,13 @@ class SlotReader:
 
     def __init__(self, release: Callable[[int], None]) -> None:
         self._release = release
-        self._mapped: dict[int, mmap.mmap] = {}
+        # Each with the place of its mark.
+        self._mapped: dict[int, tuple[mmap.mmap, int]] = {}
 
     def open(self, number: int, descriptor: int, size: int) -> None:
         """Maps a slot whose file has just arrived."""
         try:
-            self._mapped[number] = mmap.mmap(descriptor, size + _MARK)
+            self._mapped[number] = map_aligned(descriptor, size + _MARK), size
         finally:
             os.close(descriptor)
 
@@ -127,23 +151,23 @@ class SlotReader:
         numpy makes every view of a view refer to this very array, so one finalizer watches
         over all of them, whoever holds them (a JAX array without a copy included).
         """
-        mapped = self._mapped[number]
+        mapped, mark = self._mapped[number]
         array = np.frombuffer(mapped, dtype=np.uint8, count=size)
-        weakref.finalize(array, self._let_go, number, mapped, os.getpid()).atexit = False
+        weakref.finalize(array, self._let_go, number, mapped, mark, os.getpid()).atexit = False
         return array
 
     def copy(self, number: int, size: int) -> Bytes:
         """Returns a copy of the slot's bytes, and gives the slot back at once."""
-        mapped = self._mapped[number]
+        mapped, mark = self._mapped[number]
         copied = np.frombuffer(mapped, dtype=np.uint8, count=size).copy()
-        self._let_go(number, mapped, os.getpid())
+        self._let_go(number, mapped, mark, os.getpid())
         return copied
 
-    def _let_go(self, number: int, mapped: mmap.mmap, process: int) -> None:
+    def _let_go(self, number: int, mapped: mmap.mmap, mark: int, process: int) -> None:
         # A process that was forked has the arrays too, and says nothing about the slots.
         if os.getpid() == process:
             self._release(number)
-            mapped[len(mapped) - _MARK] = 1
+            mapped[mark] = 1
 
     def forget(self, numbers: list[int]) -> None:
         """Lets go of slots that the sender will not use again; views of them stay valid."""
