@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bushel import WeightSchedule
 from bushel.order import line_shares
-from bushel.order.due import exact_shares
+from bushel.order.due import exact_shares, which_fall_due
 from bushel.order.line_columns import LineColumns
 from bushel.order.line_shares import chosen_on_lines
 from bushel.order.proportions import Runs, joined, on_lines, table_of
@@ -146,6 +146,34 @@ def test_shares_are_exact(pairs: list[tuple[int, int]], divisor: int) -> None:
     rests = weights + np.array([more // divisor for _, more in pairs])
     expected = [ONE * int(w) // max(int(r), 1) for w, r in zip(weights, rests, strict=True)]
     assert exact_shares(weights, rests).tolist() == expected
+
+
+@pytest.mark.parametrize("bits", [20, 27, 38])
+def test_shares_in_two_digits_are_exact(bits: int) -> None:
+    # Of shares of 38 bits, some quotients in a million are rounded up to a whole number.
+    rng = np.random.default_rng(bits)
+    rows = rng.integers(1, 1 << (bits - 8), (40, 25_000)).astype(np.float64)
+    after = rng.integers(1, 1 << 40, 25_000).astype(np.float64)
+    rests = after + rows[::-1].cumsum(axis=0)[::-1]
+    left, room = rests[0].copy(), [np.empty_like(rows) for _ in range(3)]
+    high, low = line_shares._shares(rows.copy(), left, bits, 0, room)
+    assert (left == after).all()
+    shares = (high << bits) + low.astype(np.int64)
+    assert (shares == exact_shares(rows.astype(np.int64), rests.astype(np.int64))).all()
+
+
+@pytest.mark.parametrize("bits", [20, 30])
+def test_what_first_digits_do_not_tell_the_second_ones_do(bits: int) -> None:
+    rng = np.random.default_rng(0)
+    unit = 1 << bits
+    for share in (1, unit // 2, unit, 3 * unit, ONE // 300, ONE // 2, ONE):
+        shares = np.minimum(share + rng.integers(0, 2, 3000), ONE)
+        high = (shares + unit // 2) >> bits
+        low = (shares - (high << bits)).astype(np.float64)
+        for before in (0, 1, ONE // 2, ONE - 1, int(shares[:2000].sum(dtype=object)) % ONE):
+            gets, end = line_shares._which_fall_due(high.copy(), low, bits, before)
+            expected, expected_end = which_fall_due(shares, before)
+            assert (gets.tolist(), end) == (expected.tolist(), expected_end)
 
 
 def test_what_is_taken_is_not_divided_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Proportions of parts whose weights are on lines, computed when they are needed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -45,26 +45,32 @@ class LineColumns:
     def table(self) -> Proportions:
         """All of them."""
         made = np.empty(self.shape, dtype=np.int64)
-        at_once = max(1, AT_ONCE // max(1, len(self.way)))
-        for start in range(0, len(self.low), at_once):
-            some = slice(start, start + at_once)
-            made[some] = rows_of(self.low[some], self.high[some], self.way, self.scale)
+        for start, rows in self._some_at_a_time():
+            made[start : start + len(rows)] = rows
         return made
 
     def sums(self) -> Floats:
         """The sum of all parts at each step."""
         total = np.zeros(len(self.way))
-        at_once = max(1, AT_ONCE // max(1, len(self.way)))
-        for start in range(0, len(self.low), at_once):
-            some = slice(start, start + at_once)
-            for row in rows_of(self.low[some], self.high[some], self.way, self.scale):
+        for _, rows in self._some_at_a_time():
+            for row in rows:
                 total += row
         return total
 
+    def _some_at_a_time(self) -> Iterator[tuple[int, Floats]]:
+        """The number of a part, and the proportions of it and those after it, up to the next."""
+        parts, steps = self.shape
+        at_once = max(1, AT_ONCE // max(1, steps))
+        room = np.empty((min(at_once, parts), steps))
+        for start in range(0, parts, at_once):
+            some = slice(start, start + at_once)
+            low, high = self.low[some], self.high[some]
+            yield start, rows_of(low, high, self.way, self.scale, room[: len(low)])
 
-def rows_of(low: Floats, high: Floats, way: Floats, scale: Floats) -> Floats:
-    """The proportions of some parts, as `Lines` computes them, bit by bit."""
-    rows: Floats = np.multiply.outer(high - low, way)
+
+def rows_of(low: Floats, high: Floats, way: Floats, scale: Floats, rows: Floats) -> Floats:
+    """The proportions of some parts, as `Lines` computes them, bit by bit; written to `rows`."""
+    np.multiply.outer(high - low, way, out=rows)
     rows += low[:, None]
     rows *= scale
     return np.trunc(rows, out=rows)

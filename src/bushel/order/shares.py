@@ -13,7 +13,7 @@ import numpy as np
 
 from bushel.core.positions import Keys
 from bushel.order.due import ONE_ELEMENT, Ahead, exact_shares, which_fall_due
-from bushel.order.line_shares import chosen_on_lines
+from bushel.order.line_shares import MOST_STEPS, chosen_on_lines
 from bushel.order.proportions import FEWEST_PARTS, Runs
 from bushel.order.weight_lines import SHORT_RUN, Proportions
 
@@ -36,10 +36,10 @@ _MOST_IN_A_TABLE = 1 << 22
 def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
     """Whose turn it is, and how far the parts are ahead in the end."""
     if runs.lines is not None and runs.steps > _FEW_ELEMENTS:
-        on_lines = chosen_on_lines(runs.lines, ahead)
+        on_lines = None if runs.steps > MOST_STEPS else chosen_on_lines(runs.lines, ahead)
         if on_lines is not None:
             return on_lines
-        if runs.steps * len(ahead) > _MOST_IN_A_TABLE:
+        if runs.steps > MOST_STEPS or runs.steps * len(ahead) > _MOST_IN_A_TABLE:
             half = runs.steps // 2
             which, ahead = chosen(runs.part(0, half), ahead)
             rest, ahead = chosen(runs.part(half, runs.steps), ahead)
