@@ -7,13 +7,23 @@ then do with it, so a few are kept and wound to the place where a fresh one woul
 from __future__ import annotations
 
 import ctypes
+import logging
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from io import BytesIO
+from itertools import islice
+from operator import attrgetter
 from sys import getrefcount
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+
+from bushel.core.positions import Positions
+
+_log = logging.getLogger("bushel")
 
 
 def derived_seed(entropy: list[int]) -> int:
@@ -27,13 +37,77 @@ def derived_seed(entropy: list[int]) -> int:
 
 # In quotes: numpy's generators are imported when one is made.
 Function: TypeAlias = "Callable[[Any, np.random.Generator], Any]"
+# Bytes of some places, one after the other.
+Places: TypeAlias = bytes | memoryview
 _LOW = 2**64 - 1
 # How often a generator is referred to while nobody but this module has it: by its `_Philox`,
 # by the variable, and by the call that counts.
 _UNSHARED = 3
+# So many places are written down at once, since that takes numpy some calls. Of few, each is
+# written by itself.
+_AT_ONCE, _FEW = 1024, 8
 
 
-class PositionGenerators:
+class Generators(ABC):
+    """Generators over one seed, each wound to the place of a record when it comes to that.
+
+    The places of many records are written down at once; so there is no arithmetic between two
+    calls of a function, and what winds a generator is one call that copies bytes.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._idle: list[_Philox] = []
+
+    def results(
+        self, function: Function, rows: Iterable[Any], numbers: Positions | Sequence[int]
+    ) -> Iterator[Any]:
+        """Calls a function with each row and the generator of its position or index.
+
+        A StopIteration of the function's ends it, as it ends `map`.
+        """
+        # A list's pop and append are atomic, so threads may share this object. A function
+        # that reads from the same dataset again simply gets another generator.
+        philox = self._idle.pop() if self._idle else _Philox(self._bits())
+        words, generator = philox.words, philox.generator
+        left = iter(rows)
+        try:
+            for some in _in_pieces(numbers):
+                count = _how_many_fit(some)
+                places = BytesIO(self._places(some if count == len(some) else some[:count]))
+                wind = philox.winder(places)
+                for row in islice(left, count):
+                    wind(words)
+                    yield function(row, generator)
+                    if getrefcount(generator) > _UNSHARED:
+                        # Somebody kept it, and may go on drawing from it.
+                        philox = _Philox(self._bits())
+                        words, generator = philox.words, philox.generator
+                        wind = philox.winder(places)
+                if count < len(some):
+                    raise OverflowError(
+                        "random operations need positions from 0 to 2**64, and got "
+                        f"{int(some[count])}."
+                    )
+        except StopIteration:
+            return
+        finally:
+            if getrefcount(generator) <= _UNSHARED:
+                self._idle.append(philox)
+
+    @abstractmethod
+    def _bits(self) -> np.random.Philox:
+        """Makes one more."""
+
+    @abstractmethod
+    def _places(self, numbers: Positions | Sequence[int]) -> Places:
+        """The places of generators, one after the other, as `_place_of` says them."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._seed,)
+
+
+class PositionGenerators(Generators):
     """Generators over one seed, a stream of numbers of its own for each position.
 
     >>> draw = lambda row, rng: (row, int(rng.integers(1000)))
@@ -42,48 +116,27 @@ class PositionGenerators:
     """
 
     def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._idle: list[_Philox] = []
+        super().__init__(seed)
+        # All of a place but the last word.
+        self._start = b""
 
-    def results(
-        self, function: Function, rows: Iterable[Any], positions: Sequence[int]
-    ) -> Iterator[Any]:
-        """Calls a function with each row and the generator of its position.
+    def _bits(self) -> np.random.Philox:
+        return np.random.Philox(self._seed)
 
-        A StopIteration of the function's ends it, as it ends `map`.
-        """
-        # A list's pop and append are atomic, so threads may share this object. A function
-        # that reads from the same dataset again simply gets another generator.
-        philox = self._idle.pop() if self._idle else self._another()
-        wind, words, generator = philox.wind, philox.words, philox.generator
-        start = philox.start
-        try:
-            for row, position in zip(rows, positions, strict=False):
-                try:
-                    wind(words, _BUFFER_POS, start, position)
-                except struct.error as wrong:
-                    raise OverflowError(
-                        f"random operations need positions from 0 to 2**64, and got {position}."
-                    ) from wrong
-                yield function(row, generator)
-                if getrefcount(generator) > _UNSHARED:
-                    # Somebody kept it, and may go on drawing from it.
-                    philox = self._another()
-                    wind, words, generator = philox.wind, philox.words, philox.generator
-        except StopIteration:
-            return
-        finally:
-            if getrefcount(generator) <= _UNSHARED:
-                self._idle.append(philox)
-
-    def _another(self) -> _Philox:
-        return _Philox(np.random.Philox(self._seed))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PositionGenerators, (self._seed,)
+    def _places(self, numbers: Positions | Sequence[int]) -> Places:
+        if not self._start:
+            state: Any = self._bits().state
+            self._start = _place_of(*map(int, state["state"]["key"]))[:-8]
+        if len(numbers) == 1:
+            return _place_after(self._start, numbers[0])
+        if len(numbers) <= _FEW:
+            return b"".join([_place_after(self._start, number) for number in numbers])
+        words = _words_of(_place_after(self._start, 0), len(numbers))
+        words[:, _LAST_WORD] = numbers
+        return words.data
 
 
-class KeyedGenerators:
+class KeyedGenerators(Generators):
     """Generators keyed by `seed + index`, as samplers hand them out.
 
     >>> draw = lambda row, rng: (row, int(rng.integers(1000)))
@@ -91,36 +144,44 @@ class KeyedGenerators:
     [('a', 206), ('b', 208), ('c', 206)]
     """
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._idle: list[_Philox] = []
+    def _bits(self) -> np.random.Philox:
+        return np.random.Philox(key=self._seed)
 
-    def results(
-        self, function: Function, rows: Iterable[Any], indices: Sequence[int]
-    ) -> Iterator[Any]:
-        """Calls a function with each row and the generator of its index; else as above."""
-        philox = self._idle.pop() if self._idle else self._another()
-        wind, words, generator = philox.wind_key, philox.words, philox.generator
-        seed = self._seed
-        try:
-            for row, index in zip(rows, indices, strict=False):
-                key = seed + index
-                wind(words, _BUFFER_POS, 4, key & _LOW, key >> 64)
-                yield function(row, generator)
-                if getrefcount(generator) > _UNSHARED:
-                    philox = self._another()
-                    wind, words, generator = philox.wind_key, philox.words, philox.generator
-        except StopIteration:
-            return
-        finally:
-            if getrefcount(generator) <= _UNSHARED:
-                self._idle.append(philox)
+    def _places(self, numbers: Positions | Sequence[int]) -> Places:
+        if len(numbers) <= _FEW or self._seed > _LOW:
+            keys = [self._seed + int(number) for number in numbers]
+            return b"".join([_place_of(key & _LOW, key >> 64) for key in keys])
+        words = _words_of(_place_of(0, 0), len(numbers))
+        low, high = words[:, _KEY_WORD], words[:, _KEY_WORD + 1]
+        low[:] = numbers
+        low += np.uint64(self._seed)  # It wraps around,
+        high[:] = low < self._seed  # and this is what was lost.
+        return words.data
 
-    def _another(self) -> _Philox:
-        return _Philox(np.random.Philox(key=self._seed))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return KeyedGenerators, (self._seed,)
+def _in_pieces(numbers: Positions | Sequence[int]) -> Sequence[Positions | Sequence[int]]:
+    """Some numbers at a time; few as a list, since to look at them takes numpy longer."""
+    size = len(numbers)
+    if 0 < size <= _FEW and isinstance(numbers, np.ndarray):
+        return (numbers.tolist(),)
+    if 0 < size <= _AT_ONCE:
+        return (numbers,)
+    return [numbers[start : start + _AT_ONCE] for start in range(0, size, _AT_ONCE)]
+
+
+def _how_many_fit(numbers: Positions | Sequence[int]) -> int:
+    """How many numbers there are up to the first one that is no word of 64 bits."""
+    if len(numbers) == 1:
+        return int(0 <= numbers[0] <= _LOW)
+    if isinstance(numbers, np.ndarray):
+        if numbers.dtype == np.int64 and numbers.min() >= 0:
+            return len(numbers)
+    elif min(numbers) >= 0 and max(numbers) <= _LOW:
+        return len(numbers)
+    for count, number in enumerate(numbers):
+        if not 0 <= int(number) <= _LOW:
+            return count
+    return len(numbers)
 
 
 class RngPool:
@@ -163,73 +224,87 @@ def generator_for_key(key: int) -> np.random.Generator:
 # key), the place in the buffer, the buffer of four words, whether half a word is left and
 # which, the key and the counter.
 _BUFFER_POS, _KEY, _COUNTER, _STATE_BYTES = 16, 64, 80, 112
-# From the place in the buffer to the end. What is skipped is set to zero: an empty buffer,
-# nothing left over, and words of the counter.
-_wind_key_words = struct.Struct("=i44xQQ32x").pack_into
-# The same where all but the last word of the counter was put together before.
-_start_of = struct.Struct("=i44xQQ24x").pack
-_wind_words = struct.Struct("=88sQ").pack_into
+# All of it from the place in the buffer on is a place to start from: an empty buffer, nothing left
+# over, the key, and a counter of which the last word says where.
+_place = struct.Struct("=i36xiIQQ4Q")
+_WORDS = _place.size // 8
+_KEY_WORD, _LAST_WORD = (_KEY - _BUFFER_POS) // 8, _WORDS - 1
+
+
+# Of the start of a place, and the last word of its counter.
+_place_after = struct.Struct("=88sQ").pack
+
+
+def _place_of(low: int, high: int, last: int = 0) -> bytes:
+    return _place.pack(4, 0, 0, low, high, 0, 0, 0, last)
+
+
+def _words_of(place: bytes, count: int) -> npt.NDArray[np.uint64]:
+    """So many rows, each with the words of this place."""
+    words = np.empty((count, _WORDS), dtype=np.uint64)
+    words[:] = np.frombuffer(place, dtype=np.uint64)
+    return words
 
 
 class _Philox:
-    """A Philox generator that can be wound to a key or a counter.
+    """A Philox generator that can be wound to a place.
 
     numpy's way to do it, assigning a dict to `state`, takes over a microsecond. Writing the
-    words into numpy's state takes a tenth of that. The layout of that state is checked once
+    words into numpy's state takes a fortieth of that. The layout of that state is checked once
     by `_layout_is_known`; where it is not as expected, numpy's own way is taken.
     """
 
-    __slots__ = ("generator", "start", "wind", "wind_key", "words")
+    __slots__ = ("generator", "winder", "words")
 
     def __init__(self, bits: np.random.Philox) -> None:
         self.generator = np.random.Generator(bits)
-        state: Any = bits.state
-        low, high = map(int, state["state"]["key"])
-        # `wind(words, _BUFFER_POS, start, last_word_of_counter)`
-        self.wind: Callable[..., None]
-        # `wind_key(words, _BUFFER_POS, 4, low_key, high_key)`
-        self.wind_key: Callable[..., None]
+        # `winder(places)(words)` winds it to the next of these places.
+        self.winder: Callable[[BytesIO], Callable[[Any], Any]]
         self.words: Any
-        self.start: Any
         if _layout_is_known():
-            self.wind, self.wind_key = _wind_words, _wind_key_words
-            self.words, self.start = _bytes_of(bits), _start_of(4, low, high)
+            self.winder, self.words = attrgetter("readinto"), _bytes_of(bits)
         else:
-            self.wind, self.wind_key = _wind_by_state, _wind_key_by_state
-            self.words, self.start = bits, (low, high)
+            self.winder, self.words = _winder_by_state, bits
 
 
-def _wind_by_state(bits: np.random.Philox, _offset: int, start: tuple[int, int], last: int) -> None:
-    low, high = start
-    if not 0 <= last < 2**64 or not 0 <= low < 2**64 or not 0 <= high < 2**64:
-        raise struct.error("a word of Philox has 64 bits")
-    state: Any = bits.state
-    state["state"]["key"][:] = (low, high)
-    state["state"]["counter"][:] = (0, 0, 0, last)
-    state.update(buffer_pos=4, has_uint32=0, uinteger=0)
-    bits.state = state
+def _winder_by_state(places: BytesIO) -> Callable[[np.random.Philox], None]:
+    def wind(bits: np.random.Philox) -> None:
+        _, _, _, low, high, *counter = _place.unpack(places.read(_place.size))
+        state: Any = bits.state
+        state["state"]["key"][:] = (low, high)
+        state["state"]["counter"][:] = counter
+        state.update(buffer_pos=4, has_uint32=0, uinteger=0)
+        bits.state = state
+
+    return wind
 
 
-def _wind_key_by_state(
-    bits: np.random.Philox, offset: int, _buffer_pos: int, low: int, high: int
-) -> None:
-    _wind_by_state(bits, offset, (low, high), 0)
-
-
-def _bytes_of(bits: np.random.Philox) -> Any:
-    """The bytes of a generator's state, as a buffer to write to."""
+def _bytes_of(bits: np.random.Philox) -> memoryview:
+    """The bytes of a generator's state that make a place, to write to."""
     address = bits.ctypes.state_address
     counter_at, key_at = (ctypes.c_uint64 * 2).from_address(address)
     # Both lie in the same object, right after; anything else is no pointer of ours.
     if (counter_at - address, key_at - address) != (_COUNTER, _KEY):
         raise ValueError("an unknown layout of numpy's Philox state")
-    return (ctypes.c_ubyte * _STATE_BYTES).from_address(address)
+    state = (ctypes.c_ubyte * _STATE_BYTES).from_address(address)
+    return memoryview(state).cast("B")[_BUFFER_POS:]
 
 
 @lru_cache(maxsize=1)
 def _layout_is_known() -> bool:
     """Winds one generator both ways, and tells whether the two came to the same place."""
-    low, high, last = 0x1122334455667788, 77, 2**63 + 9
+    if _are_wound_alike():
+        return True
+    _log.warning(
+        "numpy %s keeps the state of its generators in a way that bushel does not know: random "
+        "maps take a microsecond more for each record.",
+        np.__version__,
+    )
+    return False
+
+
+def _are_wound_alike() -> bool:
+    place = _place_of(0x1122334455667788, 77, 2**63 + 9)
     known, tried = (np.random.Philox(key=[5, 6], counter=[1, 2, 3, 4]) for _ in range(2))
     for bits in (known, tried):
         # So that there is something in the buffer, and half a word left over.
@@ -237,15 +312,15 @@ def _layout_is_known() -> bool:
         np.random.Generator(bits).integers(0, 2**32, dtype=np.uint32)
     try:
         words = _bytes_of(tried)
-        # Read before anything is written: is everything where it should be?
-        at = struct.unpack_from("=i36xiIQQ4Q", words, _BUFFER_POS)
-        state: Any = known.state
-        here = (state["buffer_pos"], state["has_uint32"], state["uinteger"])
-        if at != (*here, *map(int, state["state"]["key"]), *map(int, state["state"]["counter"])):
-            return False
-        _wind_words(words, _BUFFER_POS, _start_of(4, low, high), last)
-    except (ValueError, struct.error):
+    except ValueError:
         return False
-    _wind_by_state(known, _BUFFER_POS, (low, high), last)
+    # Read before anything is written: is everything where it should be?
+    state: Any = known.state
+    here = (state["buffer_pos"], state["has_uint32"], state["uinteger"])
+    there = (*here, *map(int, state["state"]["key"]), *map(int, state["state"]["counter"]))
+    if _place.unpack(words) != there:
+        return False
+    BytesIO(place).readinto(words)
+    _winder_by_state(BytesIO(place))(known)
     one, other = (np.random.Generator(bits).integers(0, 2**63, 9) for bits in (known, tried))
     return bool((one == other).all())

@@ -10,6 +10,7 @@ from bushel.batch.batch import BatchNode
 from bushel.checkpoint.signed import Pipeline
 from bushel.core.node import Each, Node
 from bushel.core.places import ToStreamNode, WorkersNode
+from bushel.core.positions import Positions
 from bushel.core.rng import KeyedGenerators
 from bushel.errors import PlanError, SourceError
 from bushel.loader import operations as legacy
@@ -161,7 +162,7 @@ class _NoGenerators:
     """The generators of a sampler without a seed."""
 
     def results(
-        self, function: Callable[..., Any], rows: Iterable[Any], positions: Iterable[int]
+        self, function: Callable[..., Any], rows: Iterable[Any], positions: Positions
     ) -> Iterable[Any]:
         return map(function, rows, repeat(None))
 

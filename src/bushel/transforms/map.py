@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,7 +80,7 @@ class Randomness(Protocol):
     """Where the generators of a block's elements come from."""
 
     def results(
-        self, function: Callable[..., Any], rows: Iterable[Any], positions: Sequence[int]
+        self, function: Callable[..., Any], rows: Iterable[Any], positions: Positions
     ) -> Iterable[Any]: ...
 
 
@@ -111,7 +111,7 @@ class RandomMapNode(OneByOne):
         )
 
     def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
-        return self.randomness.results(self.function, rows, positions.tolist())
+        return self.randomness.results(self.function, rows, positions)
 
     def describe(self) -> str:
         return f"random_map(seed={self.seed})"
