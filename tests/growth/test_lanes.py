@@ -172,6 +172,22 @@ def test_restoring_reads_little_more_than_a_batch(lanes: int) -> None:
     assert source.records <= 4 * KEPT * BATCH
 
 
+@pytest.mark.parametrize("lanes", LANES)
+def test_restoring_mixtures_reads_little_more_than_a_batch(lanes: int) -> None:
+    source = CountingSource(8 * ELEMENTS)
+    dataset = mixed(source, lanes, filtered=True)
+    stream = iter(dataset)
+    for _ in range(2):
+        next(stream)
+    state, wanted = stream.get_state(), next(stream)
+    source.calls.clear()
+    again = iter(dataset)
+    again.set_state(state)
+    assert next(again).tolist() == wanted.tolist()
+    assert source.records <= 4 * KEPT * BATCH
+    assert len(source.calls) <= 64
+
+
 def test_a_state_has_a_few_numbers_for_each_lane() -> None:
     def state_bytes(lanes: int) -> int:
         stream = iter(dealt(CountingSource(ELEMENTS), lanes, filtered=True))

@@ -3,10 +3,13 @@
 import json
 import tracemalloc
 from itertools import cycle, islice
+from typing import Any
 
+import numpy as np
 import pytest
 
 import bushel
+from bushel.core.rng import _layout_is_known
 from bushel.run.inline import compile_node
 from tests.growth.counting import CountingSource, counting_shuffles
 
@@ -85,3 +88,26 @@ def test_an_epoch_of_any_length_is_a_permutation_at_its_ends() -> None:
     ends = [shuffled[i] for i in [*range(50), *range(length - 50, length)]]
     assert len(set(ends)) == 100
     assert min(ends) >= 0 and max(ends) < length
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_generators_are_not_made_for_each_record(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    class Counted(np.random.Philox):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            made.append(1)
+            super().__init__(*args, **more)
+
+    assert _layout_is_known()  # That takes two.
+    monkeypatch.setattr(np.random, "Philox", Counted)
+    dataset = (
+        bushel.MapDataset.range(length).repeat().to_iter_dataset(bushel.ReadOptions(num_threads=0))
+    )
+    stream = iter(dataset.random_map(lambda x, rng: x + rng.random(), seed=2).batch(BATCH))
+    for _ in range(STEPS):
+        next(stream)
+    # One for all records, and one that tells the key.
+    assert len(made) <= 2

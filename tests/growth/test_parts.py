@@ -5,14 +5,19 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 
-from bushel import IterDataset, MapDataset
+from bushel import IterDataset, MapDataset, ReadOptions, WeightSchedule
 from bushel.experimental import InterleaveIterDataset, ZipIterDataset, ZipMapDataset
-from bushel.order import permutations
+from bushel.order import line_columns, line_shares, permutations
+from bushel.order.line_columns import rows_of
+from bushel.order.proportions import table_of
+from bushel.order.turns import ScheduledTurns
 from bushel.run.positional import PositionalStream
 from bushel.run.side_by_side import PartsSideBySide
 from bushel.sources.memory import RangeNode, SequenceNode
+from tests.growth.counting import CountingSource
 
 SIZES = pytest.mark.parametrize("size", [16, 1000])
 
@@ -79,6 +84,56 @@ def test_a_state_needs_no_stream(made: str, size: int, calls: Counter[str]) -> N
     assert next(again) == next(stream)
     assert not calls["pull"]
     assert calls["fetch"] <= 2
+
+
+@SIZES
+def test_filtered_streams_are_read_together(size: int, calls: Counter[str]) -> None:
+    source = CountingSource(10**6)
+    options = ReadOptions(num_threads=0)
+    shuffled = [MapDataset.source(source).shuffle(seed=seed) for seed in range(size)]
+    filtered = [part.to_iter_dataset(options).filter(lambda x: x % 2 == 0) for part in shuffled]
+    assert len(list(islice(IterDataset.mix(filtered), 4000))) == 4000
+    assert not calls["pull"]
+    # Twice as many as are left, and some of each part that nobody has taken yet.
+    assert source.records <= 4 * 4000 + 4 * size
+    # One call for a block of all of them, and few for one part that lacks an element.
+    assert len(source.calls) <= 400
+
+
+@SIZES
+def test_selected(size: int, calls: Counter[str]) -> None:
+    class InTurn:
+        def __len__(self) -> int:
+            return 10**6
+
+        def __getitem__(self, index: int) -> tuple[int, int]:
+            return index % size, index // size
+
+    selected = MapDataset.select_from_datasets(parts(size), InTurn())
+    assert len(list(islice(selected.to_iter_dataset(), 4000))) == 4000
+    # Some are read ahead, four times as many as before each time.
+    assert calls["permute_each"] <= 8 * 4000
+    assert calls["fetch"] <= 400
+
+
+@SIZES
+def test_weights_that_all_change(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[int] = []
+
+    def counted(low: Any, high: Any, way: Any, *more: Any) -> Any:
+        computed.append(len(low) * len(way))
+        return rows_of(low, high, way, *more)
+
+    monkeypatch.setattr(line_columns, "rows_of", counted)
+    monkeypatch.setattr(line_shares, "rows_of", counted)
+    rng = np.random.default_rng(0)
+    ends = [rng.lognormal(0.0, 1.5, size).tolist() for _ in range(2)]
+    ramp = WeightSchedule.linear([(0, ends[0]), (10**6, ends[1])])
+    turns = ScheduledTurns(table_of(ramp, None, size), size, (0, 1))
+    turns.choose(0, 4000, turns.beginning(), [True] * size)
+    # Each once for the sum of all, and once more where an element gets to the part: to half of
+    # them, and a few that were given away.
+    assert 0 < sum(computed) <= 1.7 * size * 4000
 
 
 @SIZES
