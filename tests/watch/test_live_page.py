@@ -10,7 +10,7 @@ import pytest
 
 import bushel
 from bushel import MapDataset
-from bushel.deliver import live_page, timed
+from bushel.deliver import timed
 from bushel.deliver.live_page import NAME, LastFigures, LivePage, read_page
 from bushel.errors import ForkedError
 from bushel.watch.processes import LiveProcess, process
@@ -246,11 +246,11 @@ def test_a_file_of_that_name_that_is_no_page_is_told() -> None:
 
 def test_pages_of_many_that_end_soon_go_with_their_data(monkeypatch: pytest.MonkeyPatch) -> None:
     last = LastFigures()
-    last.took(1e6)
     monkeypatch.setattr(timed, "LAST_FIGURES", last)
     with bushel.iterate(MapDataset.range(10)) as iterator:
         state = iterator.get_state()
         next(iterator)
+        last.took(1e6)
         page = iterator._page
         assert page.read() is not None
         assert len(list(iterator)) == 9
@@ -263,41 +263,18 @@ def test_pages_of_many_that_end_soon_go_with_their_data(monkeypatch: pytest.Monk
         assert iterator._page.read() is not None
 
 
-def test_many_that_end_soon_have_one_file_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_that_end_soon_those_that_last_have_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     last = LastFigures()
     last.took(1e6)
     monkeypatch.setattr(timed, "LAST_FIGURES", last)
-    monkeypatch.setattr(live_page, "_SPARES", [])
-    seen, before = [], descriptors()
-
-    def look(number: int) -> int:
-        seen.append(own().iterators[-1].published.iterator)
-        return number
-
-    for _ in range(3):
-        assert list(bushel.iterate(MapDataset.range(1).map(look))) == [0]
-        # Nobody sees a page that no iterator has.
-        with pytest.raises(ProcessLookupError, match="no iterator that publishes"):
-            own()
-    assert seen == sorted(set(seen)) and len(seen) == 3
-    assert len(set(descriptors()) - set(before)) == 1
-    # Several at a time have one each, and one file is kept.
-    iterators = [bushel.iterate(MapDataset.range(2)) for _ in range(3)]
-    assert [next(iterator) for iterator in iterators] == [0, 0, 0]
-    assert len({one.published.iterator for one in own().iterators}) == 3
-    assert [list(iterator) for iterator in iterators] == [[1], [1], [1]]
-    assert len(set(descriptors()) - set(before)) == 1
-    while live_page._SPARES:
-        os.close(live_page._SPARES.pop()[1])
-
-
-def test_a_forked_child_takes_no_file_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = LivePage()
-    monkeypatch.setattr(live_page, "_SPARES", [(os.getpid() + 1, page._descriptor)])
-    page._close.detach()
-    other = LivePage()
-    try:
-        other.announce("{}", 1.0)
-        assert live_page._SPARES == []
-    finally:
-        other.close()
+    now = 100.0
+    monkeypatch.setattr(timed, "perf_counter", lambda: now)
+    with bushel.iterate(MapDataset.range(10)) as iterator:
+        iterator._look()
+        assert iterator._page is None and iterator._due == pytest.approx(now + 0.05)
+        now = 100.06
+        iterator._look()
+        (seen,) = own().iterators
+        assert seen.published.stats.elements == 0 and not seen.published.is_over
+        assert iterator._due == pytest.approx(now + 0.5)
+        assert len(iterator._run_history.looks) == 1

@@ -48,6 +48,8 @@ _MOST_STEPS, _MOST_NAME, _MOST_TEXTS, _MOST_TEXT = 400, 100, 20, 500
 _EVERY_SECONDS, _MOST_SHARE = 0.5, 0.001
 # Seconds that the last figures of iterators may take that end soon; more of it comes with time.
 _LAST_SECONDS, _LAST_SHARE = 0.002, 0.0005
+# In such a program, an iterator has a page when it has lasted for so many seconds.
+LASTED_SECONDS = 0.05
 # What "recent" means.
 _RECENT_SECONDS = 10.0
 
@@ -56,11 +58,6 @@ _NOTHING_LATELY = '{"seconds": 0.0, "elements": 0, "wait_seconds": 0.0}'
 
 # Those that this process has open, for its own eyes.
 _PAGES: "weakref.WeakSet[LivePage]" = weakref.WeakSet()
-
-
-# Files of pages without figures, each with the process that made it, for iterators that come.
-_SPARES: list[tuple[int, int]] = []
-_MOST_SPARES = 1
 
 
 def own_pages() -> "list[LivePage]":
@@ -76,7 +73,7 @@ class LivePage:
 
     def __init__(self, path: str | None = None) -> None:
         """Raises OSError where there can be no such file, and FileError about one with a name."""
-        descriptor = _spare() or _nameless() if path is None else _named(path)
+        descriptor = _nameless() if path is None else _named(path)
         self.has_name = path is not None
         self._descriptor = descriptor
         self._close = weakref.finalize(self, _close, descriptor, os.getpid())
@@ -155,17 +152,6 @@ class LivePage:
         """Takes the page away; may be called again."""
         self._close()
 
-    def hand_on(self) -> None:
-        """Takes the page away, but for the next iterator, where many come and go."""
-        if self._close.detach() is None:
-            return
-        _PAGES.discard(self)
-        if len(_SPARES) >= _MOST_SPARES:
-            os.close(self._descriptor)
-            return
-        os.ftruncate(self._descriptor, 0)  # There are no figures on it for anybody who looks.
-        _SPARES.append((os.getpid(), self._descriptor))
-
 
 def seconds_until_next(spent: float) -> float:
     """How long figures that took so many seconds to put there may stay."""
@@ -175,7 +161,8 @@ def seconds_until_next(spent: float) -> float:
 class LastFigures:
     """Sees to it that the last figures of iterators take little of a program that makes many.
 
-    Where they would take too much, the page of an iterator goes when its data ends.
+    Where they would take too much, the page of an iterator goes when its data ends, and comes only
+    when that has lasted for a while.
 
     >>> last = LastFigures()
     >>> last.are_too_many(now=0.0), last.took(0.0022)
@@ -207,16 +194,6 @@ def _close(descriptor: int, process: int) -> None:
     # A forked child may have another file with that number.
     if process == os.getpid():
         os.close(descriptor)
-
-
-def _spare() -> int | None:
-    """The file of a page that another iterator had, if there is one."""
-    while _SPARES:
-        process, descriptor = _SPARES.pop()
-        if process == os.getpid():
-            return descriptor
-        os.close(descriptor)  # The process that this one was forked from has it, too.
-    return None
 
 
 def _bounded(stats: dict[str, Any]) -> dict[str, Any]:

@@ -4,19 +4,28 @@ import functools
 import json
 import logging
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic, perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bushel.core.node import Guard, walk
+from bushel.core.node import Guard, Node, walk
 from bushel.deliver.figures import Figures
 from bushel.deliver.iterator import StreamIterator, T
-from bushel.deliver.live_page import LAST_FIGURES, LivePage, seconds_until_next
+from bushel.deliver.live_page import (
+    LAST_FIGURES,
+    LASTED_SECONDS,
+    LivePage,
+    seconds_until_next,
+)
 from bushel.deliver.ready import Ready
 from bushel.deliver.run_history import RunHistory
 from bushel.errors import StateError
 from bushel.on_error.budget import bad_records_in
 from bushel.run.step_times import StepTimes
+
+if TYPE_CHECKING:
+    from bushel.watch.stats import Stats
 
 _log = logging.getLogger("bushel")
 
@@ -26,12 +35,18 @@ _LONGEST_BLOCK_SECONDS = 0.8
 
 
 @functools.cache
+def _told_by() -> "Callable[[Figures, Node | None], Stats]":
+    """What makes statistics of figures: it stands above this module."""
+    from bushel.watch.stats import stats_of
+
+    return stats_of
+
+
+@functools.cache
 def _nothing_yet() -> str:
     """What `Stats.to_dict` has of an iterator that has done nothing, as JSON."""
-    from bushel.watch.stats import stats_of  # It stands above this module.
-
     figures = Figures(0, 0.0, 0.0, 0, 0, 0.0, -1, steps=())
-    return json.dumps(stats_of(figures).to_dict())
+    return json.dumps(_told_by()(figures, None).to_dict())
 
 
 class TimedIterator(StreamIterator[T]):
@@ -49,10 +64,8 @@ class TimedIterator(StreamIterator[T]):
         self._is_announced = self._is_at_end = False
         # When somebody is to look at the run again; and to put figures on the page.
         self._due = self._page_due = 0.0
-        # It stands above this module. Loaded now, so that nobody waits for it at the first element.
-        from bushel.watch.stats import stats_of
-
-        self._stats_of = stats_of
+        # Loaded now, so that nobody waits for it at the first element.
+        self._stats_of = _told_by()
 
     def _read_on(self) -> Ready | None:
         ready = super()._read_on()
@@ -62,11 +75,9 @@ class TimedIterator(StreamIterator[T]):
 
     def _look(self) -> None:
         """Adds to the course of the run, and puts the figures on the page where that is due."""
-        if not self._is_announced:
-            self._is_announced = True
-            if not self._times.workers:
-                self._announce()
-                return
+        if not self._is_announced and not self._times.workers:
+            self._begin_to_publish()
+            return
         if perf_counter() >= self._page_due:
             self._publish()
         began = perf_counter()
@@ -75,10 +86,20 @@ class TimedIterator(StreamIterator[T]):
         ended = perf_counter()
         self._due = min(self._page_due, ended + seconds_until_next(ended - began))
 
-    def _announce(self) -> None:
-        """Has a page before the first element, in which a loop may hang, and little on it."""
-        self._run_history.begin()
-        self._due = self._page_due = perf_counter() + seconds_until_next(0.0)
+    def _begin_to_publish(self) -> None:
+        """Has a page before the first element, in which a loop may hang, and little on it.
+
+        A program that makes many iterators which end soon has one for those that do not.
+        """
+        now = perf_counter()
+        has_begun = bool(self._run_history.looks)
+        if not has_begun:
+            self._run_history.begin()
+        if not has_begun and self._page is None and LAST_FIGURES.are_too_many(now):
+            self._due = self._page_due = now + LASTED_SECONDS
+            return
+        self._is_announced = True
+        self._due = self._page_due = now + seconds_until_next(0.0)
         try:
             if self._page is None:
                 self._page = LivePage()
@@ -93,8 +114,7 @@ class TimedIterator(StreamIterator[T]):
         began = perf_counter()
         has_name = self._page is not None and self._page.has_name
         if is_over and not has_name and LAST_FIGURES.are_too_many(began):
-            if self._page is not None:
-                self._page.hand_on()
+            self._end_page()
             # It may be set to a state, and go on.
             self._page, self._page_due = None, began + seconds_until_next(0.0)
             return

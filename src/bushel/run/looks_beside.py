@@ -8,14 +8,14 @@ time. So there is a limit for all of them together.
 from time import perf_counter_ns
 
 # Nanoseconds that all iterators of a program may take for it, and how much comes again with time.
-_MOST_NANOSECONDS, _COMES_AGAIN = 2_000_000, 0.0005
+_MOST_NANOSECONDS, _COMES_AGAIN = 1_000_000, 0.0003
 
 
 class LooksBeside:
     """What is left for such looks.
 
     >>> looks = LooksBeside(now=0)
-    >>> looks.is_left(now=0), looks.took(2_500_000)
+    >>> looks.is_left(now=0), looks.took(1_400_000)
     (True, None)
     >>> looks.is_left(now=10**8), looks.is_left(now=2 * 10**9)
     (False, True)

@@ -178,15 +178,18 @@ class StepTimes:
         """Counts what is read of a dataset by the positions that a stream of it tells."""
         self._positions.append((weakref.WeakMethod(ranges), dataset))
 
-    def add(self, node: Node, spent: Sequence[int]) -> None:
-        """Adds what a worker tells of a step: its records, and what `StepTotal.add` takes."""
-        number = self.number(node, "workers")
+    def add(self, numbers: Sequence[int], spent: Sequence[Sequence[int]]) -> None:
+        """Adds what a worker tells of steps.
+
+        Of each its place in `numbers`, its records, and what `StepTotal.add` takes.
+        """
         with self._lock:
-            total = self._totals[number]
-            total.where = "workers"
-            records, *timed = spent
-            total.records += records
-            total.add(*timed)
+            for place, records, *timed in spent:
+                total = self._totals[numbers[place]]
+                total.where = "workers"
+                total.records += records
+                if timed[0] or timed[1]:
+                    total.add(*timed)
 
     @contextmanager
     def timing(self, sheet: Sheet) -> Iterator[None]:
@@ -250,7 +253,8 @@ class StepTimes:
     def may_look(self) -> bool:
         """Whether another turn may be timed now, by what it has taken to time turns so far."""
         now = perf_counter_ns()
-        within = self._looked <= self.most_share * (now - self._began)
+        after = self._looked + self.cost_of_a_turn
+        within = after <= self.most_share * (now - self._began)
         return within or self.spans is not None or looks_beside.is_left(now)
 
     def ready_blocks(self) -> int:

@@ -45,8 +45,8 @@ def iterate(
         there are several hosts, each has its own, `run.host3.bushel`. `iterator.recording` is its
         path. What happens to workers and threads is recorded where there are `stats`.
       every: after so many steps there is a line with the state, the wait and a checksum. If None,
-        that is 100, or 200, 400, ... where steps are so short that lines would take more than half
-        a percent of the time.
+        that is 100, or 200, 400, ... where steps are so short that lines would take more than a
+        fifth of a percent of the time.
       first_step: the number of the first step for the recording, where a state that is set does
         not tell it: after filters, which leave out elements, only the training knows.
       checksums: whether lines have a checksum of what was handed out, by which `bushel replay` and

@@ -226,8 +226,6 @@ def _look_at(pid: int, state: str) -> LiveProcess:
         try:
             data = read_page(descriptor)
             if data is None:
-                if not os.fstat(descriptor).st_size:
-                    continue  # No iterator has it now.
                 raise ValueError("nothing that is whole was written")
             page = published_from(data)
         except ValueError as error:

@@ -45,7 +45,7 @@ _NEVER = sys.maxsize
 # Steps between two lines where nobody says how many; and the share of the time that lines may take
 # before there are fewer, and below which there are more again.
 _EVERY, _MOST_EVERY = 100, 100 << 14
-_MOST_SHARE, _LEAST_SHARE = 0.005, 0.001
+_MOST_SHARE, _LEAST_SHARE = 0.002, 0.0005
 
 _log = logging.getLogger("bushel")
 
@@ -90,7 +90,7 @@ def steps_between(every: int, spent: float, seconds: float) -> int:
 
     >>> steps_between(100, 0.0001, 1.0), steps_between(100, 0.0001, 0.001)
     (100, 200)
-    >>> steps_between(400, 0.0001, 0.05), steps_between(400, 0.0001, 1.0)
+    >>> steps_between(400, 0.0001, 0.1), steps_between(400, 0.0001, 1.0)
     (400, 200)
     """
     if spent > _MOST_SHARE * seconds:

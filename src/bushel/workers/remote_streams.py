@@ -52,12 +52,11 @@ class TimesOfFragment:
     def __init__(self, times: StepTimes, nodes: Sequence[Node]) -> None:
         """`nodes` are those of the pipeline, in the order of the fragment's."""
         self._times, self._nodes = times, nodes
-        for node in nodes:
-            times.number(node, "workers")
+        self._numbers = [times.number(node, "workers") for node in nodes]
 
     def enter(self, outcome: Outcome) -> None:
-        for number, *spent in outcome.steps or ():
-            self._times.add(self._nodes[number], spent)
+        if outcome.steps:
+            self._times.add(self._numbers, outcome.steps)
         spans = self._times.spans
         if outcome.spans is not None and spans is not None:
             positions = outcome.positions
