@@ -34,7 +34,7 @@ _FIGURE = re.compile(
     r"~?\b\d[\d,.]*(e-?\d+)?( (ns|us|ms|s|min|h|%|bytes|kB|MB|GB)(?![a-z]))?(/s)?|\b\d[\d.]*k/s"
 )
 # Lines that are there or not, as the machine has it.
-_PERHAPS = ("The longest wait", "in the last", "threads", "changed", "needed", "provided")
+_PERHAPS = ("The longest wait", "in the last", "threads", "changed", "needed", "others")
 
 
 def program(page: Path, name: str) -> str:
@@ -64,10 +64,10 @@ def form(text: str) -> list[str]:
     """
     lines = []
     for line in text.strip().splitlines():
-        if line.startswith(_PERHAPS):
-            continue
         name, *columns = re.split("  +", line)
-        if not name or line.startswith("why slow"):
+        if not name or line.startswith(_PERHAPS):
+            continue  # Sentences go on in lines that begin with blanks.
+        if line.startswith("why slow"):
             name, columns = "why slow", []
         elif name.endswith("as written"):
             name = "as written"

@@ -83,6 +83,15 @@ def top(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
+def test_why_slow(training: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why-slow", str(training)]) == 0
+    first, *sentences = capsys.readouterr().out.splitlines()
+    assert first.startswith("iterator 1: your loop waited ")
+    assert sentences and all(sentence.startswith("why slow: ") for sentence in sentences)
+    assert main(["why-slow", str(os.getppid())]) == 1
+    assert "no iterator that publishes figures" in capsys.readouterr().err
+
+
 def elements(top: Run, pid: int) -> int:
     (told,) = json.loads(top(pid, "--json"))
     assert told["pid"] == pid

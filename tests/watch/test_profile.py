@@ -143,6 +143,35 @@ def test_workers_of_the_pipeline_are_told() -> None:
     assert any("workers are busy" in sentence for sentence in profile.why_slow(0.0))
 
 
+def test_a_step_that_waits_alone_is_told() -> None:
+    dataset = MapDataset.range(1000).map(wait).batch(4)
+    profile = profiled(dataset.to_iter_dataset(ReadOptions(num_threads=0)))
+    (told,) = profile.why_slow(0.001)
+    assert told.startswith("`map(wait)` is ") and "waits 9" in told
+    assert "`ReadOptions(num_threads=16)`" in told
+    assert any("no workers (and num_threads=0)" in speed.name for speed in profile.speeds)
+    assert "num_threads" not in " ".join(profiled(dataset).why_slow(0.001))
+
+
+def test_what_workers_save_with_large_batches() -> None:
+    def large(number: int) -> Any:
+        return np.full((256, 256), number, np.float32)
+
+    plain, large_ones = (
+        profiled(MapDataset.range(1000).map(function).batch(4)).costs for function in (abs, large)
+    )
+    assert plain.placed_seconds == plain.fresh_seconds == 0.0
+    assert 0.0 < large_ones.placed_seconds <= large_ones.sending_seconds
+    assert large_ones.fresh_seconds >= 0.0
+    # What is not a batch, or made here, or of small records, is copied to be sent.
+    for dataset in (
+        MapDataset.range(1000).map(large),
+        MapDataset.range(100_000).map(float).batch(1 << 15),
+        MapDataset.range(1000).map(large).to_iter_dataset().filter(np.any).batch(4),
+    ):
+        assert profiled(dataset).costs.placed_seconds == 0.0
+
+
 def test_loaders_are_profiled() -> None:
     loader = DataLoader(
         data_source=np.zeros((100, 8), np.uint8),
@@ -315,6 +344,13 @@ def test_time_that_is_up_is_no_error_of_a_step() -> None:
     with pytest.raises(OutOfTimeError):
         TimedTurns(times).alone(times.clocked(0, int, unsized))
     assert not issubclass(OutOfTimeError, Exception)
+
+
+def test_work_that_is_less_leaves_something() -> None:
+    work = ElementWork(3.0, 2.0, 1.0)
+    assert work.less(1.0) == ElementWork(2.0, 1.0, 0.5)
+    assert work.less(100.0) == ElementWork(3.0 - 1.6, 0.4, 0.2)
+    assert ElementWork(3.0).less(1.0) == ElementWork(3.0)
 
 
 def test_work_adds_up() -> None:

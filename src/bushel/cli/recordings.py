@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from typing import Any
 
@@ -12,6 +13,7 @@ from bushel.errors import PlanError, RecordError
 from bushel.watch.compare import compared
 from bushel.watch.durations import duration, percent
 from bushel.watch.plain_text import number, plural
+from bushel.watch.processes import LiveProcess, process
 from bushel.watch.recording import Recording, read_recording
 from bushel.watch.replay import replayed, save_element
 from bushel.watch.why_slow import why_slow
@@ -32,8 +34,14 @@ def add_commands(commands: Any) -> None:
     diff = add_command(commands, "diff", _diff, "the first step at which two recorded runs differ")
     diff.add_argument("recordings", metavar="RECORDING", nargs=2)
     diff.add_argument("--json", action="store_true", help="for programs")
-    slow = add_command(commands, "why-slow", _why_slow, "why a recorded run waited for data")
-    slow.add_argument("recording", metavar="RECORDING")
+    slow = add_command(
+        commands, "why-slow", _why_slow, "why a run waits for data, or a recorded one did"
+    )
+    slow.add_argument(
+        "told_of",
+        metavar="PID|RECORDING",
+        help="a process that trains, or the file of a recorded run",
+    )
 
 
 def _read(path: str) -> Recording:
@@ -82,10 +90,29 @@ def _diff(options: argparse.Namespace) -> None:
 
 
 def _why_slow(options: argparse.Namespace) -> None:
-    recording = _read(options.recording)
+    # A recording whose name is a number is written as ./7.
+    if options.told_of.isdecimal() and not os.path.isfile(options.told_of):
+        _why_slow_now(process(int(options.told_of)))
+    else:
+        _why_slow_then(options.told_of)
+
+
+def _why_slow_now(program: LiveProcess) -> None:
+    for one in program.iterators:
+        stats = one.published.stats
+        print(
+            f"iterator {one.published.iterator}: your loop waited {percent(stats.wait_share)} of "
+            f"its time ({duration(stats.wait_seconds)} of {duration(stats.elapsed_seconds)})"
+        )
+        for sentence in stats.why_slow():
+            print(f"why slow: {sentence}")
+
+
+def _why_slow_then(path: str) -> None:
+    recording = _read(path)
     timed = [entry for entry in recording.entries if "seconds" in entry]
     if not timed:
-        raise RecordError(f"{options.recording!r} has no step: nothing was handed out.")
+        raise RecordError(f"{path!r} has no step: nothing was handed out.")
     wait, seconds = (sum(entry[name] for entry in timed) for name in ("wait", "seconds"))
     share = percent(wait / seconds if seconds else 0.0)
     print(f"your loop waited {share} of its time ({duration(wait)} of {duration(seconds)})")

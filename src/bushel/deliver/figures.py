@@ -27,3 +27,5 @@ class Figures:
     bad_records: int = 0
     # Parts of mixtures that are evaluated together, so that nobody can tell their steps apart.
     parts_together: int = 0
+    # How long the first element was waited for.
+    first_wait_seconds: float = 0.0

@@ -486,6 +486,7 @@ class StreamIterator(DatasetIterator[T]):
             ready_refills=waits.ready,
             longest_wait_seconds=waits.longest_seconds,
             longest_wait_at=waits.longest_at,
+            first_wait_seconds=waits.first_seconds,
             **others,
         )
 

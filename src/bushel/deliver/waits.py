@@ -24,6 +24,7 @@ class Waits:
         "_left",
         "_longest",
         "began",
+        "first_seconds",
         "longest_at",
         "longest_seconds",
         "ready",
@@ -34,6 +35,8 @@ class Waits:
     def __init__(self) -> None:
         # When somebody asked for the first time; None before.
         self.began: float | None = None
+        # How long that took: everything starts in it.
+        self.first_seconds = 0.0
         self.refills = 0
         # Refills that were there at once.
         self.ready = 0
@@ -55,7 +58,7 @@ class Waits:
         if seconds < READY_SECONDS:
             self.ready += 1
         if self.began is None:
-            self.began = began
+            self.began, self.first_seconds = began, seconds
         elif seconds > self.longest_seconds:
             self.longest_seconds, self.longest_at = seconds, element
         self._element = element

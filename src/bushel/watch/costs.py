@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # A step that is on a core for less than this share of its time waits for something.
-_WAITS = 0.5
+WAITS = 0.5
 # A step that holds the interpreter's lock for less than this share of its time lets others work.
 _LETS_OTHERS = 0.5
 
@@ -34,6 +34,14 @@ class ElementWork:
         return ElementWork(
             factor * self.seconds, factor * self.cpu_seconds, factor * self.lock_seconds
         )
+
+    def less(self, cpu_seconds: float) -> "ElementWork":
+        """The same without so much of its time on a core, of which something is left."""
+        if not self.cpu_seconds:
+            return self
+        left = max(0.2, 1 - cpu_seconds / self.cpu_seconds)
+        saved = (1 - left) * self.cpu_seconds
+        return ElementWork(self.seconds - saved, left * self.cpu_seconds, left * self.lock_seconds)
 
     @property
     def cpu_share(self) -> float:
@@ -68,6 +76,10 @@ class Costs:
     most_threads: int
     # What pieces of about 50 ms took, in relation to their mean, the least first.
     spread: tuple[float, ...] = (1.0,)
+    # Of sending, what workers need not do that make batches where they are sent from; and of their
+    # work, what new memory takes, as they use theirs again.
+    placed_seconds: float = 0.0
+    fresh_seconds: float = 0.0
 
     @property
     def whole(self) -> ElementWork:
@@ -116,7 +128,7 @@ class StepCost:
     @property
     def remark(self) -> str:
         """What that means for threads and workers."""
-        if self.cpu_share < _WAITS:
+        if self.cpu_share < WAITS:
             return "waits: threads help"
         if self.lock_share is None:
             return ""

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from bushel.core.node import Node, Source, walk
+from bushel.core.landing import LEAST_BYTES
+from bushel.core.node import Fold, Node, Place, Source, walk
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.run.cut import WORKERS
 from bushel.run.plan import Plan
@@ -112,6 +113,7 @@ class Measured:
             sums["in_workers" if remote else "beside_workers"] += work
             sums["on_threads" if node in self._by_position else "beside_threads"] += work
         sending, taking = self._sent(with_worker)
+        placed = self._is_placed(with_worker)
         sources = [total for total in self._totals if _is_source(total.node)]
         elements = self._elements
         sized = [(total, self._extra(total).bytes_each) for total in sources]
@@ -135,6 +137,8 @@ class Measured:
             / elements,
             most_threads=most_threads(with_worker),
             spread=_spread(pace.pieces),
+            placed_seconds=min(sending, sample.copying_seconds) if placed else 0.0,
+            fresh_seconds=sample.fresh_seconds if placed else 0.0,
         )
 
     def _sent(self, with_worker: Plan) -> tuple[float, float]:
@@ -148,6 +152,14 @@ class Measured:
             there += count * (sending if from_worker else taking)
             here += count * (taking if from_worker else sending)
         return there, here
+
+    def _is_placed(self, with_worker: Plan) -> bool:
+        """Whether workers put records into batches, right where those are sent: large ones are."""
+        last = next((step for step in self._steps if not isinstance(step, Place)), None)
+        if not isinstance(last, Fold) or last.landing(last.group_size) is None:
+            return False
+        large = self._sample.bytes_each >= LEAST_BYTES * last.group_size
+        return large and self._placed(with_worker).get(id(last)) == WORKERS
 
 
 def _is_source(node: Node) -> bool:

@@ -149,7 +149,8 @@ def _speeds(made: Profile) -> list[Speed]:
         run = simulated(made.costs, made.setting(count, threads))
         name = f"{count} worker{'s' * (count != 1)}"
         if not count:
-            name = f"{run.threads} threads" if run.threads else "no workers (threads do not pay)"
+            why = "threads do not pay" if threads else "and num_threads=0"
+            name = f"{run.threads} threads" if run.threads else f"no workers ({why})"
         if count == made.workers:
             name += ", as written"
         speeds.append(Speed(name, count, run.threads, run.per_second))

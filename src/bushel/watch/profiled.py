@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bushel.run.worker_figures import WorkerFigures
-from bushel.watch.costs import Costs, StepCost
+from bushel.watch.costs import WAITS, Costs, StepCost
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import bars, piece
 from bushel.watch.html import table as html_table
@@ -171,7 +171,21 @@ class Profile:
     def why_slow(self, step_seconds: float | None = None) -> tuple[str, ...]:
         """The rules of `iterator.stats().why_slow()` on a training with steps so long."""
         step = self.step_seconds if step_seconds is None else step_seconds
-        return self.stats(step or 0.0).why_slow()
+        told = self.stats(step or 0.0).why_slow()
+        waiting = self._waiting_alone()
+        return told if waiting is None or self.workers else (waiting,)
+
+    def _waiting_alone(self) -> str | None:
+        """What to say where a step waits, and no other thread may wait beside it."""
+        heaviest = max(self.steps, key=lambda step: step.seconds)
+        could = self.costs.on_threads.seconds > self.costs.beside_threads.seconds
+        if self.costs.most_threads or not could or heaviest.cpu_share >= WAITS:
+            return None
+        return (
+            f"`{heaviest.name}` is {percent(heaviest.share)} of the work, and waits "
+            f"{percent(1 - heaviest.cpu_share)} of its time, with `num_threads=0`: without that, "
+            "or with `ReadOptions(num_threads=16)`, threads wait for many at the same time."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values that JSON takes."""

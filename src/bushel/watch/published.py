@@ -166,6 +166,7 @@ def _stats(values: _CheckedFigures) -> PublishedStats:
         ready_blocks=values.integer("ready_blocks", 0),
         bad_records=values.integer("bad_records", 0),
         parts_together=values.integer("parts_together", 0),
+        first_wait_seconds=values.real("first_wait_seconds", 0.0),
     )
 
 

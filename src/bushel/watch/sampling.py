@@ -21,6 +21,7 @@ from bushel.run.plan import Plan
 from bushel.run.spent import Stopwatch
 from bushel.run.step_total import StepTotal
 from bushel.watch.durations import duration
+from bushel.watch.memory_costs import memory_costs
 from bushel.watch.plain_text import number
 from bushel.watch.sending import sending_costs
 from bushel.watch.step_costs import CostTimes, Extra, LockLog, OutOfTimeError
@@ -54,6 +55,9 @@ class StepsSample:
     state: Any
     # Seconds to send an element after a step, and to take it elsewhere, by the `id` of its node.
     sending: dict[int, tuple[float, float]]
+    # Seconds to copy the large arrays of an element, and those that new memory takes beside.
+    copying_seconds: float = 0.0
+    fresh_seconds: float = 0.0
 
 
 @plain
@@ -137,6 +141,7 @@ def sampled(
     for step in crossings:
         rows = last if _is_last(step, planned.dealt) else times.kept_of(step, _MOST_SENT)
         sending[id(step)] = sending_costs(rows or last)
+    copying, fresh = memory_costs(last[-1]) if last else (0.0, 0.0)
     return StepsSample(
         totals,
         times.extras_by_node(),
@@ -147,6 +152,8 @@ def sampled(
         passes,
         state,
         sending,
+        copying,
+        fresh,
     )
 
 

@@ -164,10 +164,10 @@ def simulated(costs: Costs, setting: Setting) -> Simulated:
 
 def _makers(costs: Costs, setting: Setting) -> _Makers:
     if setting.workers:
-        work = costs.in_workers
+        work = costs.in_workers.less(costs.fresh_seconds)
         here = costs.beside_workers + _busy(costs.taking_seconds)
         side = _side_by_side(work, costs, setting.cores / setting.workers)
-        each = _divided(work, side) + _busy(costs.sending_seconds)
+        each = _divided(work, side) + _busy(costs.sending_seconds - costs.placed_seconds)
         elements = side
         if side == 1 or not _waits(work):
             elements = max(side, _elements(each, _TASK_SECONDS, costs.bytes, _TASK_BYTES))

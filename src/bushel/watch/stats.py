@@ -98,6 +98,8 @@ class Stats:
     bad_records: int = 0
     # Parts of mixtures that are evaluated together: their steps are counted with the mixture.
     parts_together: int = 0
+    # Of the wait, that for the first element, in which everything starts.
+    first_wait_seconds: float = 0.0
 
     @property
     def wait_share(self) -> float:
@@ -132,6 +134,7 @@ class Stats:
             "ready_blocks": self.ready_blocks,
             "bad_records": self.bad_records,
             "parts_together": self.parts_together,
+            "first_wait_seconds": self.first_wait_seconds,
             "why_slow": list(self.why_slow()),
         }
 
@@ -256,6 +259,7 @@ def stats_of(figures: Figures, node: Node | None = None) -> Stats:
         ready_blocks=figures.ready_blocks,
         bad_records=figures.bad_records,
         parts_together=figures.parts_together,
+        first_wait_seconds=figures.first_wait_seconds,
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bushel.core.machine import available_cores
 from bushel.watch.durations import duration, percent
+from bushel.watch.plain_text import plural, size
 
 if TYPE_CHECKING:
     from bushel.watch.stats import Stats, StepStats
@@ -23,6 +24,15 @@ _MOST_TIMES = 8
 _HEAVY = 0.5
 # Bytes a second above which sending is likely to be what takes the time of this process.
 _MUCH_SENT = 2e9
+# Elements that are taken from workers for each that the loop gets, from which on it is a matter of
+# how many they are.
+_MANY_TAKEN = 4
+
+
+_WITHOUT_THREADS = (
+    " If it waits for something (`bushel.profile` tells), threads are best: "
+    "`ReadOptions(num_threads=16)`. Otherwise,"
+)
 
 
 def why_slow(stats: "Stats", cores: float | None = None) -> tuple[str, ...]:
@@ -33,6 +43,14 @@ def why_slow(stats: "Stats", cores: float | None = None) -> tuple[str, ...]:
         return (
             f"the data is not what you wait for: {percent(stats.wait_share)} of the time "
             f"(below {percent(_NO_WAIT)}).",
+        )
+    first, since = stats.first_wait_seconds, stats.elapsed_seconds - stats.first_wait_seconds
+    share = max(0.0, stats.wait_seconds - first) / since if since > 0 else 1.0
+    if first and share < _NO_WAIT:
+        return (
+            f"the data is not what you wait for, once it runs: {percent(share)} of the time "
+            f"(below {percent(_NO_WAIT)}). Until the first element, all starts: "
+            f"{duration(first)}.",
         )
     cores = available_cores() if cores is None else cores
     found = [*_about_workers(stats, cores), *_about_here(stats)]
@@ -48,6 +66,7 @@ def why_slow(stats: "Stats", cores: float | None = None) -> tuple[str, ...]:
 
 def _about_workers(stats: "Stats", cores: float) -> list[str]:
     found: list[str] = []
+    first = stats.first_wait_seconds
     for figures in stats.workers:
         busy = figures.busy_share
         if busy >= _BUSY:
@@ -80,6 +99,22 @@ def _about_workers(stats: "Stats", cores: float) -> list[str]:
                 f"and `{heavy.name}` takes {percent(heavy.share)} of the time in this process: "
                 "`explain()` says why it is not with the workers, and what to write instead."
             )
+        elif (cut := _cut(stats)) is not None:
+            found.append(
+                f"workers are busy {percent(busy)} of their time only (below {percent(_IDLE)}): "
+                f"`{cut.name}` runs in this process, and takes from them one by one what it is "
+                "made of. `explain()` says why it is not with the workers, and what to write "
+                "instead."
+            )
+        elif figures.ready_tasks and stats.elements:
+            each = max(0.0, stats.wait_seconds - first) / stats.elements
+            found.append(
+                f"workers are busy {percent(busy)} of their time (below {percent(_IDLE)}) and "
+                f"{plural(figures.ready_tasks, 'task')} of theirs are ready: what your loop waits "
+                f"for is to take an element over, {duration(each)} for "
+                f"{size(figures.bytes // stats.elements)}. Smaller dtypes before the batch (uint8 "
+                "instead of float32) make that less."
+            )
         if stats.elapsed_seconds and figures.bytes / stats.elapsed_seconds > _MUCH_SENT:
             found.append(
                 f"workers send {figures.bytes / stats.elapsed_seconds / 1e9:.1f} GB a second: "
@@ -100,7 +135,7 @@ def _about_here(stats: "Stats") -> list[str]:
     if heavy is None:
         return []
     threads = "; ".join(stats.threads)
-    on_threads = f" Threads: {threads}." if threads else ""
+    on_threads = f" Threads: {threads}." if threads else _WITHOUT_THREADS
     return [
         f"your loop waits {percent(stats.wait_share)} of its time, and `{heavy.name}` is "
         f"{percent(heavy.share)} of the work ({duration(heavy.seconds_per_record)} a record)."
@@ -116,6 +151,17 @@ def _heavy(steps: "Sequence[StepStats] | None", place: str) -> "StepStats | None
     if heaviest is None or heaviest.place != place or heaviest.share < _HEAVY:
         return None
     return heaviest
+
+
+def _cut(stats: "Stats") -> "StepStats | None":
+    """The first step of this process after workers, where it takes many elements for each."""
+    steps = stats.steps or ()
+    taken = sum(step.records for step in steps if step.place == "waiting")
+    first = min((step.number for step in steps if step.place == "workers"), default=-1)
+    here = [step for step in steps if step.place == "here" and step.number > first >= 0]
+    if not here or taken < _MANY_TAKEN * stats.elements:
+        return None
+    return min(here, key=lambda step: step.number)
 
 
 def _heaviest(steps: "Sequence[StepStats] | None", place: str) -> str:
