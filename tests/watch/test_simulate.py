@@ -225,8 +225,11 @@ def test_it_says_what_it_holds_on() -> None:
     large = dataclasses.replace(light, bytes=4e7)
     assert "each element of 40 MB is made in new memory" in notes(large, 2)
     assert "40 MB" not in notes(large, 0)
+    assert "40 MB" not in notes(dataclasses.replace(large, placed_seconds=1e-4), 2)
     waiting = costs(0.1, 0.001, 0.0005, most_threads=16)
     assert "threads in each worker pay" in notes(waiting, 2)
+    assert "threads pay, as they seem to" in notes(costs(0.1, 1.0, 0.05), 0)
+    assert "as they seem to" not in notes(waiting, 0)
 
 
 def test_wrong_questions() -> None:

@@ -21,6 +21,8 @@ _WORKER_BYTES = 5 << 20
 _LARGE_BYTES = 4 << 20
 # The share of their time that threads hold the lock, from which on they are in each other's way.
 _MUCH_LOCK = 0.3
+# Steps that are on a core for less than this share of their time gain by threads in any case.
+_WAITS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,8 @@ def _told(setting: Setting, costs: Costs, run: Simulated) -> Simulation:
 
 def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
     yield "nobody else uses the cores"
-    if (run.workers or run.threads) and costs.bytes > _LARGE_BYTES:
+    use_again = run.threads or (run.workers and not costs.placed_seconds)
+    if use_again and costs.bytes > _LARGE_BYTES:
         yield (
             f"each element of {size(round(costs.bytes))} is made in new memory, as in the sample; "
             "threads and workers use theirs again, and were up to twice as fast in trials"
@@ -217,6 +220,11 @@ def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
         yield (
             f"{run.side_by_side} threads in each worker pay, as they seem to; a worker tries, and "
             "may find that they do not"
+        )
+    if run.threads > 1 and costs.on_threads.cpu_share > _WAITS:
+        yield (
+            f"{run.threads} threads pay, as they seem to; the engine tries, and may find that they "
+            "do not: then it is as in one thread"
         )
     if run.threads and costs.on_threads.lock_seconds > _MUCH_LOCK * costs.on_threads.seconds:
         yield (
