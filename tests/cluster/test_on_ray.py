@@ -173,30 +173,6 @@ def test_results_that_are_lost_with_their_node(
     assert "is gone" in caplog.text
 
 
-def test_results_that_are_lost_on_a_node_that_is_there(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from ray._private.internal_api import free
-
-    outcome = SeenCluster.outcome
-    calls: list[Any] = []
-
-    def freed(self: SeenCluster, call: Any) -> Any:
-        calls.append(call)
-        if len(calls) in (4, 6):
-            free([call])
-        return outcome(self, call)
-
-    monkeypatch.setattr(SeenCluster, "outcome", freed)
-    stream = bushel.MapDataset.range(200).map(large).to_iter_dataset()
-    there = stream.ray_prefetch(bushel.RayOptions(num_workers=2))
-    with bushel.iterate(there, stats=True) as iterator:
-        assert [int(array[0]) for array in iterator] == list(range(200))
-        (workers,) = iterator.stats().workers
-    assert (workers.deaths, workers.repeated_tasks) == (0, 2)
-    assert caplog.text.count("and the result is lost") == 2
-
-
 def test_an_element_that_ends_its_process_is_named() -> None:
     stream = bushel.MapDataset.range(400).map(ends_its_process).to_iter_dataset()
     found: list[Any] = []
