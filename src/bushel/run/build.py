@@ -60,11 +60,11 @@ def lowered(
 
 def options_of(node: Node) -> DatasetOptions:
     """Merges the options of a pipeline; those nearest to its end win."""
-    options = DatasetOptions()
+    options: DatasetOptions | None = None
     for step in walk(node):
         if isinstance(step, OptionsNode):
-            options = options.merge(step.options)
-    return options
+            options = step.options if options is None else options.merge(step.options)
+    return DatasetOptions() if options is None else options
 
 
 class Lowering:
