@@ -84,6 +84,18 @@ def test_window_shuffles_end_where_the_data_ends() -> None:
     assert sorted(shuffled[4:]) == [4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("length", [0, 1, 7, 10, 12])
+@pytest.mark.parametrize("parts", [1, 2, 3, 5, 11])
+def test_parts_of_neighbours(length: int, parts: int) -> None:
+    expected = [part.tolist() for part in np.array_split(np.arange(length), parts)]
+    made = []
+    for part in range(parts):
+        numbers = MapDataset.source(list(range(length)))
+        numbers.set_slice(slice(part, None, parts), sequential_slice=True)
+        made.append(list(numbers))
+    assert made == expected
+
+
 def test_mix_in_proportion() -> None:
     ones, tens = MapDataset.range(6), MapDataset.range(10, 40)
     mixed = MapDataset.mix([ones, tens], [1, 3])
