@@ -66,8 +66,9 @@ def chosen_on_lines(columns: LineColumns, ahead: Ahead) -> tuple[Keys, Ahead] | 
             gets, end[part] = _which_fall_due(high[number], low[number], bits, ahead[part])
             if len(gets):
                 which[places.take(gets)] = part
-                # Nothing of them is due to the others.
-                high[number + 1 :, gets] = low[number + 1 :, gets] = 0
+                if number + 1 < len(numbers):
+                    # Nothing of them is due to the others.
+                    high[number + 1 :, gets] = low[number + 1 :, gets] = 0
                 scale[gets] = 0
                 given += len(gets)
         first += len(numbers)
