@@ -241,11 +241,11 @@ def test_labels_and_variables(nodes: Nodes) -> None:
 
 
 def test_a_source_in_memory_is_sent_once(nodes: Nodes) -> None:
-    far = nodes.add(cpus=3, resources={"far": 3})
+    there = nodes.add(cpus=3, resources={"together": 3})
     source = np.arange(4 << 20).reshape(-1, 64)
     before = bytes_in_stores()
     stream = bushel.MapDataset.source(source).repeat().map(lambda row: int(row[0]))
-    options = bushel.RayOptions(num_workers=3, resources={"far": 1})
+    options = bushel.RayOptions(num_workers=3, resources={"together": 1})
     with iter(stream.to_iter_dataset().ray_prefetch(options)) as iterator:
         for number, first in enumerate(iterator):
             assert first == number % len(source) * 64
@@ -253,7 +253,7 @@ def test_a_source_in_memory_is_sent_once(nodes: Nodes) -> None:
                 break
         # Once here, and once there: those of a node have it together.
         assert bytes_in_stores() - before < 2.5 * source.nbytes
-    nodes.remove(far)
+    nodes.remove(there)
 
 
 # Arrays, memory, what is left.
