@@ -1,9 +1,12 @@
 """The pool on a cluster that is not there: whatever ends, the stream is the same."""
 
+import os
+import platform
 import random
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -271,6 +274,31 @@ def test_a_loader_with_workers_on_a_cluster(simulated: Make) -> None:
         loader(worker_options=bushel.RayOptions(), worker_count=2)
     with pytest.raises(TypeError, match="must be `RayOptions`"):
         loader(worker_options=3)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+def test_workers_keep_their_memory() -> None:
+    """Arrays that die are not given back to the system, page by page."""
+    text = """
+        import resource, sys
+        import numpy as np
+        from bushel.workers.cluster.kept_memory import keep_memory
+        if sys.argv[1] == "keeps":
+            keep_memory()
+        def faults(rounds):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            for _ in range(rounds):
+                arrays = [np.ones(1 << 20, np.uint8) for _ in range(8)]
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        faults(4)
+        print(faults(20))
+    """
+    found = {}
+    for how in ("keeps", "not"):
+        run = [sys.executable, "-c", textwrap.dedent(text), how]
+        bare = {name: said for name, said in os.environ.items() if not name.startswith("MALLOC_")}
+        found[how] = int(subprocess.run(run, capture_output=True, check=True, env=bare).stdout)
+    assert found["keeps"] < 100 < found["not"]
 
 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from bushel.transport.link import dump_apart
 from bushel.transport.own_classes import remember_classes
 from bushel.transport.slots import Ring
 from bushel.workers.cluster.cluster import WorkerGreeting
+from bushel.workers.cluster.kept_memory import keep_memory
 from bushel.workers.cluster.pages import new_page
 from bushel.workers.fragment import Runner, up_to_unpicklable
 
@@ -38,6 +39,7 @@ class ClusterWorker:
     """What an actor runs; its methods are called one at a time, in the order sent."""
 
     def __init__(self, index: int, count: int) -> None:
+        keep_memory()
         self._place = index, count
         self._runners: list[Runner] = []
         self._page_path, self._page = new_page()
