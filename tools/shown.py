@@ -178,7 +178,7 @@ def write(page: Path, name: str, text: str) -> None:
     page.write_text(whole[:start] + text + whole[end:])
 
 
-def take_picture(address: str, path: Path, size: tuple[int, int] = (760, 420)) -> None:
+def take_picture(address: str, path: Path, size: tuple[int, int] = (760, 450)) -> None:
     """Has a browser draw a page."""
     from PIL import Image
 

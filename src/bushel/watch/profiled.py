@@ -155,7 +155,8 @@ class Profile:
             idle = run.workers * elapsed - busy
             sent = round(self.costs.bytes * steps)
             workers = (WorkerFigures(run.workers, steps, busy, idle, sent, 0, 0, 0),)
-        threads = (f"{run.threads} threads",) if run.threads else ()
+        none = "they do not pay" if self.costs.most_threads else "none, with `num_threads=0`"
+        threads = (f"{run.threads} threads" if run.threads else none,)
         return Stats(
             elements=steps,
             elapsed_seconds=elapsed,
