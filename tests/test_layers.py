@@ -145,6 +145,7 @@ LAZY = {
     ("deliver/early.py", "bushel.deliver.open"): "while the first process starts",
     ("deliver/early.py", "bushel.run.build"): "the same",
     ("deliver/early.py", "bushel.workers.lowering"): "the same",
+    ("deliver/early.py", "bushel.workers.pool"): "the same",
     ("workers/home.py", "bushel.workers.pool"): "made with the dataset, long before there is one",
     ("workers/home.py", "bushel.workers.payload"): "the same",
     ("workers/home.py", "bushel.workers.cluster.pool"): "only for those with a cluster",

@@ -10,6 +10,7 @@ def key_of_workers() -> WorkersKey:
     expect_workers(key)
     import bushel.deliver.open
     import bushel.run.build
-    import bushel.workers.lowering  # noqa: F401
+    import bushel.workers.lowering
+    import bushel.workers.pool  # noqa: F401
 
     return key

@@ -14,8 +14,7 @@ grow, since whoever would have to let go of a slot may be the one who waits for 
 
 The mark lies after the slot's bytes, in the same memory. So the sender sees at once that a
 slot is free, without a message, and takes the one that was used last: as few as can be go
-round, and those stay in the processor's cache. Large ones that go round for long are given
-large pages (`huge_pages.py`).
+round, and those stay in the processor's cache. Large ones have large pages (`huge_pages.py`).
 """
 
 import mmap
@@ -36,35 +35,23 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _STEP = 1 << 16
 # Room for the mark, after the bytes: in a cache line of its own.
 _MARK = 64
-# After so many uses a slot is given large pages: they have cost by then what it takes to join them.
-_USES_BEFORE_JOINING = 64
 
 
 class Slot:
     """Shared memory at the sender; `memory` is all of it as bytes."""
 
-    __slots__ = (
-        "_mapped",
-        "_mark",
-        "_uses",
-        "address",
-        "descriptor",
-        "memory",
-        "number",
-        "size",
-        "used",
-    )
+    __slots__ = ("_mark", "address", "descriptor", "memory", "number", "size", "used")
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
         self.size = size
         # When it was taken last, for comparing.
         self.used = 0
-        self._uses = 0
         self.descriptor: int | None = create_unnamed(file_size(size + _MARK))
-        self._mapped = map_aligned(self.descriptor, size + _MARK)
-        self.memory = np.frombuffer(self._mapped, dtype=np.uint8, count=size)
-        self._mark = memoryview(self._mapped)[size : size + _MARK]
+        mapped = map_aligned(self.descriptor, size + _MARK)
+        join_pages(mapped, size + _MARK)
+        self.memory = np.frombuffer(mapped, dtype=np.uint8, count=size)
+        self._mark = memoryview(mapped)[size : size + _MARK]
         self.address: int = self.memory.ctypes.data
 
     def came_back(self) -> bool:
@@ -73,12 +60,6 @@ class Slot:
             return False
         self._mark[0] = 0
         return True
-
-    def use_again(self) -> None:
-        """Takes note that it goes round; called while it is free, and nobody else has its bytes."""
-        self._uses += 1
-        if self._uses == _USES_BEFORE_JOINING:
-            join_pages(self._mapped)
 
     def take_descriptor(self) -> int | None:
         """Returns the file to be sent along, the first time; the mapping needs it no more."""
@@ -106,7 +87,6 @@ class Ring:
             # The smallest, and of those the one that was used last: it is the warmest.
             slot = min(fitting, key=lambda slot: (slot.size, -slot.used))
             self._free.remove(slot)
-            slot.use_again()
         else:
             slot = Slot(self._next, max(_STEP, -(-size // _STEP) * _STEP))
             self._next += 1

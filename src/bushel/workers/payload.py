@@ -215,6 +215,9 @@ class _Pickler(ByValue):
     last: Any = None
 
     def reducer_override(self, obj: Any) -> Any:
+        # First what there may be a hundred thousand of, and nothing can be wrong with.
+        if type(obj) is np.ndarray and obj.base is None and (made := _small(obj)) is not None:
+            return made
         self.last = obj
         kind = kind_of(type(obj))
         if kind is not None and id(obj) not in self.allowed:
@@ -260,15 +263,14 @@ def _small(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
 
     A source in memory may have a hundred thousand of them, and the first batch waits for each.
     """
-    if (
-        type(array) is not np.ndarray
-        or not 0 < array.nbytes < _IN_PICKLE
-        or not array.flags.c_contiguous
-        or array.dtype.hasobject
-    ):
+    dtype = array.dtype
+    if type(array) is not np.ndarray or not 0 < array.nbytes < _IN_PICKLE or dtype.hasobject:
         return None
-    kind = bytearray if array.flags.writeable else bytes
-    return np.ndarray, (array.shape, array.dtype, kind(array.tobytes()))
+    flags = array.flags
+    if not flags.c_contiguous:
+        return None
+    contents = array.tobytes()
+    return np.ndarray, (array.shape, dtype, bytearray(contents) if flags.writeable else contents)
 
 
 def _file_of(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
