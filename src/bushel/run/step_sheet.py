@@ -1,5 +1,6 @@
 """What the steps did in one turn that is timed."""
 
+import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, TypeVar
@@ -46,3 +47,9 @@ class Sheet:
         spent[1] += nanoseconds
         if nanoseconds > spent[2]:
             spent[2:] = nanoseconds, at
+
+
+class ThreadSheet(threading.local):
+    """The sheet of the turn that a thread is at, if that one is timed."""
+
+    sheet: Sheet | None = None
