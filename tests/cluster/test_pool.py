@@ -22,6 +22,7 @@ from bushel.workers.cluster import ray_cluster
 from bushel.workers.cluster.cluster import ResultLost
 from tests.contract.events import events_of, run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
+from tests.property.profile import tried
 from tests.thorough import examples
 from tests.workers.streams import assert_same_events
 
@@ -73,7 +74,7 @@ def test_one_stream(simulated: Make) -> None:
     assert len(made) == 3
 
 
-@settings(max_examples=examples(12), deadline=None, database=None)
+@settings(tried, max_examples=examples(12))
 @given(
     seed=st.integers(0, 10**6),
     workers=st.integers(1, 9),

@@ -23,8 +23,7 @@ def test_raises_where_a_window_ends(
 ) -> None:
     keep = np.concatenate([np.full(100 * hundreds, is_kept) for hundreds, is_kept in kept])
     shares = [
-        np.mean(~keep[start : start + WINDOW])
-        for start in range(0, len(keep) - WINDOW + 1, WINDOW)
+        np.mean(~keep[start : start + WINDOW]) for start in range(0, len(keep) - WINDOW + 1, WINDOW)
     ]
     expected = next((n * WINDOW for n, share in enumerate(shares, 1) if share >= most), None)
     options = DatasetOptions(filter_warn_threshold_ratio=None, filter_raise_threshold_ratio=most)

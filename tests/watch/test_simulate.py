@@ -15,6 +15,7 @@ from bushel.watch.costs import Costs, ElementWork
 from bushel.watch.profiled import Profile
 from bushel.watch.simulate import Simulation
 from bushel.watch.simulated_run import START_SECONDS, Setting, Simulated, simulated
+from tests.property.profile import tried
 from tests.thorough import examples
 
 
@@ -150,7 +151,7 @@ _SETTINGS = {
     here=st.floats(0, 0.1),
     spread=st.lists(st.floats(0.5, 2), min_size=1, max_size=4).map(tuple),
 )
-@settings(max_examples=examples(15), deadline=None)
+@settings(tried, max_examples=examples(15))
 def test_what_holds_of_any_machine(
     setting: Setting, seconds: float, cpu: float, lock: float, here: float, spread: Any
 ) -> None:
@@ -173,7 +174,7 @@ def test_what_holds_of_any_machine(
 
 
 @given(seconds=st.floats(1e-4, 0.3), step=st.floats(1e-3, 0.3), cores=st.integers(1, 32))
-@settings(max_examples=examples(8), deadline=None)
+@settings(tried, max_examples=examples(8))
 def test_the_advice_is_the_fewest_workers_that_feed(
     seconds: float, step: float, cores: int
 ) -> None:
