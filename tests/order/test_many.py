@@ -152,6 +152,19 @@ def test_far_beyond_the_first_epoch() -> None:
         assert evaluated(mixed, -1e18, positions, monkeypatch) == by_itself
 
 
+@pytest.mark.parametrize("kind", ["range", "list", "array"])
+def test_sources_that_several_parts_have(kind: str) -> None:
+    """Each is as long as its own source, in later epochs, too."""
+    make: Any = {"range": range, "list": lambda n: list(range(n)), "array": np.arange}[kind]
+    short, long = make(5), make(13)
+    parts = [MapDataset.source(source) for source in (long, long, short, long, short)]
+    mixed = MapDataset.mix([part.map(double) for part in parts])
+    positions = list(range(200))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        by_itself = evaluated(mixed, 1e18, positions, monkeypatch)
+        assert evaluated(mixed, -1e18, positions, monkeypatch) == by_itself
+
+
 @pytest.mark.parametrize("block", [1, 2, 7, 64])
 def test_short_and_long_shuffles_in_one_mixture(
     block: int, monkeypatch: pytest.MonkeyPatch
