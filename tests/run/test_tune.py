@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bushel.core.tune import MOST_BYTES, MOST_ELEMENTS, TARGET_SECONDS, BlockSize
+from bushel.core.tune import FEW, MOST_BYTES, MOST_ELEMENTS, TARGET_SECONDS, BlockSize
 
 
 def _settle(size: BlockSize, seconds_each: float, blocks: int = 40) -> list[int]:
@@ -55,6 +55,17 @@ def test_large_elements_make_small_blocks() -> None:
     assert size.size == 3
     size.limit_bytes(np.zeros(10 * MOST_BYTES, np.uint8))
     assert size.size == 1
+
+
+def test_a_few_elements_come_together_up_to_a_size() -> None:
+    """What a block costs is shared by a few batches, and those of megabytes come alone."""
+    sizes = []
+    for bytes_each in (16_000, 32_768, 131_200, 262_144, 524_800, 1_000_000, 3_000_000):
+        size = BlockSize(few=FEW)
+        size.limit_to(bytes_each)
+        _settle(size, 1e-7)
+        sizes.append(size.size)
+    assert sizes == [16, 8, 8, 8, 3, 2, 1]
 
 
 def test_elements_may_be_anything() -> None:

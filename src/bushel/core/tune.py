@@ -16,6 +16,11 @@ MOST_ELEMENTS = 8192
 # What a block holds should still be in the cache when it is handed out, and the memory of
 # the last one be free again for the next: fresh pages cost more than copying into them.
 MOST_BYTES = 1 << 18
+# But of blocks that are made one after the other, a few elements come together, up to what leaves
+# the nearest cache and not the next one: a block costs as much as to fill some 100 kB, which is a
+# whole batch of tokens.
+FEW = 8
+_BYTES_OF_A_FEW = 1 << 21
 # That is about memory. Elements that cost more than what it takes to fill theirs may be more
 # together, as many times as they cost more; but this is where it ends.
 _SECONDS_A_BYTE = 1e-9
@@ -39,11 +44,13 @@ class BlockSize:
         side_by_side: int = 1,
         target_seconds: float = TARGET_SECONDS,
         under_way: int = 0,
+        few: int = 1,
     ) -> None:
         """`side_by_side` blocks share the cores, and each takes longer for that.
 
         Of blocks that are asked for ahead, so many `under_way`, none is larger than its share of
-        all that came before: however large they become, the first elements come soon.
+        all that came before: however large they become, the first elements come soon. A `few`
+        elements may be more than `most_bytes` together.
         """
         self._most = max(1, most)
         self.target_seconds, self._under_way = target_seconds, under_way
@@ -52,7 +59,7 @@ class BlockSize:
         # Elements that a source wants to be asked for at a time, for the sake of speed.
         self._least = least
         self._least_seconds = _LEAST_SECONDS * side_by_side
-        self._most_bytes = most_bytes
+        self._most_bytes, self._few = most_bytes, few
         # As far as it is known; 0 before.
         self.bytes_each = 0
         self._seconds_each = 0.0
@@ -104,5 +111,6 @@ class BlockSize:
         if not each:
             return max(self._most, self._least)
         costly = max(1.0, self._seconds_each / (each * _SECONDS_A_BYTE))
-        most = min(self._most_bytes * costly, max(self._most_bytes, _LARGEST_BYTES)) // each
+        most_bytes = min(self._most_bytes * costly, max(self._most_bytes, _LARGEST_BYTES))
+        most = max(most_bytes, min(self._few * each, _BYTES_OF_A_FEW)) // each
         return max(most, min(self._least, _LEAST_BYTES // each))

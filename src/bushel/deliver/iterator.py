@@ -20,7 +20,7 @@ from bushel.core.node import Node
 from bushel.core.state import State, copy_state
 from bushel.core.state_fields import check_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, OnDemand, Stream, beginning_of
-from bushel.core.tune import BlockSize
+from bushel.core.tune import FEW, BlockSize
 from bushel.deliver.figures import Figures
 from bushel.deliver.ready import Ready
 from bushel.deliver.saving import load_from, save_into
@@ -143,7 +143,7 @@ class StreamIterator(DatasetIterator[T]):
         self._node = node
         # What functions and files it is made with; found out when somebody asks for a state.
         self._made_with = functools.cache(made_with)
-        self._block_size = BlockSize()
+        self._block_size = BlockSize(few=FEW)
         # Held by whoever uses the stream. A signal handler may save a state in the middle of it.
         self._lock = threading.RLock()
         self._ready = Ready([], FixedMarks({}))

@@ -12,7 +12,7 @@ from bushel.core.options import ReadOptions
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, Marks, OnDemand, Stream
-from bushel.core.tune import TARGET_SECONDS, BlockSize
+from bushel.core.tune import FEW, TARGET_SECONDS, BlockSize
 from bushel.errors import StateRangeError
 from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.budget import BadCounts, Ledger
@@ -123,7 +123,7 @@ class PositionalStream(Stream):
         # What is asked for may be far more than should be evaluated at a time: threads that
         # read ahead make pulls look cheap.
         seconds = max(block_seconds, seconds_beside_work(node))
-        self._block_size = BlockSize(least=self._least, target_seconds=seconds)
+        self._block_size = BlockSize(least=self._least, target_seconds=seconds, few=FEW)
         self._ahead: ReadAhead | None = None
         # Elements that a source gave beyond what was asked for, and how many were handed out.
         self._rest: _Rest | None = None

@@ -131,7 +131,7 @@ class TokenDataSource(KeyedSource):
         return {"inputs": self._windows(keys, 0), "targets": self._windows(keys, 1)}
 
     def _windows(self, keys: Keys, shift: int) -> npt.NDArray[Any]:
-        taken = np.empty((len(keys), self._length), self._dtype)
+        taken: npt.NDArray[Any] | None = None
         for number, places, windows in by_part(keys, self._ends):
             part = self._parts[number]
             file = self._files.get(part.path)
@@ -139,8 +139,10 @@ class TokenDataSource(KeyedSource):
             chosen = self._view(part, file, shift)[windows]
             if len(places) == len(keys):
                 return np.ascontiguousarray(chosen, self._dtype)
+            if taken is None:
+                taken = np.empty((len(keys), self._length), self._dtype)
             taken[places] = chosen
-        return taken
+        return np.empty((0, self._length), self._dtype) if taken is None else taken
 
     def _view(self, part: "_TokenFile", file: MappedFile, shift: int) -> npt.NDArray[Any]:
         """All windows of a file, as the rows of an array that lies on it."""
