@@ -3,16 +3,17 @@
 Memory is found page by page, and a batch of ten megabytes has 2,400 pages of 4 kB. Each is cleared
 and handed over by itself when it is touched for the first time, and there are more than the
 processor remembers, so that each is looked up again for every batch. In pages of 2 MB there are
-five. (Memory for a batch of 9.6 MB, written once: 10 ms of CPU with small pages, 1.3 with large
-ones. Stacking into slots in turn: 10.6 GB a second with small pages, 13.4 with large ones.)
+five. (Stacking 9.6 MB into slots in turn: 0.95 ms of CPU with small pages, 0.73 with large ones.)
 
 Linux gives files in memory small pages unless an administrator says otherwise, but joins those of
-a mapping when asked to (`MADV_COLLAPSE`, since 6.1). Where the system does not, or has no large
-page to spare, the memory stays as it is.
+a mapping when asked to (`MADV_COLLAPSE`, since 6.1). If it has large pages at hand, a slot that is
+written once takes 1.3 ms of CPU in place of 7.6. If it has to make room for them first, it takes
+15 to 19, and is not asked again. Where it refuses, the memory stays as it is.
 """
 
 import mmap
-from contextlib import suppress
+import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -20,6 +21,8 @@ PAGE = 1 << 21
 # Smaller slots have few pages, and those stay in mind.
 _LEAST = 2 * PAGE
 _MADV_COLLAPSE = 25
+# Seconds on the core for which the system hands over 2 MB in small pages.
+_SLOW_SECONDS = 0.0016
 
 
 def file_size(size: int) -> int:
@@ -46,20 +49,23 @@ def map_aligned(descriptor: int, size: int) -> mmap.mmap:
     return mapped
 
 
-def join_pages(mapped: mmap.mmap, size: int) -> bool:
-    """Has the first `size` bytes of a new mapping in large pages, if that can be; tells whether.
+def join_pages(mapped: mmap.mmap, size: int, clock: Callable[[], float] = time.thread_time) -> bool:
+    """Has the first `size` bytes of a new mapping in large pages, if that can be.
 
-    The last page is a large one if at least half of it is wanted.
+    Tells whether it is worth asking again, for another one. The last page is a large one if at
+    least half of it is wanted.
     """
     pages = (size + PAGE // 2) // PAGE
     if size < _LEAST or pages * PAGE > len(mapped) or _address(mapped) % PAGE:
-        return False
+        return True
+    began = clock()
     for page in range(pages):
         mapped[page * PAGE] = 0  # Where there is nothing at all, there is nothing to join.
-    with suppress(OSError):
+    try:
         mapped.madvise(_MADV_COLLAPSE, 0, pages * PAGE)
-        return True
-    return False
+    except OSError:
+        return False
+    return clock() - began <= pages * _SLOW_SECONDS
 
 
 def _address(mapped: mmap.mmap) -> int:

@@ -40,7 +40,7 @@ _MARK = 64
 class Slot:
     """Shared memory at the sender; `memory` is all of it as bytes."""
 
-    __slots__ = ("_mark", "address", "descriptor", "memory", "number", "size", "used")
+    __slots__ = ("_mapped", "_mark", "address", "descriptor", "memory", "number", "size", "used")
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
@@ -48,11 +48,14 @@ class Slot:
         # When it was taken last, for comparing.
         self.used = 0
         self.descriptor: int | None = create_unnamed(file_size(size + _MARK))
-        mapped = map_aligned(self.descriptor, size + _MARK)
-        join_pages(mapped, size + _MARK)
-        self.memory = np.frombuffer(mapped, dtype=np.uint8, count=size)
-        self._mark = memoryview(mapped)[size : size + _MARK]
+        self._mapped = map_aligned(self.descriptor, size + _MARK)
+        self.memory = np.frombuffer(self._mapped, dtype=np.uint8, count=size)
+        self._mark = memoryview(self._mapped)[size : size + _MARK]
         self.address: int = self.memory.ctypes.data
+
+    def join_pages(self) -> bool:
+        """Gives it large pages, before it is used; tells whether others should be asked for."""
+        return join_pages(self._mapped, self.size + _MARK)
 
     def came_back(self) -> bool:
         """Whether the receiver has let go of it since this was last asked."""
@@ -75,6 +78,8 @@ class Ring:
         self._out: dict[int, Slot] = {}
         self._free: list[Slot] = []
         self._next = self._taken = 0
+        # Whether new slots are given large pages.
+        self._large_pages = True
         # Numbers that the receiver may forget.
         self.dropped: list[int] = []
 
@@ -90,6 +95,7 @@ class Ring:
         else:
             slot = Slot(self._next, max(_STEP, -(-size // _STEP) * _STEP))
             self._next += 1
+            self._large_pages = self._large_pages and slot.join_pages()
             # What is too small for this one will be for the next ones.
             self._drop_free()
         self._taken += 1
