@@ -131,7 +131,11 @@ def _arguments(text: str) -> dict[str, str] | None:
 
 
 def _split(text: str) -> list[str] | None:
-    """Splits at the commas that are not within brackets or quotes."""
+    r"""Splits at the commas that are not within brackets or quotes.
+
+    >>> _split(r"'it\'s, so', (1, 2), x")
+    ["'it\\'s, so'", '(1, 2)', 'x']
+    """
     parts, start, depth, quote = [], 0, 0, ""
     for place, letter in enumerate(text):
         if quote:
