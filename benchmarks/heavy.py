@@ -35,6 +35,7 @@ FORMS = ("batch first", "records first")
 OPTIONS: dict[str, bushel.ReadOptions | None] = {
     "default": None,
     "2 (buffer 4)": bushel.ReadOptions(num_threads=2, prefetch_buffer_size=4),
+    "2 (buffer 16)": bushel.ReadOptions(num_threads=2, prefetch_buffer_size=16),
     "16": bushel.ReadOptions(num_threads=16),
 }
 WORKERS = f"{CORES} workers"

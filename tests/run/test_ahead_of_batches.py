@@ -96,9 +96,8 @@ def _check_that_threads_are_busy(machine: random.Random) -> None:
     buffer_size = machine.choice([threads, 4, 4, 16, 100, 500]) + threads
     seconds_each = 10 ** machine.uniform(-3, 0)
     batch = machine.choice([2 * threads, 8, 16, 64, 256]) + machine.randrange(8)
-    # It takes memory's time, which is little beside elements that are worth threads; and of
-    # elements that take long, few are under way.
-    stacking = machine.uniform(0, 0.02) * min(batch, 64) * seconds_each / threads
+    # It takes memory's time, of which threads go on with as much as a second.
+    stacking = min(0.9, machine.uniform(0, 0.4) * batch * seconds_each / threads)
     pool = _PlannedThreads(threads, seconds_each)
     ahead = _ahead_on(pool, buffer_size, batch)
     took = _seconds_an_element(ahead, pool, batch, stacking)

@@ -113,8 +113,12 @@ class SharedThreads:
         """
         pool = self.pool()
         share = max(1, len(pool.threads) // self._streams)
-        room = self._buffer_size + (2 * together if self._streams == 1 else 0)
-        return ReadAhead(evaluate, share, room, first_size, start, stop, pool, least, self.choice)
+        if self._streams > 1:
+            together = 0
+        room = self._buffer_size + 2 * together
+        return ReadAhead(
+            evaluate, share, room, first_size, start, stop, pool, least, self.choice, together
+        )
 
     def pool(self) -> ThreadPool:
         """The threads, as many as there should be now."""

@@ -19,6 +19,11 @@ Evaluate = Callable[[int, int], Block]
 
 # Of records of 10 MB, dozens on their way would be a burden, and are no faster for it.
 _MOST_BYTES_AHEAD = 1 << 26
+# Where many are joined, which takes their memory again, those that wait may take this share of it.
+_SHARE_OF_JOINED = 0.25
+# Who joins so many is away for so long at the most, as far as threads care: what they are at has to
+# be taken from them before there is another choice.
+_AWAY_SECONDS = 1.0
 
 
 class _BlockTask:
@@ -206,8 +211,11 @@ class ReadAhead:
         pool: ThreadPool | None = None,
         least: int = 1,
         interest: Interest | None = None,
+        together: int = 0,
     ) -> None:
+        """Who takes blocks is away for a while when there are `together` elements, to join them."""
         self._evaluate, self._interest = evaluate, interest or _NoInterest()
+        self._side_by_side, self._together = threads, together
         self._next, self._stop = start, stop
         self._least = least
         # Of what the buffer holds, each thread is at one block and has another before it: who
@@ -295,7 +303,19 @@ class ReadAhead:
         """Whether `elements` that wait would take too much memory, beside those being made."""
         if len(self._in_flight) < self._least_blocks:
             return False
-        return elements * self._block_size.bytes_each > _MOST_BYTES_AHEAD
+        each = self._block_size.bytes_each
+        return elements * each > max(_MOST_BYTES_AHEAD, _SHARE_OF_JOINED * self._together * each)
+
+    def _are_enough(self, most_blocks: int, count: int) -> bool:
+        """Whether there are so many blocks that no thread will wait, without `count` elements more.
+
+        Who joins elements takes none meanwhile: threads go on with those that are joined next.
+        """
+        blocks = len(self._in_flight)
+        if blocks < most_blocks or self._interest.trying:
+            return blocks >= most_blocks
+        long_enough = blocks * self._block_size.seconds >= self._side_by_side * _AWAY_SECONDS
+        return long_enough or self._elements + count > self._together
 
     def _blocks_on_trial(self) -> int:
         """As many as there would be later, where they are short: else those that wait are few.
@@ -310,7 +330,7 @@ class ReadAhead:
         while not self._finishing and self._next < self._stop:
             count = min(self._block_size.size, self._stop - self._next)
             if self._in_flight and (
-                len(self._in_flight) >= most_blocks
+                self._are_enough(most_blocks, count)
                 or self._elements + count > self._room_for(count)
                 or self._is_much(self._elements + count)
             ):
