@@ -12,10 +12,20 @@ _LIGHT_SECONDS = 20e-6
 _SECONDS_NOW_AND_THEN = 2e-3
 _CALL_SECONDS = 500e-6
 _SURE_SECONDS = 0.05
+# One call, however long it took, is not enough to be sure: the process may have been stopped.
+_MOST_OF_A_CALL_SECONDS = 0.6 * _SURE_SECONDS
 
 
 class LightElements:
-    """Learns by times that are handed in."""
+    """Learns by times that are handed in.
+
+    >>> light = LightElements(parts=1)
+    >>> for _ in range(2):
+    ...     light.given(count=10, seconds=60.0)
+    ...     print(light.are_light)
+    True
+    False
+    """
 
     def __init__(self, parts: int) -> None:
         # The seconds that elements took beyond what light ones take; below 0, what they may take.
@@ -42,4 +52,6 @@ class LightElements:
         self._count(seconds - count * _LIGHT_SECONDS)
 
     def _count(self, seconds: float) -> None:
+        spare = max(0.0, -self._excess)
+        seconds = min(seconds, spare + _MOST_OF_A_CALL_SECONDS)
         self._excess = max(-self._most_credit, self._excess + seconds)
