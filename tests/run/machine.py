@@ -107,6 +107,7 @@ class Run:
         self._weather = weather or random.Random(0)
         self._fair_until, self._fair = 0.0, 1.0
         self._looks = self._taken = 0
+        self._stopped = 0.0
 
     def go_on(self, seconds: float, least_blocks: int = 0) -> float:
         """Runs for so long; returns the mean cycle."""
@@ -116,6 +117,13 @@ class Run:
             elements += self._deliver()
         return (self.now - began) / elements
 
+    def stop(self, seconds: float) -> None:
+        """Stops the process for so long, in the middle of the next block.
+
+        It has no core then, nor is it in the queue for one: as if the block had waited.
+        """
+        self._stopped = seconds
+
     def change(self, **to: float) -> None:
         self.machine = replace(self.machine, **to)
 
@@ -123,18 +131,21 @@ class Run:
         machine, choice = self.machine, self.choice
         threads = choice.threads if choice.threaded else 0
         count = max(1, int(self._block_seconds / (machine.cpu + machine.wait)))
-        cycle = machine.cycle(threads) * self._fairness()
-        self.now += count * cycle
+        stopped, self._stopped = self._stopped, 0.0
+        seconds = count * machine.cycle(threads) * self._fairness() + stopped
+        self.now += seconds
         self.blocks += 1
         if choice.looking:
             self._look_at_lock(count * machine.work_on(0))
             user = count * machine.user_on(0)
-            choice.learn_lock(self._looks, self._taken, count, count * cycle, user)
+            choice.learn_lock(self._looks, self._taken, count, seconds, user)
         else:
             self._looks = self._taken = 0
             if choice.watching:
-                choice.learn_work(count, machine.spent_on(threads).times(count), threads)
-            choice.learn_cycle(count, count * cycle, count * machine.user_on(threads))
+                spent = machine.spent_on(threads).times(count)
+                spent = spent._replace(seconds=spent.seconds + stopped)
+                choice.learn_work(count, spent, threads)
+            choice.learn_cycle(count, seconds, count * machine.user_on(threads))
         if (choice.threads if choice.threaded else 0) != threads:
             self.changes.append(self.now)
         return count

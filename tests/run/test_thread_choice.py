@@ -186,6 +186,30 @@ def test_beside_others_it_ends_near_the_best_and_stays(machine: Machine, seed: i
     assert len(run.changes) <= 8
 
 
+beside_others_of_all_kinds = st.builds(
+    Machine,
+    cpu=st.floats(-5, 0).map(lambda power: 10.0**power),
+    gil=st.one_of(st.sampled_from([0.0, 0.05, 1.0]), st.floats(0.0, 1.0)),
+    wait=st.one_of(st.just(0.0), st.floats(-4, -1).map(lambda power: 10.0**power)),
+    user=st.one_of(st.just(0.0), st.floats(-5, -1).map(lambda power: 10.0**power)),
+    user_gil=st.sampled_from([0.0, 0.1, 1.0]),
+    cores=st.sampled_from([1, 2, 4, 8]),
+    load=st.sampled_from([0, 1, 2, 4, 9]),
+    unrest=st.floats(0.0, 0.25),
+    blur=st.floats(0.0, 1.0),
+    strife=st.sampled_from([0.0, 0.1]),
+)
+
+
+@given(beside_others_of_all_kinds, st.integers(0, 999))
+@settings(deadline=None, derandomize=not THOROUGH, max_examples=examples(15))
+def test_so_it_does_with_work_that_waits_and_other_numbers_of_cores(
+    machine: Machine, seed: int
+) -> None:
+    best = machine.best(MOST) / min(machine.cycle(threads) for threads in range(3))
+    assert _mean_cycle(machine, seed) <= 1.1 * best
+
+
 def _mean_cycle(machine: Machine, seed: int) -> float:
     """What came of it after the first seconds, to what would be best."""
     run = Run(machine, ThreadChoice(MOST, machine.cores), weather=random.Random(seed))
@@ -331,7 +355,7 @@ def test_a_user_who_stops_for_a_while_changes_nothing() -> None:
     assert choice.threaded
 
 
-@pytest.mark.parametrize("pulls", [1, 8, 64])
+@pytest.mark.parametrize("pulls", [1, 2, 8, 16, 64, 256])
 def test_a_user_who_comes_for_many_blocks_at_once(pulls: int) -> None:
     """Python for a batch, and then a device that works as long: one thread hides it."""
     choice = ThreadChoice(MOST, 2)
@@ -342,6 +366,41 @@ def test_a_user_who_comes_for_many_blocks_at_once(pulls: int) -> None:
         _learn_block(choice, Spent(work, 0.005), user + (0.0 if threads else 0.005), user)
     assert choice.threaded
     assert choice.threads == 1
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        Machine(1e-4, gil=1.0),
+        Machine(2e-3, gil=0.02),
+        Machine(0.075, gil=0.02),
+        Machine(1.0, gil=0.02),
+        Machine(1e-4, wait=2e-3),
+        Machine(5e-3, gil=1.0, user=8e-3),
+    ],
+)
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.1, 1.0, 5.0])
+@pytest.mark.parametrize("stopped", [2.0, 600.0])
+def test_a_process_that_is_stopped_for_a_while_chooses_as_it_would(
+    machine: Machine, after: float, stopped: float
+) -> None:
+    run = _run(machine)
+    if after:
+        run.go_on(after)
+    run.stop(stopped)
+    # If it was in the middle of a trial, there is another one soon.
+    run.go_on(stopped + 6.0, least_blocks=60)
+    assert run.go_on(5.0, least_blocks=20) <= 1.1 * machine.best(MOST)
+
+
+@pytest.mark.parametrize("cpu", [1e-5, 3e-4, 3e-3])
+def test_work_that_leaves_the_lock_free_has_threads_at_once(cpu: float) -> None:
+    run = _run(Machine(cpu, gil=0.03))
+    while not run.choice.threaded:
+        run.go_on(0.0, least_blocks=1)
+    assert run.now <= 0.1
+    run.go_on(5.0)
+    assert len(run.changes) == 1
 
 
 def test_an_import_in_the_first_block_is_not_taken_for_work() -> None:

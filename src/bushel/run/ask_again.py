@@ -1,7 +1,13 @@
-"""When a choice that was made is made again: later and later, where that was for nothing."""
+"""When a choice is made, and made again: later and later, where that was for nothing."""
 
 import math
 
+# To look at the lock costs a thread and a few of the interpreter's switches: work that keeps a core
+# busy should have run for a hundred times that. Elements this light cost a tenth more meanwhile,
+# since they cannot be made one by one, and should have run for longer. Work that waits is tried.
+_PATIENCE_SECONDS, _PATIENCE_WITH_LIGHT_SECONDS = 0.03, 0.15
+_PATIENCE_WITH_WAITING_SECONDS = 0.02
+_LIGHT_SECONDS = 2e-6
 # Other work is looked at only after a while, and a longer while after each trial in vain: light
 # work is never twice the same.
 _CALM_SECONDS = 0.25
@@ -15,6 +21,18 @@ _RETRY_BLOCKS = 40
 _MOST_LOST = math.log(32)
 # A look at the lock costs next to nothing: work that takes as long as before may hold it no longer.
 _LOOK_AGAIN_SECONDS, _LOOK_AGAIN_BLOCKS = 20.0, 4
+
+
+def patience_with(work: float, waits: bool) -> float:
+    """The seconds that work should have run before it is disturbed, by what an element takes.
+
+    >>> [round(patience_with(work, waits=False), 3) for work in (1e-7, 1e-5, 1e-3)]
+    [0.15, 0.054, 0.03]
+    """
+    if waits:
+        return _PATIENCE_WITH_WAITING_SECONDS
+    light = min(1.0, _LIGHT_SECONDS / max(work, 1e-9))
+    return _PATIENCE_SECONDS + light * (_PATIENCE_WITH_LIGHT_SECONDS - _PATIENCE_SECONDS)
 
 
 class AskAgain:

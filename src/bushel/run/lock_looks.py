@@ -2,9 +2,10 @@
 
 import math
 
-# So many looks tell how much of its time the work holds the lock; where that makes a difference
-# and is not clear, so many. And it is let be after so long, if there was any look or none.
-_LOOKS, _MOST_LOOKS = 16, 64
+# So many looks tell that it is mostly free, so that threads may be tried, which tells the rest; so
+# many how much of its time the work holds it; where that makes a difference and is not clear, so
+# many. And it is let be after so long, if there was any look or none.
+_FIRST_LOOKS, _LOOKS, _MOST_LOOKS = 6, 16, 64
 _LOOKING_SECONDS, _SEEING_NOTHING_SECONDS = 1.0, 0.1
 
 
@@ -32,11 +33,15 @@ class LockLooks:
     @property
     def is_known(self) -> bool:
         """Whether they are enough to go by."""
-        return self._looks >= _LOOKS
+        return self._looks >= _FIRST_LOOKS
 
-    def was_looked_at(self, clear: bool) -> bool:
-        """Whether there need not be any more of them; `clear` if those there are leave no doubt."""
-        enough = _LOOKS if clear else _MOST_LOOKS
+    def was_looked_at(self, clear: bool, promising: bool) -> bool:
+        """Whether there need not be any more of them.
+
+        They are `clear` if they leave no doubt, and `promising` if a trial is worth it even if they
+        are much mistaken.
+        """
+        enough = _FIRST_LOOKS if promising else _LOOKS if clear else _MOST_LOOKS
         return self._looks >= enough or self._seconds >= _LOOKING_SECONDS
 
     @property

@@ -54,10 +54,12 @@ class SeenLately:
         self._of_user = [0, 0.0]
         self.forget()
 
-    def forget(self) -> None:
+    def forget(self, user_too: bool = True) -> None:
+        """Begins anew. The user may come for many blocks at once, so that one look is too short."""
         self._blocks.clear()
-        self._users.clear()
-        self._of_user = [0, 0.0]
+        if user_too:
+            self._users.clear()
+            self._of_user = [0, 0.0]
         # Seconds in the queue for a core, and all others, of late.
         self._of_crowd = (0.0, 0.0)
         # Since then: blocks, the time that they took, and the time in all.
@@ -150,10 +152,15 @@ class SeenLately:
         return work, sum(block.elements * block.cpu for block in self._blocks) / count
 
     @property
-    def unsure(self) -> float:
-        """How far from the truth the logarithm of the mean may be, as blocks are unlike."""
-        work = [math.log(max(block.work, 1e-9)) for block in self._blocks]
-        return math.sqrt(_variance(work) / max(1, len(work)))
+    def unlike(self) -> float:
+        """How unlike blocks are: the variance of what an element takes, to the mean's square."""
+        mean = self.mean()[0]
+        return _variance([block.work / mean for block in self._blocks]) if mean else 0.0
+
+    @property
+    def remembered(self) -> int:
+        """How many blocks the mean is of."""
+        return len(self._blocks)
 
     @property
     def crowd(self) -> float:

@@ -28,22 +28,20 @@ the clock is asked as well, and inline and threads take turns until it is clear.
 import enum
 import math
 
-from bushel.run.ask_again import SOON_AGAIN_SECONDS, AskAgain
+from bushel.run.ask_again import SOON_AGAIN_SECONDS, AskAgain, patience_with
 from bushel.run.lock_looks import LockLooks
 from bushel.run.seen import Pace, SeenLately
+from bushel.run.sight import CHANGED, Sight
 from bushel.run.spent import Spent
 
 # Threads take a core from the training loop and fight for the interpreter's lock: they must
 # earn it. Those that are there already stay as long as they earn anything.
-_WORTH_IT = 1.1
+_WORTH_IT = 1.07
 _STILL_WORTH_IT = 1.03
+# What looks at the lock must leave possible, at best, for more of them to be taken.
+_WORTH_MORE_LOOKS = 1.1
 # More time on the cores than that must be earned, too.
 _LET_PASS = 1.1
-# To look at the lock, or to try threads, costs a few of the interpreter's switches, 5 ms each.
-# Before work that keeps a core busy is disturbed like that, it should have run a while; work that
-# waits need not.
-_PATIENCE_SECONDS = 0.15
-_PATIENCE_WITH_WAITING_SECONDS = 0.02
 # How much must be seen of each thread; what is not clear then gets a second look.
 _TRIAL_SECONDS = 0.05
 _CLEAR = 1.25
@@ -69,10 +67,8 @@ _BURDEN_IN_A_CROWD = 60.0
 # How far the gain may be from what the lock allows; and further by so much of what is missed of it.
 _UNSURE_BY_LOCK = 0.2
 _UNSURE_BY_MISSED = 0.5
-# Others who have come, or gone, by so much of the time of the work.
-_OTHER_CROWD = 0.25
-# Work that takes twice as long, or half as long, is other work.
-_CHANGED = 2.0
+# So many times as slow as in turns may threads be.
+_SLOWER_THAN_IN_TURNS = 4.0
 # Once there is nothing to decide, a look now and then is enough.
 _LOOK_EVERY_SECONDS = 0.02
 
@@ -102,7 +98,8 @@ class ThreadChoice:
         self._tried = self._looked = False
         self._turns = self._turn_began = 0
         # How the work was when it was settled. And the time since then, and since a look.
-        self._then: tuple[float, float, float, float] | None = None
+        self._then: Sight | None = None
+        self._gain_then = math.inf
         self._since = self._since_look = 0.0
         self._clear = False
         # Whether threads that were settled on were doubted since, and looked at again.
@@ -164,7 +161,7 @@ class ThreadChoice:
         other_way.forget()
         if self._phase is not _Phase.SETTLED:
             self._turns = 0
-            self._measure()
+            self._measure(other_work=True)
 
     @property
     def trying(self) -> bool:
@@ -195,8 +192,9 @@ class ThreadChoice:
             return
         gain = self._gain_by_lock(threads, 0.0)
         at_worst, at_best = (self._gain_by_lock(threads, doubt) for doubt in (-1.0, 1.0))
-        clear = at_worst > _WORTH_IT or at_best < _WORTH_IT
-        if not self._lock.was_looked_at(clear):
+        clear = at_worst > _WORTH_IT or at_best < _WORTH_MORE_LOOKS
+        promising = self._gain_by_lock(threads, -2.0) > _WORTH_IT
+        if not self._lock.was_looked_at(clear, promising):
             return
         if self._lock.is_known and gain < _WORTH_IT:
             self._settle(threaded=False, clear=clear, by_lock=True)
@@ -234,8 +232,7 @@ class ThreadChoice:
         inline = self._inline
         if not inline.blocks:
             return
-        patience = _PATIENCE_WITH_WAITING_SECONDS if self._waits else _PATIENCE_SECONDS
-        if max(inline.seconds, inline.work_seconds) < patience:
+        if max(inline.seconds, inline.work_seconds) < patience_with(inline.work, self._waits):
             return
         if self._turns and self._inline_pace.finished - self._turn_began < _TURN_WINDOWS:
             return
@@ -249,11 +246,12 @@ class ThreadChoice:
 
     def _could_gain(self) -> bool:
         """Whether the best that could come of threads is worth a trial."""
+        return self._inline.user + self._inline.queued_work > _WORTH_IT * self._best()
+
+    def _best(self) -> float:
+        """They can at best hide the work, or divide it."""
         inline = self._inline
-        # They can at best hide the work, or divide it.
-        work = inline.queued_work
-        best = max(inline.user, work / self._wanted(), inline.cpu / self._cores)
-        return inline.user + work > _WORTH_IT * best
+        return max(inline.user, inline.queued_work / self._wanted(), inline.cpu / self._cores)
 
     def _gain_by_lock(self, threads: int, doubt: float) -> float:
         """How many times as long it would take without threads, by what the lock allows.
@@ -337,13 +335,15 @@ class ThreadChoice:
             gain /= weight
         if self._lock.is_known and self._inline.blocks:
             allowed = math.log(self._gain_by_lock(self.threads, 0.0))
+            at_worst, at_best = (self._gain_by_lock(self.threads, doubt) for doubt in (-1.0, 1.0))
+            few_looks = math.log(at_best / at_worst) / 2
             # Not all that it allows need come of it: threads have other things to wait for.
             missed = _UNSURE_BY_MISSED * max(0.0, allowed - gain - _CLEARLY * weight**-0.5)
-            by_lock = 1 / (_UNSURE_BY_LOCK**2 + missed**2)
+            by_lock = 1 / (_UNSURE_BY_LOCK**2 + missed**2 + few_looks**2)
             gain = weight * gain + by_lock * allowed
             weight += by_lock
             # Turns that others lose to us are no gain that threads bring.
-            gain = min(gain / weight, math.log(self._gain_by_lock(self.threads, 1.0)))
+            gain = min(gain / weight, math.log(at_best))
         return gain - self._burden(), weight**-0.5
 
     @property
@@ -358,7 +358,10 @@ class ThreadChoice:
         # Of work that is hidden, it makes no difference what it takes.
         matters = min(1.0, work / user) if user else 1.0
         unsure = _UNSURE[looked] + _UNSURE_IN_A_CROWD[self.threads > 1] * self._crowd * matters
-        return math.hypot(unsure, self._inline.unsure, ahead.unsure)
+        # Blocks of which some are heavy may look alike to the way that has seen none of those.
+        unlike = max(self._inline.unlike, ahead.unlike)
+        few = sum(1 / max(1, seen.remembered) for seen in (self._inline, ahead))
+        return math.hypot(unsure, math.sqrt(unlike * few))
 
     def _gain_by_work(self) -> float:
         """How many times as long it would take without threads, by what blocks take."""
@@ -392,7 +395,7 @@ class ThreadChoice:
     def _may_be_other_work(self) -> bool:
         """Whether, for once, threads burn so much that the work inline may have been lighter."""
         doubted, self._doubted_cost = self._doubted_cost, True
-        return not doubted and self._ahead_pace.cpu > _CHANGED * self._inline_pace.cpu
+        return not doubted and self._ahead_pace.cpu > CHANGED * self._inline_pace.cpu
 
     def _user_of_threads(self) -> float:
         """The user's time while threads work: longer, where both want the lock."""
@@ -428,33 +431,39 @@ class ThreadChoice:
             if by_lock:
                 self._again.after_a_look(each)
             else:
-                self._again.after_a_trial(each, lost)
-            inline.forget()
+                self._again.after_a_trial(each, lost if lost < self._most_lost() else 0.0)
+            self._gain_then = self._gain_at_best() if inline.blocks else math.inf
+            inline.forget(user_too=False)
         else:
             self._again.keep()
 
-    def _now(self) -> tuple[float, float, float, float]:
-        """What tells whether it is still the same.
+    def _gain_at_best(self) -> float:
+        """What threads could bring, as far as the lock allows it, if that is known."""
+        if self._lock.is_known:
+            return self._gain_by_lock(self._wanted(), 0.0)
+        return (self._inline.user + self._inline.queued_work) / max(self._best(), 1e-9)
 
-        Work, its time on a core, what to gain, and how many others want the cores.
+    def _most_lost(self) -> float:
+        """How much slower threads can be that work in turns: as a logarithm.
+
+        What seems to be worse tells nothing of them: the process was stopped in a trial, say.
         """
-        seen = self._ahead if self.threaded else self._inline
-        work, cpu = seen.mean()
-        by_clock = work / (1 - seen.crowd)
-        gain = (seen.user + by_clock) / max(seen.user, by_clock / 2, 1e-9)
-        return work, cpu, gain, seen.crowd
+        inline, ahead = self._inline_pace.cpu, self._ahead_pace.cpu
+        burnt = max(1.0, ahead / inline) if inline else 1.0
+        return math.log(_SLOWER_THAN_IN_TURNS * self.threads * burnt) + self._burden()
 
     def _reconsider(self) -> None:
         seen = self._ahead if self.threaded else self._inline
         if not seen.full:
             return
-        if self._then is None:
-            self._then = self._now()
-        if self._since >= self._again.calm_seconds and self._has_changed(self._then):
+        now = Sight.of(seen)
+        then = self._then = self._then or now
+        other_work = then.is_other_work(now)
+        if self._since >= self._again.calm_seconds and (other_work or self._has_changed(then, now)):
             self._inline_pace.forget()
             self._ahead_pace.forget()
             self._doubted = False
-            self._measure()
+            self._measure(other_work)
         elif not self.threaded:
             if self._since >= self._again.retry_seconds:
                 self._measure()
@@ -471,26 +480,15 @@ class ThreadChoice:
                     clearly = max(0.0, lost - unsure)
                     self._settle(threaded=False, clear=clearly > 0.0, lost=clearly)
 
-    def _has_changed(self, then: tuple[float, float, float, float]) -> bool:
-        work, cpu, gain, crowd = self._now()
-        little = 0.05 * then[0]
-        more_to_gain = not self.threaded and gain > _CLEAR * then[2]
-        # Work that waits is no faster or slower for others, and what was clear still is.
-        others = cpu > 0.5 * work and not self._clear and abs(crowd - then[3]) > _OTHER_CROWD
-        # Elements that are unlike one another have another mean each time.
-        changed = _CHANGED * math.exp(2 * (self._ahead if self.threaded else self._inline).unsure)
-        return (
-            more_to_gain
-            or others
-            or any(
-                max(before, after) > changed * max(min(before, after), little)
-                for before, after in ((then[0], work), (then[1], cpu))
-            )
-        )
+    def _has_changed(self, then: Sight, now: Sight) -> bool:
+        """Whether the same work may be better done in another way by now."""
+        more_to_gain = not self.threaded and self._gain_at_best() > _CLEAR * self._gain_then
+        # What was clear still is.
+        return more_to_gain or (not self._clear and then.is_other_crowd(now))
 
-    def _measure(self) -> None:
+    def _measure(self, other_work: bool = False) -> None:
+        self._inline.forget(user_too=other_work or (self.threaded and not self._turns))
         self._phase, self.threaded = _Phase.MEASURING, False
-        self._inline.forget()
         self._inline_pace.break_off()
         self._turn_began = self._inline_pace.finished
         if not self._turns:
