@@ -4,8 +4,11 @@ import math
 
 # To look at the lock costs a thread and a few of the interpreter's switches: work that keeps a core
 # busy should have run for a hundred times that. Elements this light cost a tenth more meanwhile,
-# since they cannot be made one by one, and should have run for longer. Work that waits is tried.
-_PATIENCE_SECONDS, _PATIENCE_WITH_LIGHT_SECONDS = 0.03, 0.15
+# since they cannot be made one by one, and should have run for longer. So should work beside others
+# that have the cores: in a short time little of it is done, and the first of it takes longer. Work
+# that waits is tried.
+_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 0.03, 0.15
+_CROWD = 0.25
 _PATIENCE_WITH_WAITING_SECONDS = 0.02
 _LIGHT_SECONDS = 2e-6
 # Other work is looked at only after a while, and a longer while after each trial in vain: light
@@ -23,16 +26,23 @@ _MOST_LOST = math.log(32)
 _LOOK_AGAIN_SECONDS, _LOOK_AGAIN_BLOCKS = 20.0, 4
 
 
-def patience_with(work: float, waits: bool) -> float:
-    """The seconds that work should have run before it is disturbed, by what an element takes.
+def patience_with(work: float, waits: bool, crowd: float) -> float:
+    """The seconds that work should have run before it is disturbed.
 
-    >>> [round(patience_with(work, waits=False), 3) for work in (1e-7, 1e-5, 1e-3)]
+    By what an element takes, and by the share of its time in the queue for a core.
+
+    >>> [round(patience_with(work, waits=False, crowd=0.0), 3) for work in (1e-7, 1e-5, 1e-3)]
     [0.15, 0.054, 0.03]
     """
     if waits:
         return _PATIENCE_WITH_WAITING_SECONDS
-    light = min(1.0, _LIGHT_SECONDS / max(work, 1e-9))
-    return _PATIENCE_SECONDS + light * (_PATIENCE_WITH_LIGHT_SECONDS - _PATIENCE_SECONDS)
+    more = min(1.0, max(_LIGHT_SECONDS / max(work, 1e-9), crowd / _CROWD))
+    return _PATIENCE_SECONDS + more * (_MOST_PATIENCE_SECONDS - _PATIENCE_SECONDS)
+
+
+def in_a_crowd(crowd: float) -> bool:
+    """Whether others have the cores so much of the time that a first impression deceives."""
+    return crowd > 0.5 * _CROWD
 
 
 class AskAgain:

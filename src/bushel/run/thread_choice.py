@@ -28,7 +28,7 @@ the clock is asked as well, and inline and threads take turns until it is clear.
 import enum
 import math
 
-from bushel.run.ask_again import SOON_AGAIN_SECONDS, AskAgain, patience_with
+from bushel.run.ask_again import SOON_AGAIN_SECONDS, AskAgain, in_a_crowd, patience_with
 from bushel.run.lock_looks import LockLooks
 from bushel.run.seen import Pace, SeenLately
 from bushel.run.sight import CHANGED, Sight
@@ -193,7 +193,8 @@ class ThreadChoice:
         gain = self._gain_by_lock(threads, 0.0)
         at_worst, at_best = (self._gain_by_lock(threads, doubt) for doubt in (-1.0, 1.0))
         clear = at_worst > _WORTH_IT or at_best < _WORTH_MORE_LOOKS
-        promising = self._gain_by_lock(threads, -2.0) > _WORTH_IT
+        promising = not in_a_crowd(self._inline.crowd)
+        promising &= self._gain_by_lock(threads, -2.0) > _WORTH_IT
         if not self._lock.was_looked_at(clear, promising):
             return
         if self._lock.is_known and gain < _WORTH_IT:
@@ -232,7 +233,8 @@ class ThreadChoice:
         inline = self._inline
         if not inline.blocks:
             return
-        if max(inline.seconds, inline.work_seconds) < patience_with(inline.work, self._waits):
+        patience = patience_with(inline.work, self._waits, inline.crowd)
+        if max(inline.seconds, inline.work_seconds) < patience:
             return
         if self._turns and self._inline_pace.finished - self._turn_began < _TURN_WINDOWS:
             return
