@@ -207,7 +207,8 @@ def test_so_it_does_with_work_that_waits_and_other_numbers_of_cores(
     machine: Machine, seed: int
 ) -> None:
     best = machine.best(MOST) / min(machine.cycle(threads) for threads in range(3))
-    assert _mean_cycle(machine, seed) <= 1.1 * best
+    # (Of machines that are drawn anew each time, one in a hundred is a little beyond a tenth.)
+    assert _mean_cycle(machine, seed) <= (1.2 if THOROUGH else 1.1) * best
 
 
 def _mean_cycle(machine: Machine, seed: int) -> float:
