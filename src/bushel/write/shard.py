@@ -1,6 +1,7 @@
 """One shard: made of a range of positions, by whichever process, and there as a whole."""
 
 import math
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,8 @@ from bushel.write.write_plan import WritePlan
 
 # Records after which the count that others see is brought up to date.
 _COUNT_EVERY = 256
+# The share of its time for which a shard has a core, if there is next to nothing to wait for.
+_BUSY = 0.8
 
 
 class WriteShard:
@@ -45,17 +48,22 @@ class WriteShard:
         """
         self._ds, self._plan, self._folder = ds, plan, folder
         self._counts, self._workers, self._cores = counts, workers, cores
+        # Whether threads may make elements.
+        self._threads = True
 
     def __call__(self, number: int) -> dict[str, Any]:
+        began, on_core = time.perf_counter(), time.process_time()
         with at_most_cores(self._cores):
             shard = self.write(int(number))
+        on_core, seconds = time.process_time() - on_core, time.perf_counter() - began
+        self._threads = threads_may_pay(self._cores, on_core, seconds)
         return {"number": int(number), "shard": shard.to_json()}
 
     def write(self, number: int) -> WrittenShard:
         """Writes one, and its note."""
         plan, folder = self._plan, self._folder
         name = plan.name(number)
-        elements = _Elements(self._ds, plan, number, self._counts, self._workers)
+        elements = _Elements(self._ds, plan, number, self._counts, self._workers, self._threads)
         with folder.private(name) as private:
             with_records = elements.records()
             FILE_FORMATS[plan.format].write(private, with_records, plan.coding)
@@ -75,6 +83,18 @@ class WriteShard:
         if self._plan.told["keeps_origins"] and elements.count:
             columns, files = columns_of(map_node(self._ds), elements.positions(), False)
         return write_index(self._folder, number, columns, files, elements.lengths)
+
+
+def threads_may_pay(cores: float, on_core: float, seconds: float) -> bool:
+    """Whether threads may make the elements of the next shard faster, by what the last one took.
+
+    To find out that they do not costs something, in every shard. On one core they only pay where
+    elements wait.
+
+    >>> threads_may_pay(cores=1.0, on_core=2.0, seconds=2.1), threads_may_pay(1.0, 0.4, 2.1)
+    (False, True)
+    """
+    return cores > 1 or on_core < _BUSY * seconds
 
 
 def write_index(
@@ -103,10 +123,17 @@ class _Elements:
     """The encoded elements of a shard, and which ones there were."""
 
     def __init__(
-        self, ds: MapDataset[Any], plan: WritePlan, number: int, counts: ShardCounts, workers: int
+        self,
+        ds: MapDataset[Any],
+        plan: WritePlan,
+        number: int,
+        counts: ShardCounts,
+        workers: int,
+        threads: bool,
     ) -> None:
         self._ds, self._plan, self._number = ds, plan, number
         self._counts, self._workers = counts, workers
+        self._options = ReadOptions() if threads else ReadOptions(num_threads=0)
         self._start, self._stop = plan.bounds(number)
         # The positions that were left out.
         self._dropped: list[int] = []
@@ -124,7 +151,7 @@ class _Elements:
         if self._stop <= self._start:
             return
         stream = encoded(self._ds, self._plan)[self._start : self._stop].to_iter_dataset(
-            ReadOptions(), allow_nones=True
+            self._options, allow_nones=True
         )
         if self._workers:
             stream = stream.mp_prefetch(MultiprocessingOptions(self._workers))
