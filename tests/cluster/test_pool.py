@@ -283,7 +283,7 @@ def test_workers_keep_their_memory() -> None:
     text = """
         import resource, sys
         import numpy as np
-        from bushel.workers.cluster.kept_memory import keep_memory
+        from bushel.workers.kept_memory import keep_memory
         if sys.argv[1] == "keeps":
             keep_memory()
         def faults(rounds):

@@ -7,23 +7,14 @@ import numpy as np
 import pytest
 
 import bushel
-from bushel import MapDataset, ReadOptions, ShardOptions
+from bushel import MapDataset, ShardOptions
 from bushel.experimental import (
     device_put,
     get_next_index,
 )
-from bushel.samplers import IndexSampler, SequentialSampler
+from bushel.samplers import IndexSampler
 from bushel.transforms import Batch
-from tests.errors.mistakes import Mistake, assert_told
-
-# They are given to functions that say so; what they are is unknown to a type checker.
-numbers: Any = MapDataset.range(10)
-stream: Any = numbers.to_iter_dataset(ReadOptions(0, 0))
-documents: Any = MapDataset.source(
-    [{"tokens": np.arange(3)}, {"tokens": np.arange(30)}]
-).to_iter_dataset(ReadOptions(0, 0))
-wrong: Any
-one = SequentialSampler(1, ShardOptions(0, 1))
+from tests.errors.mistakes import Mistake, assert_told, documents, numbers, one, stream
 
 
 def _unlike(first: Any, second: Any) -> list[Any]:

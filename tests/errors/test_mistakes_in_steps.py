@@ -1,30 +1,17 @@
 """Mistakes in numbers, streams, workers, functions, seeds, and datasets that are joined."""
 
-from typing import Any
-
-import numpy as np
 import pytest
 
 import bushel
-from bushel import IterDataset, MapDataset, MultiprocessingOptions, ReadOptions, ShardOptions
+from bushel import IterDataset, MapDataset, MultiprocessingOptions, ReadOptions
 from bushel.experimental import (
     InterleaveIterDataset,
     LimitIterDataset,
     WindowShuffleMapDataset,
     ZipMapDataset,
 )
-from bushel.samplers import SequentialSampler
 from bushel.transforms import Batch
-from tests.errors.mistakes import Mistake, assert_told
-
-# They are given to functions that say so; what they are is unknown to a type checker.
-numbers: Any = MapDataset.range(10)
-stream: Any = numbers.to_iter_dataset(ReadOptions(0, 0))
-documents: Any = MapDataset.source(
-    [{"tokens": np.arange(3)}, {"tokens": np.arange(30)}]
-).to_iter_dataset(ReadOptions(0, 0))
-wrong: Any
-one = SequentialSampler(1, ShardOptions(0, 1))
+from tests.errors.mistakes import Mistake, assert_told, numbers, stream
 
 MISTAKES: dict[str, Mistake] = {
     # Numbers.

@@ -157,10 +157,8 @@ def test_mixtures_give_the_same_read_together_or_each_by_itself(
     assert whole == [[row for host in hosts for row in host[step]] for step in steps]
 
 
-@pytest.mark.parametrize("lanes", LANES)
-def test_restoring_reads_little_more_than_a_batch(lanes: int) -> None:
-    source = CountingSource(ELEMENTS)
-    dataset = dealt(source, lanes, filtered=True)
+def restored_after_two(dataset: Any, source: CountingSource) -> None:
+    """Goes on from the state after two batches; `source` counts what that takes."""
     stream = iter(dataset)
     for _ in range(2):
         next(stream)
@@ -169,21 +167,19 @@ def test_restoring_reads_little_more_than_a_batch(lanes: int) -> None:
     again = iter(dataset)
     again.set_state(state)
     assert next(again).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_restoring_reads_little_more_than_a_batch(lanes: int) -> None:
+    source = CountingSource(ELEMENTS)
+    restored_after_two(dealt(source, lanes, filtered=True), source)
     assert source.records <= 4 * KEPT * BATCH
 
 
 @pytest.mark.parametrize("lanes", LANES)
 def test_restoring_mixtures_reads_little_more_than_a_batch(lanes: int) -> None:
     source = CountingSource(8 * ELEMENTS)
-    dataset = mixed(source, lanes, filtered=True)
-    stream = iter(dataset)
-    for _ in range(2):
-        next(stream)
-    state, wanted = stream.get_state(), next(stream)
-    source.calls.clear()
-    again = iter(dataset)
-    again.set_state(state)
-    assert next(again).tolist() == wanted.tolist()
+    restored_after_two(mixed(source, lanes, filtered=True), source)
     assert source.records <= 4 * KEPT * BATCH
     assert len(source.calls) <= 64
 

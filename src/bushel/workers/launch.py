@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from bushel.errors import WorkerError
+from bushel.workers import kept_memory
 from bushel.workers.child import NurseryProcess
 from bushel.workers.lifeline import kill_when_closed
 
@@ -118,10 +119,7 @@ def _interpreter() -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    # glibc gives the memory of large arrays back to the system when they die, and gets it
-    # again, page by page, for the next ones: a tenth of the time of decoding images. A worker
-    # makes arrays of the same sizes all the time, so it keeps what it has.
-    keep = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 28)}
+    keep = kept_memory.variables()
     # The threads of OpenBLAS, started when numpy is imported, look for something to do for
     # 2^26 cycles before they sleep, on cores that are wanted for starting. 2^14 is about as
     # long as it takes to wake one.

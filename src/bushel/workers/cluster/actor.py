@@ -21,9 +21,9 @@ from bushel.transport.link import dump_apart
 from bushel.transport.own_classes import remember_classes
 from bushel.transport.slots import Ring
 from bushel.workers.cluster.cluster import WorkerGreeting
-from bushel.workers.cluster.kept_memory import keep_memory
 from bushel.workers.cluster.pages import new_page
 from bushel.workers.fragment import Runner, up_to_unpicklable
+from bushel.workers.kept_memory import keep_memory
 
 _log = logging.getLogger("bushel")
 
