@@ -16,7 +16,7 @@ from tests.workers.processes import linux
 SIZES = [1, 4096, 1 << 16, 2 * PAGE - 1, 2 * PAGE, 2 * PAGE + 1, 5 * PAGE + 12_345]
 
 
-def _bytes_of(mapped: mmap.mmap) -> Any:
+def _bytes_of(mapped: Any) -> Any:
     return np.frombuffer(mapped, np.uint8)
 
 
@@ -46,6 +46,37 @@ def test_large_mappings_begin_where_a_large_page_may() -> None:
     os.close(descriptor)
 
 
+@linux
+def test_holes_between_other_mappings_do_not_matter() -> None:
+    """Places of nearly the right size are free, as after a long run."""
+    others = [mmap.mmap(-1, 3 * PAGE + 4096 * hole) for hole in range(200)]
+    del others[::2]
+    descriptor = create_unnamed(file_size(3 * PAGE))
+    kept = [map_aligned(descriptor, 3 * PAGE) for _ in range(60)]
+    os.close(descriptor)
+    assert not [mapped for mapped in kept if _bytes_of(mapped).ctypes.data % PAGE]
+
+
+@linux
+def test_what_is_let_go_of_is_unmapped() -> None:
+    descriptor = create_unnamed(file_size(3 * PAGE))
+    inode = str(os.fstat(descriptor).st_ino)
+
+    def mappings() -> int:
+        with open("/proc/self/maps") as maps:
+            return sum(line.split()[4] == inode for line in maps)
+
+    kept = [map_aligned(descriptor, 3 * PAGE) for _ in range(3)]
+    os.close(descriptor)
+    assert mappings() >= 1
+    array = _bytes_of(kept[0])
+    kept.clear()
+    assert mappings() == 1
+    array[:] = 1
+    del array
+    assert mappings() == 0
+
+
 @pytest.mark.parametrize("size", [4096, 2 * PAGE - 4096])
 def test_small_mappings_stay_as_they_are(size: int) -> None:
     assert file_size(size) == size
@@ -59,7 +90,7 @@ def test_small_mappings_stay_as_they_are(size: int) -> None:
 def test_what_begins_elsewhere_stays_as_it_is() -> None:
     descriptor = create_unnamed(5 * PAGE)
     # Of two that touch each other, one begins elsewhere if their length is no whole page.
-    mappings = [mmap.mmap(descriptor, 4 * PAGE + 4096) for _ in range(2)]
+    mappings = [memoryview(mmap.mmap(descriptor, 4 * PAGE + 4096)) for _ in range(2)]
     elsewhere = [mapped for mapped in mappings if _bytes_of(mapped).ctypes.data % PAGE]
     assert elsewhere
     assert all(join_pages(mapped, 4 * PAGE) for mapped in elsewhere)
@@ -96,7 +127,7 @@ def test_the_system_is_not_asked_again_when_it_took_long(seconds: float) -> None
 def test_a_ring_asks_for_large_pages_until_it_is_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
     answers, asked = [True, True, False], []
 
-    def answer(mapped: mmap.mmap, size: int) -> bool:
+    def answer(mapped: memoryview, size: int) -> bool:
         asked.append(size)
         return answers[len(asked) - 1]
 

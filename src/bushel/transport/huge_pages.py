@@ -11,7 +11,10 @@ written once takes 1.3 ms of CPU in place of 7.6. If it has to make room for the
 15 to 19, and is not asked again. Where it refuses, the memory stays as it is.
 """
 
+import ctypes
 import mmap
+import os
+import sys
 import time
 from collections.abc import Callable
 
@@ -21,52 +24,72 @@ PAGE = 1 << 21
 # Smaller slots have few pages, and those stay in mind.
 _LEAST = 2 * PAGE
 _MADV_COLLAPSE = 25
+_MAP_FIXED = 0x10
 # Seconds on the core for which the system hands over 2 MB in small pages.
 _SLOW_SECONDS = 0.0016
 
 
 def file_size(size: int) -> int:
     """How long the file of a mapping should be, which costs nothing where nothing is written."""
-    # Whole pages, and one more: see `map_aligned`.
-    return size if size < _LEAST else (-(-size // PAGE) + 1) * PAGE
+    return size if size < _LEAST else -(-size // PAGE) * PAGE
 
 
-def map_aligned(descriptor: int, size: int) -> mmap.mmap:
+def map_aligned(descriptor: int, size: int) -> memoryview:
     """Maps a file of `file_size(size)`, if large where a large page may begin.
 
-    It may end beyond `size`. Where another thread maps something at the same moment, it may begin
-    elsewhere, and keeps its small pages.
+    It may end beyond `size`, and lives as long as anything that refers to it.
     """
-    if size < _LEAST:
-        return mmap.mmap(descriptor, size)
-    size = file_size(size) - PAGE
-    mapped = mmap.mmap(descriptor, size)
-    beyond = _address(mapped) % PAGE
-    if beyond:
-        # The system puts a mapping as high as it fits: a longer one begins that much lower.
-        mapped.close()
-        mapped = mmap.mmap(descriptor, size + beyond)
-    return mapped
+    if size < _LEAST or not sys.platform.startswith("linux"):
+        return memoryview(mmap.mmap(descriptor, size))
+    size = file_size(size)
+    # The place is chosen by the system, and is larger by what it may begin too low; the file is
+    # then mapped over a part of it, which no other thread can have taken in the meantime.
+    place = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    view = memoryview(place)
+    address = _address(view)
+    start = -address % PAGE
+    _map_over(address + start, size, descriptor)
+    return view[start : start + size]
 
 
-def join_pages(mapped: mmap.mmap, size: int, clock: Callable[[], float] = time.thread_time) -> bool:
+def join_pages(
+    mapped: memoryview, size: int, clock: Callable[[], float] = time.thread_time
+) -> bool:
     """Has the first `size` bytes of a new mapping in large pages, if that can be.
 
     Tells whether it is worth asking again, for another one. The last page is a large one if at
     least half of it is wanted.
     """
     pages = (size + PAGE // 2) // PAGE
+    whole = mapped.obj
     if size < _LEAST or pages * PAGE > len(mapped) or _address(mapped) % PAGE:
         return True
+    assert isinstance(whole, mmap.mmap)
     began = clock()
     for page in range(pages):
         mapped[page * PAGE] = 0  # Where there is nothing at all, there is nothing to join.
+    start = _address(mapped) - _address(memoryview(whole))
     try:
-        mapped.madvise(_MADV_COLLAPSE, 0, pages * PAGE)
+        whole.madvise(_MADV_COLLAPSE, start, pages * PAGE)
     except OSError:
         return False
     return clock() - began <= pages * _SLOW_SECONDS
 
 
-def _address(mapped: mmap.mmap) -> int:
+def _map_over(address: int, size: int, descriptor: int) -> None:
+    """Puts a file in place of memory that is mapped already, and is unmapped with it."""
+    system = ctypes.CDLL(None, use_errno=True).mmap
+    system.restype = ctypes.c_void_p
+    system.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+        ctypes.c_long,
+    )
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    mapped = system(address, size, access, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0)
+    if mapped != address:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _address(mapped: memoryview) -> int:
     return int(np.frombuffer(mapped, np.uint8).ctypes.data)

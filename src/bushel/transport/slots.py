@@ -17,7 +17,6 @@ slot is free, without a message, and takes the one that was used last: as few as
 round, and those stay in the processor's cache. Large ones have large pages (`huge_pages.py`).
 """
 
-import mmap
 import os
 import weakref
 from collections.abc import Callable
@@ -50,7 +49,7 @@ class Slot:
         self.descriptor: int | None = create_unnamed(file_size(size + _MARK))
         self._mapped = map_aligned(self.descriptor, size + _MARK)
         self.memory = np.frombuffer(self._mapped, dtype=np.uint8, count=size)
-        self._mark = memoryview(self._mapped)[size : size + _MARK]
+        self._mark = self._mapped[size : size + _MARK]
         self.address: int = self.memory.ctypes.data
 
     def join_pages(self) -> bool:
@@ -122,7 +121,7 @@ class SlotReader:
     def __init__(self, release: Callable[[int], None]) -> None:
         self._release = release
         # Each with the place of its mark.
-        self._mapped: dict[int, tuple[mmap.mmap, int]] = {}
+        self._mapped: dict[int, tuple[memoryview, int]] = {}
 
     def open(self, number: int, descriptor: int, size: int) -> None:
         """Maps a slot whose file has just arrived."""
@@ -149,7 +148,7 @@ class SlotReader:
         self._let_go(number, mapped, mark, os.getpid())
         return copied
 
-    def _let_go(self, number: int, mapped: mmap.mmap, mark: int, process: int) -> None:
+    def _let_go(self, number: int, mapped: memoryview, mark: int, process: int) -> None:
         # A process that was forked has the arrays too, and says nothing about the slots.
         if os.getpid() == process:
             self._release(number)
