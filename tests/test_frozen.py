@@ -124,7 +124,8 @@ def _body(cls: type) -> dict[str, Any]:
 
 
 def _modules() -> list[ModuleType]:
-    core = ("run", "lanes", "order", "batch", "transforms", "workers", "sources.memory")
+    core = ["run", "lanes", "order", "batch", "transforms", "workers"]
+    core += ["sources.memory", "sources.read_records"]
     found = []
     for package in core:
         module = importlib.import_module(f"bushel.{package}")

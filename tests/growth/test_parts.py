@@ -16,7 +16,8 @@ from bushel.order.proportions import table_of
 from bushel.order.turns import ScheduledTurns
 from bushel.run.positional import PositionalStream
 from bushel.run.side_by_side import PartsSideBySide
-from bushel.sources.memory import RangeNode, SequenceNode
+from bushel.sources.memory import RangeNode
+from bushel.sources.read_records import SequenceNode
 from tests.growth.counting import CountingSource
 
 SIZES = pytest.mark.parametrize("size", [16, 1000])

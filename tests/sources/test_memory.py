@@ -11,7 +11,8 @@ from bushel import MapDataset
 from bushel.core.block import Columns
 from bushel.run.inline import compile_node
 from bushel.sources import RangeDataSource
-from bushel.sources.memory import ColumnsNode, RangeNode, SequenceNode, source_node
+from bushel.sources.memory import ColumnsNode, RangeNode, source_node
+from bushel.sources.read_records import SequenceNode
 
 
 class Counting:

@@ -13,7 +13,7 @@ from bushel.core.node import Node, walk, with_inputs
 from bushel.core.places import CustomMapNode, CustomStreamNode
 from bushel.dataset.stream import StreamNodeDataset, stream_node
 from bushel.order.interleave import InterleaveNode
-from bushel.sources.memory import SequenceNode
+from bushel.sources.read_records import SequenceNode
 from bushel.watch.explain import Explaining
 from bushel.watch.explanation import ExplainedStep
 from tests.contract.events import run_events

@@ -11,7 +11,7 @@ from bushel.dataset import StreamNodeDataset
 from bushel.errors import PlanError
 from bushel.grain.streams import InterleaveIterDataset
 from bushel.sources.arrow.parquet_rows import ParquetRows
-from bushel.sources.memory import SequenceNode
+from bushel.sources.read_records import SequenceNode
 
 _MOST_OPEN = 16
 

@@ -8,7 +8,8 @@ from bushel.core.block import Block, Columns
 from bushel.core.frozen import frozen
 from bushel.core.node import Each, Found, Node, Order, Source, failed
 from bushel.core.positions import Keys, Positions
-from bushel.sources.memory import ColumnsNode, read_records
+from bushel.sources.memory import ColumnsNode
+from bushel.sources.read_records import read_records
 from bushel.transforms.map import MapWithIndexNode, RandomMapNode
 
 

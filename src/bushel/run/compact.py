@@ -42,7 +42,8 @@ from bushel.order.zip import ZipNode
 from bushel.run.kept_file import read_kept, write_kept
 from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota
-from bushel.sources.memory import ColumnsNode, RangeNode, SequenceNode
+from bushel.sources.memory import ColumnsNode, RangeNode
+from bushel.sources.read_records import SequenceNode
 
 _log = logging.getLogger("bushel")
 

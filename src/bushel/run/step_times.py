@@ -25,7 +25,7 @@ from bushel.core.stream import Stream
 from bushel.run.call_sizes import Sized
 from bushel.run.counting_streams import counting_kind, handed_on
 from bushel.run.looks_beside import looks_beside
-from bushel.run.read_records import records_read
+from bushel.run.record_counts import records_read
 from bushel.run.spans import Spans
 from bushel.run.step_sheet import Sheet, ThreadSheet
 from bushel.run.step_total import StepTotal

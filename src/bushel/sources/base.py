@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from bushel.core.positions import Keys
+from bushel.core.node import Source
+from bushel.core.positions import Keys, Positions, split_epochs
 from bushel.core.tree import Path, show_path
-from bushel.errors import PlanError
+from bushel.errors import EmptyDatasetError, PlanError
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -68,3 +69,10 @@ def check_equally_long(leaves: Sequence[tuple[Path, Any]]) -> None:
             f"the columns of a source must be equally long, and these are not: {shown}. (For "
             "a sequence of arrays, one a record, give a list.)"
         )
+
+
+def wrap(positions: Positions, length: int, node: Source) -> Keys:
+    """Maps positions of any epoch to keys."""
+    if not length:
+        raise EmptyDatasetError(f"`{node.label}` is empty: it has no element at any position.")
+    return split_epochs(positions, length)[1]

@@ -1,20 +1,19 @@
-"""Sources in memory: ranges, sequences of records, and columns."""
+"""Sources in memory, ranges and columns; and what a user gives as a source, made a node."""
 
 import os
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from bushel.core.block import Block, Columns, Failure, column_of, is_stackable
+from bushel.core.block import Block, Columns, column_of, is_stackable
 from bushel.core.frozen import frozen
-from bushel.core.naming import source_name
-from bushel.core.node import FetchMany, Source, failed
-from bushel.core.positions import Keys, Positions, split_epochs
+from bushel.core.node import FetchMany, Source
+from bushel.core.positions import Keys, Positions
 from bushel.core.tree import leaves_with_paths, map_leaves, open_node, show_path
-from bushel.errors import EmptyDatasetError, SourceError, add_note, note_place, place_noted
-from bushel.sources.base import ColumnReader, ColumnSource, check_equally_long
+from bushel.errors import SourceError
+from bushel.sources.base import ColumnReader, ColumnSource, check_equally_long, wrap
+from bushel.sources.read_records import SequenceNode
 from bushel.sources.torch_datasets import refuse_iterable
 
 
@@ -113,52 +112,6 @@ class RangeNode(Source):
 
 
 @frozen
-class SequenceNode(Source):
-    """Anything with a length and records by key."""
-
-    source: Any
-    # Whether it is a `ColumnReader`.
-    reads_columns: bool = False
-    wraps = True
-
-    @property
-    def records(self) -> Any | None:
-        together = self.reads_columns or hasattr(self.source, "__getitems__")
-        return None if together else self.source
-
-    def length(self) -> int:
-        return len(self.source)
-
-    def keys(self, positions: Positions) -> Keys:
-        return wrap(positions, len(self.source), self)
-
-    def fetch(self, keys: Keys, positions: Positions) -> Block:
-        if self.reads_columns:
-            columns = _read_columns(self.source, keys)
-            if columns is not None:
-                return Block(columns, positions)
-        # Our own sources would only make an array of a list again.
-        own = getattr(self.source, "takes_arrays", False) is True
-        rows, failure = read_records(self, self.source, keys if own else keys.tolist(), keys)
-        return Block(rows, positions[: len(rows)], failure)
-
-    @property
-    def at_a_time(self) -> int:
-        return int(getattr(self.source, "records_at_a_time", 1))
-
-    @property
-    def likeness(self) -> Hashable:
-        return SequenceNode, id(self.source), self.reads_columns
-
-    def describe(self) -> str:
-        return f"source({source_name(self.source)}, length={len(self.source)})"
-
-    @property
-    def label(self) -> str:
-        return f"source({source_name(self.source)})"
-
-
-@frozen
 class ColumnsNode(Source):
     """A tree of equally long arrays; record i is the tree of their i-th entries."""
 
@@ -195,58 +148,6 @@ class ColumnsNode(Source):
         return f"source(columns {columns}, length={self.size})".replace("columns ,", "array,")
 
 
-def wrap(positions: Positions, length: int, node: Source) -> Keys:
-    """Maps positions of any epoch to keys."""
-    if not length:
-        raise EmptyDatasetError(f"`{node.label}` is empty: it has no element at any position.")
-    return split_epochs(positions, length)[1]
-
-
-def read_records(
-    node: Source, source: Any, keys: Sequence[Any] | Keys, positions: Positions
-) -> tuple[list[Any], Failure | None]:
-    """Reads records, up to the first one that fails."""
-    read_many = getattr(source, "__getitems__", None)
-    rows: list[Any] = []
-    whole_block_error: Exception | None = None
-    if callable(read_many):
-        try:
-            rows = list(read_many(keys))
-            if len(rows) == len(keys):
-                return rows, None
-            whole_block_error = SourceError(
-                f"{source_name(source)}.__getitems__ was asked for {len(keys)} records and "
-                f"returned {len(rows)}."
-            )
-        except Exception as error:
-            whole_block_error = error
-        # Record by record, to find the one that fails (or none, if the trouble has passed).
-        rows = []
-    try:
-        rows.extend(map(source.__getitem__, keys))
-    except Exception as error:
-        key = keys[len(rows)]
-        key = key.item() if isinstance(key, np.generic) else key
-        add_note(error, f"bushel: the source {source_name(source)} failed on key {key}.")
-        note_file(error, source, key)
-        return rows, failed(error, node, int(positions[len(rows)]))
-    if isinstance(whole_block_error, SourceError):
-        return [], failed(whole_block_error, node, int(positions[0]))
-    if len(rows) < len(keys):
-        stopped = RuntimeError(f"{source_name(source)}.__getitem__ raised StopIteration.")
-        return rows, failed(stopped, node, int(positions[len(rows)]))
-    return rows, None
-
-
-def note_file(error: BaseException, source: Any, key: Any) -> None:
-    """Adds where a record is that failed, if the source knows that."""
-    place_of = getattr(source, "place_of", None)
-    if callable(place_of) and place_noted(error) is None:
-        with suppress(Exception):  # The file may be gone by now.
-            path, record, offset = place_of(key)
-            note_place(error, path, record, offset)
-
-
 def source_node(source: Any) -> Source:
     """Picks the way to read what a user gave as a source."""
     if any(kind.__module__.startswith("datasets.") for kind in type(source).__mro__):
@@ -272,17 +173,6 @@ def source_node(source: Any) -> Source:
     if isinstance(source, range):
         return RangeNode(source)
     return SequenceNode(source, isinstance(source, ColumnReader))
-
-
-def _read_columns(source: ColumnReader, keys: Keys) -> Columns | None:
-    """Reads columns; None where there are none, or a record among them fails."""
-    try:
-        tree = source.read_columns(keys)
-    except Exception:
-        return None  # It is found record by record.
-    if tree is None or isinstance(tree, Columns):
-        return tree  # With rows of their own kind.
-    return Columns(tree, None, len(keys))
 
 
 def _stacks_to_itself(array: Any) -> bool:

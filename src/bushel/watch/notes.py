@@ -14,8 +14,9 @@ from bushel.deliver.job import process_if_known
 from bushel.files.paths import is_remote, without_query
 from bushel.lanes.deal import DealNode
 from bushel.order.shuffle import ShuffleNode
-from bushel.sources.memory import ColumnsNode, SequenceNode
+from bushel.sources.memory import ColumnsNode
 from bushel.sources.pinned import Pinned
+from bushel.sources.read_records import SequenceNode
 from bushel.watch.plain_text import plural, size
 
 _LAMBDA = "<lambda> at "

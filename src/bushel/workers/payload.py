@@ -22,7 +22,7 @@ from bushel.core.in_grains_place import for_worker
 from bushel.core.memory_file import aligned, create_unnamed, file_of, map_file
 from bushel.core.node import Source
 from bushel.errors import UnpicklableError
-from bushel.sources.memory import SequenceNode
+from bushel.sources.read_records import SequenceNode
 from bushel.transport.link import Link, set_apart
 from bushel.transport.own_classes import ByValue, marked_classes
 from bushel.transport.rows import pack_values, unpack_values
