@@ -114,7 +114,9 @@ class LocalFile:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        self.close()
+        # (At the end of the program `os` may be gone: the system closes what is open.)
+        if os is not None:
+            self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalFile, (self.path,)

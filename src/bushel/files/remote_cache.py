@@ -252,7 +252,8 @@ class _Segment:
             return  # It is gone, or the disk may only be read.
 
     def __del__(self) -> None:
-        if self.descriptor >= 0:
+        # (At the end of the program `os` may be gone: the system closes what is open.)
+        if self.descriptor >= 0 and os is not None:
             os.close(self.descriptor)
 
 

@@ -73,7 +73,8 @@ class _ScheduleFile:
         return os.pread(self._file, 96, 0)
 
     def __del__(self) -> None:
-        if self._file >= 0:
+        # (At the end of the program `os` may be gone: the system closes what is open.)
+        if self._file >= 0 and os is not None:
             os.close(self._file)
 
 

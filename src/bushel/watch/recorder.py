@@ -151,7 +151,8 @@ class Recorder:
 
     def __del__(self) -> None:
         # Without the lock: nobody else is left, but a thread of the process before a fork.
-        if self._descriptor is not None:
+        # (At the end of the program `os` may be gone: the system closes what is open.)
+        if self._descriptor is not None and os is not None:
             os.close(self._descriptor)
 
 

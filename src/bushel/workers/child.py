@@ -166,7 +166,9 @@ class Child:
 
     def __del__(self) -> None:
         # One that was asked for when an interrupt came is nobody's, and is born all the same.
-        self.close()
+        # (At the end of the program `os` may be gone: the system closes what is open.)
+        if os is not None:
+            self.close()
 
     def _is_born(self) -> bool:
         if self.pidfd < 0:
