@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from bushel.core.autotune import AutotuneParameter
 from bushel.core.options import DatasetOptions, ExecutionTrackingMode
 from bushel.core.rng import RngPool
 from bushel.core.stack import batch_and_pad
+from bushel.core.tuned_options import AutotuneParameter
 from bushel.deliver.next_index import get_next_index, set_next_index
 from bushel.grain.elastic import ElasticIterator
 from bushel.grain.file_streams import TFRecordIterDataset

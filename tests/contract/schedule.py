@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from bushel.core.tune import BlockSize
+from bushel.core.block_size import BlockSize
 from bushel.run import background, inline, positional
 from bushel.run.thread_choice import ThreadChoice
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from bushel.core.tune import BlockSize
+from bushel.core.block_size import BlockSize
 from tests import thorough
 
 

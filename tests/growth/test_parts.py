@@ -12,8 +12,8 @@ from bushel import IterDataset, MapDataset, ReadOptions, WeightSchedule
 from bushel.experimental import InterleaveIterDataset, ZipIterDataset, ZipMapDataset
 from bushel.order import line_columns, line_shares, permutations
 from bushel.order.line_columns import rows_of
+from bushel.order.mix_turns import ScheduledTurns
 from bushel.order.proportions import table_of
-from bushel.order.turns import ScheduledTurns
 from bushel.run.positional import PositionalStream
 from bushel.run.side_by_side import PartsSideBySide
 from bushel.sources.memory import RangeNode

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bushel import WeightSchedule
 from bushel.order import line_shares
-from bushel.order.due import exact_shares, which_fall_due
+from bushel.order.exact_shares import exact_shares, which_fall_due
 from bushel.order.line_columns import LineColumns
 from bushel.order.line_shares import chosen_on_lines
 from bushel.order.proportions import Runs, joined, on_lines, table_of

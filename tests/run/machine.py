@@ -4,8 +4,8 @@ import math
 import random
 from dataclasses import dataclass, replace
 
-from bushel.run.spent import Spent
 from bushel.run.thread_choice import ThreadChoice
+from bushel.run.thread_time import Spent
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import pytest
 
 import bushel
 from bushel import IterDataset
-from bushel.core.autotune import AutotuneParameter, BufferBounds, buffer_bounds
 from bushel.core.block import Block
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, ComputedMarks, Stream
+from bushel.core.tuned_options import AutotuneParameter, BufferBounds, buffer_bounds
 from bushel.errors import PlanError
 from bushel.experimental import (
     InterleaveIterDataset,

@@ -14,7 +14,7 @@ from bushel.core.options import DatasetOptions
 from bushel.errors import FilterError
 from bushel.run import inline, positional
 from bushel.run.quota import DropQuota
-from bushel.run.spent import Spent
+from bushel.run.thread_time import Spent
 
 BATCHES = 200
 

@@ -9,7 +9,7 @@ from bushel.core.state import State
 from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, FixedMarks, Stream
 from bushel.lanes.gather import LanesStream, OwnLanesNode
-from bushel.run.together import Together
+from bushel.run.streams_together import Together
 from bushel.workers.engine import Engine, Home
 from bushel.workers.remote_streams import RemoteSteps
 

@@ -11,7 +11,7 @@ from bushel import IterDataset, MapDataset, ReadOptions
 from bushel.core.block import Block
 from bushel.core.options import SharedReadOptions
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
-from bushel.run.spent import Spent
+from bushel.run.thread_time import Spent
 from tests.patience import PATIENCE_SECONDS
 
 LANES = 64

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bushel.run.spent import Spent
 from bushel.run.thread_choice import ThreadChoice
+from bushel.run.thread_time import Spent
 from tests.run.machine import Machine, Run
 from tests.thorough import THOROUGH, examples
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bushel import IterDataset, MapDataset, WeightSchedule
 from bushel.errors import PlanError, StateError
-from bushel.order.due import ONE_ELEMENT
+from bushel.order.exact_shares import ONE_ELEMENT
 from tests.property.profile import tried
 from tests.streams.test_mixing import Weigh, mixtures, stream, streams
 from tests.workers.guards import no_endless_wait, no_process_left_behind

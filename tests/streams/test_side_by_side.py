@@ -11,7 +11,7 @@ from bushel import IterDataset, MapDataset, WeightSchedule
 from bushel.core.positions import occurrences
 from bushel.experimental import InterleaveIterDataset, ZipIterDataset
 from bushel.run import side_by_side
-from bushel.run.light import LightElements
+from bushel.run.light_elements import LightElements
 from bushel.run.positional import PositionalStream
 
 PARTS = 5

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.batch.cells import joined, padding, places
 from bushel.batch.fit import BestOfMany, BestOfOne, FirstOfMany, FirstOfOne, Fit, Limits
+from bushel.batch.row_cells import joined, padding, places
 from bushel.batch.sequences import Sequences
 from bushel.core.frozen import plain
 from bushel.core.tree import Path

@@ -23,7 +23,7 @@ from bushel.core.state_fields import Fields, Whole
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import StateError
-from bushel.order.held import with_held, with_seen
+from bushel.order.mix_held import with_held, with_seen
 
 # One row takes many elements, so many more are asked for than rows: as many as it took before,
 # within bounds.

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.batch.cells import joined, padding, places
 from bushel.batch.regroup import Machine, Regroup
+from bushel.batch.row_cells import joined, padding, places
 from bushel.batch.split_tables import SplitTable, table_of
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node

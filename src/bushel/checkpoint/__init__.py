@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bushel.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from bushel.checkpoint.mixtures import PartCounts, mix_counts
+    from bushel.checkpoint.mixture_counts import PartCounts, mix_counts
     from bushel.checkpoint.orbax import CheckpointHandler, CheckpointRestore, CheckpointSave
     from bushel.lanes.merge import merge_states
     from bushel.sources.pinned import Pinned as pinned
@@ -27,9 +27,9 @@ _HOMES = {
     "CheckpointHandler": "checkpoint.orbax:CheckpointHandler",
     "CheckpointRestore": "checkpoint.orbax:CheckpointRestore",
     "CheckpointSave": "checkpoint.orbax:CheckpointSave",
-    "PartCounts": "checkpoint.mixtures:PartCounts",
+    "PartCounts": "checkpoint.mixture_counts:PartCounts",
     "merge_states": "lanes.merge:merge_states",
-    "mix_counts": "checkpoint.mixtures:mix_counts",
+    "mix_counts": "checkpoint.mixture_counts:mix_counts",
     "pinned": "sources.pinned:Pinned",
 }
 __getattr__ = lazily(globals(), _HOMES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bushel.core.arguments import explains, whole
-from bushel.core.autotune import AutotuneParameter, as_parameter, is_tuned
+from bushel.core.tuned_options import AutotuneParameter, as_parameter, is_tuned
 from bushel.errors import PlanError
 
 _MOST_THREADS, _MOST_BUFFERED = 16, 500

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-from bushel.core.autotune import AUTO, BufferBounds
 from bushel.core.block import Block
 from bushel.core.frozen import frozen
 from bushel.core.naming import source_name
@@ -21,6 +20,7 @@ from bushel.core.options import DatasetOptions, MultiprocessingOptions, ReadOpti
 from bushel.core.positions import Keys, Positions
 from bushel.core.ray_options import RayOptions
 from bushel.core.step import Step
+from bushel.core.tuned_options import AUTO, BufferBounds
 
 
 @frozen

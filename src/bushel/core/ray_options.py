@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bushel.core.arguments import explains
-from bushel.core.autotune import AutotuneParameter, WorkerBounds, as_parameter, is_tuned
+from bushel.core.tuned_options import AutotuneParameter, WorkerBounds, as_parameter, is_tuned
 from bushel.errors import PlanError
 
 # Workers of a cluster at first, where their number is tuned, and how many there can be.

@@ -62,7 +62,7 @@ class InWorkers(Dataset[T]):
             return cast("IterDataset[T]", self)
         if worker_init_fn is not None and not callable(worker_init_fn):
             raise TypeError(f"`worker_init_fn` must be a function, and is {worker_init_fn!r}.")
-        from bushel.deliver.early import key_of_workers  # Only for those who want them.
+        from bushel.deliver.early_workers import key_of_workers  # Only for those who want them.
 
         key = key_of_workers()
         return self._then(WorkersNode(self._stream_node(), options, worker_init_fn, key))

@@ -10,8 +10,8 @@ from typing import Any
 from bushel.batch.batch_by_tokens import TokenBatchNode
 from bushel.batch.buckets import BucketNode
 from bushel.batch.length_of import Length, LengthOf
-from bushel.batch.only import only_step
 from bushel.batch.pack_options import names_of, pack_node, packing_of
+from bushel.batch.packed_features import only_step
 from bushel.batch.packing import Packing
 from bushel.batch.pad import padding_of
 from bushel.batch.split import SplitNode, check_bos, check_lengths

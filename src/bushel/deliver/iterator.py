@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from bushel.checkpoint.made_with import MadeWith, restore_into, tell_changes
 from bushel.checkpoint.signed import Pipeline, growth_since, made_of, sign, verify
 from bushel.core.block import Failure, failure_of
+from bushel.core.block_size import FEW, BlockSize
 from bushel.core.closing import Closing
 from bushel.core.ending import park_at_the_end
 from bushel.core.node import Node
 from bushel.core.state import State, copy_state
 from bushel.core.state_fields import check_state
 from bushel.core.stream import Chunk, FixedMarks, Marks, NoMarks, OnDemand, Stream, beginning_of
-from bushel.core.tune import FEW, BlockSize
 from bushel.deliver.figures import Figures
-from bushel.deliver.ready import Ready
+from bushel.deliver.ready_elements import Ready
 from bushel.deliver.saving import load_from, save_into
 from bushel.deliver.waits import Waits
 from bushel.errors import ClosedError, FatalElementError, ForkedError, StateError

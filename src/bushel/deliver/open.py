@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bushel.checkpoint.made_with import made_with
 from bushel.checkpoint.signed import describe_pipeline
-from bushel.core.autotune import worker_bounds
 from bushel.core.node import Node
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, WorkersNode
 from bushel.core.ray_options import RayOptions
 from bushel.core.settings import config
 from bushel.core.stream import Stream
+from bushel.core.tuned_options import worker_bounds
 from bushel.deliver.accelerate_job import refuse_unprepared
 from bushel.deliver.iterator import StreamIterator
 from bushel.deliver.job import agreement, process_of_job

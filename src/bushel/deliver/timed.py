@@ -18,7 +18,7 @@ from bushel.deliver.live_page import (
     LivePage,
     seconds_until_next,
 )
-from bushel.deliver.ready import Ready
+from bushel.deliver.ready_elements import Ready
 from bushel.deliver.run_history import RunHistory
 from bushel.errors import StateError
 from bushel.on_error.budget import bad_records_in

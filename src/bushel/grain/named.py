@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
 
-from bushel.core.autotune import MOST_BUFFERED, AutotuneParameter, buffer_bounds
 from bushel.core.options import DatasetOptions
 from bushel.core.places import OptionsNode, PrefetchNode
+from bushel.core.tuned_options import MOST_BUFFERED, AutotuneParameter, buffer_bounds
 from bushel.dataset import (
     IterDataset,
     MapDataset,

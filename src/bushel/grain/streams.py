@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from bushel.core.arguments import whole
-from bushel.core.autotune import MOST_BUFFERED, AutotuneParameter, buffer_bounds, is_tuned
 from bushel.core.cursor import Cursor
 from bushel.core.node import Node
 from bushel.core.places import OptionsNode, PrefetchNode
+from bushel.core.tuned_options import MOST_BUFFERED, AutotuneParameter, buffer_bounds, is_tuned
 from bushel.dataset import IterDataset, MapDataset, StreamNodeDataset, stream_node
 from bushel.dataset.steps import cache_step, interleave_step, repeat_step
 from bushel.deliver.iterator import DatasetIterator
@@ -17,7 +17,7 @@ from bushel.grain.source_parts import copies_of
 from bushel.order.take import LimitNode
 from bushel.run.background import BackgroundStream
 from bushel.run.build import options_of
-from bushel.run.custom import CustomStream
+from bushel.run.custom_iterator import CustomStream
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from bushel.core.autotune import AutotuneParameter
 from bushel.core.machine import available_cores
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.core.sizes import bytes_of
+from bushel.core.tuned_options import AutotuneParameter
 from bushel.errors import PlanError
 
 _MEGABYTE = 1 << 20

@@ -19,12 +19,12 @@ from bushel.core.state_fields import Declares, Fields, Whole, all_before
 from bushel.core.step import EvaluateTogether, How, Join, SideBySide
 from bushel.core.stream import Chunk, Stream
 from bushel.errors import add_note
+from bushel.lanes.by_position import SideLanes
 from bushel.lanes.deal import Agree
 from bushel.lanes.in_turn import columns_in_turn, rows_in_turn
 from bushel.lanes.padding import Filler
 from bushel.lanes.reader import LaneReader, steps_at_once
 from bushel.lanes.saved import LaneMarks, LaneStates, SideLaneMarks
-from bushel.lanes.side import SideLanes
 
 # The steps offered by a host that has no more elements, but can pad as long as others have some.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 
+from bushel.core.block_size import MOST_ELEMENTS, SOON_SECONDS, BlockSize
 from bushel.core.cursor import Taken
 from bushel.core.merged import Cursors
 from bushel.core.step import FEWEST_TOGETHER, EvaluateTogether
-from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
 
 _AHEAD = 64
 # Elements of a lane that are taken at once, and seconds that they may take: with more, the cost

@@ -13,7 +13,7 @@ from bushel.core.state_fields import Declares, FieldKind, Path
 from bushel.core.step import SideMarks
 from bushel.core.stream import Marks
 from bushel.errors import StateError
-from bushel.order.held import with_held
+from bushel.order.mix_held import with_held
 
 if TYPE_CHECKING:
     from bushel.lanes.gather import LanesStream

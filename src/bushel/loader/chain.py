@@ -14,7 +14,7 @@ from bushel.core.positions import Positions
 from bushel.core.rng import KeyedGenerators
 from bushel.errors import PlanError, SourceError
 from bushel.loader import operations as legacy
-from bushel.loader.operation import OperationNode
+from bushel.loader.operation_step import OperationNode
 from bushel.loader.recipe import Recipe
 from bushel.on_error.policy import guarded
 from bushel.order.sampled import (

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from bushel.core.arguments import explains, whole
-from bushel.core.autotune import AutotuneParameter, is_tuned
 from bushel.core.machine import available_cores
 from bushel.core.naming import name_of, source_name
 from bushel.core.node import Node
@@ -16,6 +15,7 @@ from bushel.core.options import (
     WorkersKey,
 )
 from bushel.core.ray_options import RayOptions
+from bushel.core.tuned_options import AutotuneParameter, is_tuned
 from bushel.errors import PlanError, SourceError
 from bushel.loader.recipe import Recipe
 from bushel.samplers import IndexSampler
@@ -130,7 +130,7 @@ class DataLoader(Generic[T]):
                 worker_count or 0, worker_buffer_size, enable_profiling, hang_timeout, on_hang
             )
         if worker_options.num_workers and isinstance(worker_options, MultiprocessingOptions):
-            from bushel.deliver.early import key_of_workers
+            from bushel.deliver.early_workers import key_of_workers
 
             key = key_of_workers()
         self._recipe = Recipe(

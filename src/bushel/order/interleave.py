@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.block_size import SOON_SECONDS, BlockSize
 from bushel.core.cursor import Cursor
 from bushel.core.frozen import frozen
 from bushel.core.node import Node, failed
@@ -19,9 +20,8 @@ from bushel.core.state import State
 from bushel.core.state_fields import Fields, Path, check_state
 from bushel.core.step import How, SideBySide, Step
 from bushel.core.stream import Chunk, ComputedMarks, Stream
-from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.errors import StateError
-from bushel.order.interleave_side import SideTurns
+from bushel.order.interleave_by_position import SideTurns
 from bushel.order.interleave_state import (
     InterleaveMarks,
     StreamPlace,

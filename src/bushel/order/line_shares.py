@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.positions import Keys
-from bushel.order.due import EXACT, ONE_ELEMENT, Ahead
+from bushel.order.exact_shares import EXACT, ONE_ELEMENT, Ahead
 from bushel.order.line_columns import AT_ONCE, LineColumns, rows_of
 from bushel.order.weight_lines import Floats
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bushel.core.state import State
 from bushel.core.state_fields import Declares, Fields, Flag, Inners, Whole, Wholes, all_before
-from bushel.order.due import ONE_ELEMENT, Ahead
+from bushel.order.exact_shares import ONE_ELEMENT, Ahead
 from bushel.order.mix_weights import SavedWeights, WeightSpan
 
 if TYPE_CHECKING:

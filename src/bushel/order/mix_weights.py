@@ -2,7 +2,7 @@
 
 A state says by which weights elements were chosen, as plain values. With other weights the
 mixture still gives by the old ones what a later step holds and has to make again (see
-`order/held.py`), and follows the new ones from there on:
+`order/mix_held.py`), and follows the new ones from there on:
 
     index                 held
       |---- old weights ----|---- new weights ---->
@@ -21,10 +21,10 @@ from bushel.core.frozen import plain
 from bushel.core.state import State
 from bushel.core.state_fields import FieldKind, Path
 from bushel.errors import PlanError, StateError
-from bushel.order.due import Ahead
+from bushel.order.exact_shares import Ahead
+from bushel.order.mix_turns import Choices, FixedTurns, ScheduledTurns, Turns
 from bushel.order.proportions import table_of
 from bushel.order.schedule import WeightSchedule, in_order
-from bushel.order.turns import Choices, FixedTurns, ScheduledTurns, Turns
 
 if TYPE_CHECKING:
     from bushel.order.stream_mix import StreamMixNode

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from bushel.core.positions import Keys
-from bushel.order.due import ONE_ELEMENT, Ahead, exact_shares, which_fall_due
+from bushel.order.exact_shares import ONE_ELEMENT, Ahead, exact_shares, which_fall_due
 from bushel.order.line_shares import MOST_STEPS, chosen_on_lines
 from bushel.order.proportions import FEWEST_PARTS, Runs
 from bushel.order.weight_lines import SHORT_RUN, Proportions

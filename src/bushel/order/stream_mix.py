@@ -15,17 +15,17 @@ from bushel.core.state_fields import Fields
 from bushel.core.step import How, Join, SideBySide
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError
-from bushel.order.due import Ahead
+from bushel.order.exact_shares import Ahead
 from bushel.order.mix import to_proportions
 from bushel.order.mix_parts import Counts, MixParts, PartMarks, Portion, PositionParts, StreamParts
 from bushel.order.mix_state import SavedMixture
+from bushel.order.mix_turns import Choices, FixedTurns, ScheduledTurns, Turns
 from bushel.order.mix_weights import Course, going_on, own_piece
 from bushel.order.pattern import pattern_of, places_before
 from bushel.order.patterns import patterns_together
 from bushel.order.proportions import table_of
 from bushel.order.repeat import EpochsNode
 from bushel.order.schedule import Weights, WeightSchedule
-from bushel.order.turns import Choices, FixedTurns, ScheduledTurns, Turns
 
 # Weights as `mix` takes them: fixed, or depending on the number of the element.
 MixWeights: TypeAlias = Weights | WeightSchedule | Callable[[int], Weights]

@@ -36,7 +36,7 @@ from bushel.core.state_fields import Fields, Inner, Whole
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import StateError
-from bushel.order.held import with_held
+from bushel.order.mix_held import with_held
 
 Words = npt.NDArray[np.uint64]
 

@@ -16,7 +16,7 @@ from bushel.core.state_fields import Fields, Flag, Inner
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.core.tree import map_leaves
-from bushel.order.held import with_held
+from bushel.order.mix_held import with_held
 
 
 def count_windows(length: int, size: int, stride: int, drop_remainder: bool) -> tuple[int, int]:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from bushel.core.autotune import BufferBounds
+from bushel.core.block_size import BlockSize
 from bushel.core.ending import OwnThread, end_with_program, go_first
 from bushel.core.state import State
 from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, FixedMarks, Marks, Stream, beginning_of
-from bushel.core.tune import BlockSize
+from bushel.core.tuned_options import BufferBounds
 from bushel.errors import ClosedError, StateError
 
 Item: TypeAlias = Chunk | BaseException | None

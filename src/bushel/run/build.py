@@ -15,7 +15,7 @@ from bushel.core.step import EvaluateTogether, How, Join, Step
 from bushel.core.stream import Stream
 from bushel.errors import PlanError
 from bushel.run.background import BackgroundStream
-from bushel.run.custom import CustomStream
+from bushel.run.custom_iterator import CustomStream
 from bushel.run.cut import WORKERS, Stretch, cut
 from bushel.run.plan import Lowered, Opened
 from bushel.run.positional import PositionalStream, dropping_step
@@ -24,7 +24,7 @@ from bushel.run.shared_threads import PartsInTurn, ThreadsInTurn, ThreadsOfStrea
 from bushel.run.side_by_side import side_by_side
 from bushel.run.step_streams import single_step
 from bushel.run.step_times import StepTimes
-from bushel.run.together import Together
+from bushel.run.streams_together import Together
 
 # Makes the stream of a stretch that has to do with worker processes.
 LowerToWorkers = Callable[[Stretch, "Lowering"], Stream]

@@ -13,7 +13,7 @@ from bushel.core.state import State
 from bushel.core.state_fields import Fields, Inner, Whole, given_by
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import StateError
-from bushel.order.held import with_held
+from bushel.order.mix_held import with_held
 
 
 @plain

@@ -37,7 +37,7 @@ from bushel.run.call_sizes import by_block, by_count, by_number, by_positions
 from bushel.run.choose import Choose
 from bushel.run.evaluator import Evaluator, dropped, labelled
 from bushel.run.flatten import Flatten
-from bushel.run.series import Series, is_of_series
+from bushel.run.step_series import Series, is_of_series
 from bushel.run.step_times import StepTimes
 from bushel.run.zipped import Zipped
 from bushel.transforms.function import collect_one

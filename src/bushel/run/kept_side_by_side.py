@@ -19,20 +19,20 @@ from functools import cache
 import numpy as np
 
 from bushel.core.block import Block, join, merge_columns
+from bushel.core.block_size import MOST_ELEMENTS, SOON_SECONDS, BlockSize
 from bushel.core.frozen import plain
 from bushel.core.node import Node, walk
 from bushel.core.positions import Keys, Positions, occurrences
 from bushel.core.state import State
 from bushel.core.step import SideBySide, SideMarks
-from bushel.core.tune import MOST_ELEMENTS, SOON_SECONDS, BlockSize
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
-from bushel.run.light import LightElements
+from bushel.run.light_elements import LightElements
 from bushel.run.many import Many, compile_many
 from bushel.run.position_part import PositionPart, places_in
-from bushel.run.spent import Stopwatch
 from bushel.run.steps_together import StepsTogether
+from bushel.run.thread_time import Stopwatch
 from bushel.transforms.function import any_none
 
 _SECONDS_OF_A_PART = 10e-6

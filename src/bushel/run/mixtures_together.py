@@ -21,7 +21,7 @@ from bushel.order.stream_mix import MixStream
 from bushel.run.inline import compile_node
 from bushel.run.many import Many, compile_many
 from bushel.run.side_by_side import PartsSideBySide
-from bushel.run.spent import Stopwatch
+from bushel.run.thread_time import Stopwatch
 
 
 class MixturesTogether:

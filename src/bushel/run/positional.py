@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bushel.core.block import Block, Failure
+from bushel.core.block_size import FEW, TARGET_SECONDS, BlockSize
 from bushel.core.machine import available_cores
 from bushel.core.node import Guard, Node, leaves_out, walk
 from bushel.core.options import ReadOptions
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Whole
 from bushel.core.stream import Chunk, Marks, OnDemand, Stream
-from bushel.core.tune import FEW, TARGET_SECONDS, BlockSize
 from bushel.errors import StateRangeError
 from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.budget import BadCounts, Ledger
@@ -22,12 +22,12 @@ from bushel.run.fixed_threads import FixedThreads, threads_counted_on
 from bushel.run.long_chains import least_block, seconds_beside_work
 from bushel.run.on_demand_progress import OnDemandProgress
 from bushel.run.quota import DropQuota
+from bushel.run.range_evaluator import RangeEvaluator
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
-from bushel.run.spent import Stopwatch
 from bushel.run.step_streams import KeptMarks
 from bushel.run.step_times import StepTimes
+from bushel.run.thread_time import Stopwatch
 from bushel.run.threads import Evaluate, ReadAhead
-from bushel.run.work import Work
 from bushel.transforms.function import any_none
 
 
@@ -106,7 +106,7 @@ class PositionalStream(Stream):
         self._least = least_block(node)
         # How many of its elements a later step needs for one.
         self.together = 0
-        self._work = Work(node, times)
+        self._work = RangeEvaluator(node, times)
         self._work_on_threads: Evaluate = self._work
         self._take_ahead = ReadAhead.take
         # Ranges of positions that were handed out before the state was set, if that is counted.

@@ -17,19 +17,19 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from bushel.core.block import Block
+from bushel.core.block_size import SOON_SECONDS, BlockSize
 from bushel.core.frozen import plain
 from bushel.core.node import Node
 from bushel.core.positions import Keys, Positions, occurrences
 from bushel.core.state import State
 from bushel.core.step import SideBySide, SideMarks
-from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.run.allocator import keep_freed_memory
 from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
 from bushel.run.kept_side_by_side import KeptSideBySide
-from bushel.run.light import LightElements
+from bushel.run.light_elements import LightElements
 from bushel.run.position_part import Known, PositionPart, part_of, places_in
-from bushel.run.spent import Stopwatch
+from bushel.run.thread_time import Stopwatch
 from bushel.transforms.function import any_none
 
 # With fewer streams, each is read in blocks that are worth what a block costs.

@@ -17,7 +17,7 @@ from bushel.core.stream import Chunk, Marks, OneInput, Stream, counted
 from bushel.errors import PlanError, StateError
 from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.guarded_stream import GuardStream
-from bushel.order.held import with_held
+from bushel.order.mix_held import with_held
 from bushel.run.fold import FoldStream
 from bushel.run.quota import DropQuota
 

@@ -1,9 +1,9 @@
 """Whether threads pay, and how many: learned while running, never visible in the output.
 
 Everything is learned from times that the caller hands in, so a test can hand in its own. Work is
-told without the time that it stood in the queue for a core (`run/spent.py`): what other programs
-do on the machine makes no record wait that computes. Where work can be hidden behind the user's,
-that time is to be hidden, too.
+told without the time that it stood in the queue for a core (`run/thread_time.py`): what other
+programs do on the machine makes no record wait that computes. Where work can be hidden behind the
+user's, that time is to be hidden, too.
 
 Ways to run are compared by the time from one element to the next:
 
@@ -29,10 +29,10 @@ import enum
 import math
 
 from bushel.run.ask_again import SOON_AGAIN_SECONDS, AskAgain, in_a_crowd, patience_with
+from bushel.run.changed_work import CHANGED, Sight
 from bushel.run.lock_looks import LockLooks
-from bushel.run.seen import Pace, SeenLately
-from bushel.run.sight import CHANGED, Sight
-from bushel.run.spent import Spent
+from bushel.run.recent_times import Pace, SeenLately
+from bushel.run.thread_time import Spent
 
 # Threads take a core from the training loop and fight for the interpreter's lock: they must
 # earn it. Those that are there already stay as long as they earn anything.

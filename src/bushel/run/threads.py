@@ -10,10 +10,10 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from bushel.core.block import Block
+from bushel.core.block_size import SOON_SECONDS, TARGET_SECONDS, BlockSize
 from bushel.core.ending import OwnThread, end_with_program
-from bushel.core.tune import SOON_SECONDS, TARGET_SECONDS, BlockSize
 from bushel.errors import ClosedError
-from bushel.run.spent import Spent, Stopwatch
+from bushel.run.thread_time import Spent, Stopwatch
 
 Evaluate = Callable[[int, int], Block]
 

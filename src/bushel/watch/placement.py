@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bushel.batch.batch import BatchNode
-from bushel.core.autotune import AUTO
 from bushel.core.frozen import frozen
 from bushel.core.node import Node, Order, with_inputs
 from bushel.core.options import ReadOptions
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.core.positions import Positions
+from bushel.core.tuned_options import AUTO
 from bushel.deliver.job import process_if_known
 from bushel.lanes.agree import Agreement
 from bushel.lanes.deal import DealNode, GatherNode

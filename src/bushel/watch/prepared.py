@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bushel.core.autotune import BufferBounds
 from bushel.core.node import Node, walk, with_inputs
 from bushel.core.options import MultiprocessingOptions, ReadOptions, WorkersKey
 from bushel.core.places import CustomStreamNode, PrefetchNode, ToStreamNode, WorkersNode
+from bushel.core.tuned_options import BufferBounds
 from bushel.run.cut import HERE, WORKERS
 from bushel.run.plan import Plan, steps_of
 

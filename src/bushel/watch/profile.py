@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from bushel.core.arguments import real, whole
-from bushel.core.autotune import worker_bounds
 from bushel.core.machine import available_cores
 from bushel.core.node import Node, walk
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.places import WorkersNode
 from bushel.core.ray_options import RayOptions
+from bushel.core.tuned_options import worker_bounds
 from bushel.deliver.open import plan
 from bushel.errors import PlanError
 from bushel.files.progress_line import look_of

@@ -18,8 +18,8 @@ from bushel.errors import EmptyDatasetError, PlanError, StateError
 from bushel.files.backend import traffic
 from bushel.run.build import lowered
 from bushel.run.plan import Plan
-from bushel.run.spent import Stopwatch
 from bushel.run.step_total import StepTotal
+from bushel.run.thread_time import Stopwatch
 from bushel.watch.durations import duration
 from bushel.watch.memory_costs import memory_costs
 from bushel.watch.plain_text import number

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-from bushel.run.spent import Stopwatch
+from bushel.run.thread_time import Stopwatch
 from bushel.transport.link import Link
 from bushel.transport.rows import pack_values, unpack_values
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bushel.core.tune import MOST_BYTES, TARGET_SECONDS, BlockSize
+from bushel.core.block_size import MOST_BYTES, TARGET_SECONDS, BlockSize
 from bushel.watch.costs import Costs, ElementWork
 from bushel.workers.fragment import TASK_SECONDS
 

@@ -1,8 +1,8 @@
 """What each step of a pipeline costs: its time, its share of that on a core and under the lock.
 
 Steps run one after the other in one thread, and every call is looked at: by the clocks of the
-thread (`run/spent.py`), and by a thread that sees now and then whether the interpreter's lock is
-taken (`run/lock_probe.py`). When a look was, tells which step it was about.
+thread (`run/thread_time.py`), and by a thread that sees now and then whether the interpreter's lock
+is taken (`run/lock_probe.py`). When a look was, tells which step it was about.
 """
 
 import math
@@ -18,10 +18,10 @@ from bushel.core.sizes import bytes_of
 from bushel.core.stream import Chunk
 from bushel.run.call_sizes import Sized, unsized
 from bushel.run.lock_probe import LockProbe
-from bushel.run.spent import Stopwatch
 from bushel.run.step_sheet import Sheet
 from bushel.run.step_times import StepTimes
 from bushel.run.step_total import StepTotal
+from bushel.run.thread_time import Stopwatch
 
 T = TypeVar("T")
 

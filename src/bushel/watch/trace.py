@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from bushel.core.derived_class import become, become_again
-from bushel.deliver.ready import Ready
+from bushel.deliver.ready_elements import Ready
 from bushel.deliver.timed import TimedIterator
 from bushel.errors import PlanError
 from bushel.files.whole import written_whole

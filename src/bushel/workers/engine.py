@@ -5,10 +5,10 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from bushel.core.autotune import as_parameter, worker_bounds
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.ray_options import RayOptions, cluster_bounds
 from bushel.core.state import State
+from bushel.core.tuned_options import as_parameter, worker_bounds
 from bushel.run.worker_figures import WorkerFigures
 from bushel.workers.fragment import Fragment, Outcome, TaskMessage
 from bushel.workers.home import Home as Home

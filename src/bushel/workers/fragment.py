@@ -31,8 +31,8 @@ from bushel.on_error.bad_records import BadRecord
 from bushel.run.positional import PositionalStream
 from bushel.run.shared_threads import ThreadsOfStreams
 from bushel.run.spans import TaskSpans
-from bushel.run.spent import Stopwatch
 from bushel.run.step_streams import single_step
+from bushel.run.thread_time import Stopwatch
 from bushel.transport.arena import Arena
 from bushel.transport.failures import PackedFailure, pack_failure, unpack_failure
 from bushel.transport.own_classes import dump_own

@@ -13,7 +13,7 @@ from bushel.core.stream import Stream
 from bushel.lanes.ahead import AheadOfHosts, Reached
 from bushel.lanes.gather import LanesStream
 from bushel.run.build import Lowering, how_to_open, step_of
-from bushel.run.custom import CustomStream
+from bushel.run.custom_iterator import CustomStream
 from bushel.run.cut import WORKERS, Stretch
 from bushel.run.long_chains import least_block
 from bushel.run.positional import PositionalStream, dropping_step

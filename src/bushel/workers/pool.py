@@ -18,14 +18,15 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any
 
-from bushel.core.autotune import worker_bounds
 from bushel.core.ending import is_ending, say_ending
 from bushel.core.limits import lacks_files, limit_of
 from bushel.core.machine import memory_limit
 from bushel.core.options import MultiprocessingOptions
+from bushel.core.tuned_options import worker_bounds
 from bushel.errors import PlanError, WorkerError
 from bushel.transport.channel import ChannelClosed
 from bushel.workers.blame import Blame
+from bushel.workers.failed_starts import FailedStarts
 from bushel.workers.fragment import Fragment
 from bushel.workers.hangs import HangWatch
 from bushel.workers.payload import Payload
@@ -34,7 +35,6 @@ from bushel.workers.program import BROKEN, FAULT, READY
 from bushel.workers.retired import Retired
 from bushel.workers.seam import TaskQueue, raise_closed
 from bushel.workers.start import Starter, not_started
-from bushel.workers.starts import FailedStarts
 from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")

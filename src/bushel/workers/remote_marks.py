@@ -4,7 +4,7 @@ from bushel.core.frozen import plain
 from bushel.core.state import State, replaced
 from bushel.core.stream import Marks
 from bushel.on_error.budget import with_bad_records
-from bushel.order.held import with_held
+from bushel.order.mix_held import with_held
 
 
 @plain

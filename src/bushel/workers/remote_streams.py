@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bushel.core.block_size import SOON_SECONDS, BlockSize
 from bushel.core.node import Guard, Node
 from bushel.core.state import State, innermost_index, replaced
 from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
-from bushel.core.tune import SOON_SECONDS, BlockSize
 from bushel.errors import StateError
 from bushel.lanes.ahead import Reached
 from bushel.on_error.budget import Ledger, bad_records_in, with_bad_records

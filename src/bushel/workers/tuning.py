@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from bushel.core.autotune import WorkerBounds
 from bushel.core.machine import available_cores, available_memory, used_core_seconds
+from bushel.core.tuned_options import WorkerBounds
 from bushel.run.worker_choice import NOTHING_LEARNED, Glance, Learned, WorkerBudget, decide, refused
 from bushel.run.worker_figures import WorkerChange
 from bushel.workers.seam import ResizablePool

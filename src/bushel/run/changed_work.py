@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from bushel.run.seen import SeenLately
+from bushel.run.recent_times import SeenLately
 
 # Others who have come, or gone, by so much of the time of the work.
 _OTHER_CROWD = 0.25

@@ -22,7 +22,7 @@ import numpy as np
 
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys
-from bushel.order.due import Ahead
+from bushel.order.exact_shares import Ahead
 from bushel.order.pattern import pattern_of, places_before
 from bushel.order.proportions import ProportionTable, Runs, joined, on_lines
 from bushel.order.shares import chosen

@@ -43,7 +43,7 @@ class _Late(Evaluator):
         return self._made
 
 
-class Work:
+class RangeEvaluator:
     """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
 
     def __init__(self, node: Node, times: StepTimes | None = None) -> None:

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from bushel.run import spent
-from bushel.run.spent import Nothing, SchedulerNotes, Spent, Stopwatch, VoluntarySwitches
+from bushel.run import thread_time
+from bushel.run.thread_time import Nothing, SchedulerNotes, Spent, Stopwatch, VoluntarySwitches
 
 SPIN = "while True: pass"
 
@@ -82,14 +82,14 @@ def test_where_the_system_tells_nothing() -> None:
 
 
 def test_notes_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spent, "_SCHEDULER_NOTES", "/proc/no/such/file")
+    monkeypatch.setattr(thread_time, "_SCHEDULER_NOTES", "/proc/no/such/file")
     assert SchedulerNotes().read() is None
     assert SchedulerNotes().queued(None, 3.0, 2.0, 1.0) == 0.0
-    spent._system.cache_clear()
+    thread_time._system.cache_clear()
     try:
-        assert isinstance(spent._system(), VoluntarySwitches)
+        assert isinstance(thread_time._system(), VoluntarySwitches)
     finally:
-        spent._system.cache_clear()
+        thread_time._system.cache_clear()
 
 
 def test_a_kernel_that_keeps_no_notes_says_zero(
@@ -99,7 +99,7 @@ def test_a_kernel_that_keeps_no_notes_says_zero(
     for text in ("0 0 0\n", "nonsense", ""):
         with open(path, "w") as file:
             file.write(text)
-        monkeypatch.setattr(spent, "_SCHEDULER_NOTES", path)
+        monkeypatch.setattr(thread_time, "_SCHEDULER_NOTES", path)
         assert SchedulerNotes().read() is None
 
 
@@ -140,7 +140,7 @@ def test_the_notes_are_open_as_long_as_their_thread_lives() -> None:
 
 FORK = """
 import os
-from bushel.run.spent import SchedulerNotes
+from bushel.run.thread_time import SchedulerNotes
 notes = SchedulerNotes()
 notes.read()
 child = os.fork()

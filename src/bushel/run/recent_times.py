@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import NamedTuple
 
-from bushel.run.spent import Spent
+from bushel.run.thread_time import Spent
 
 # What is remembered: as many blocks as take so long, but some, and not too many.
 _REMEMBERED_SECONDS = 0.25

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bushel.core.tune import FEW, MOST_BYTES, MOST_ELEMENTS, TARGET_SECONDS, BlockSize
+from bushel.core.block_size import FEW, MOST_BYTES, MOST_ELEMENTS, TARGET_SECONDS, BlockSize
 
 
 def _settle(size: BlockSize, seconds_each: float, blocks: int = 40) -> list[int]:

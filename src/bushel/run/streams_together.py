@@ -15,7 +15,7 @@ from bushel.run.many import Many, compile_many
 from bushel.run.mixtures_together import MixturesTogether
 from bushel.run.positional import PositionalStream
 from bushel.run.shared_threads import SharedThreads
-from bushel.run.spent import Stopwatch
+from bushel.run.thread_time import Stopwatch
 
 
 class Together:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bushel.run.light import LightElements
+from bushel.run.light_elements import LightElements
 
 PARTS = 100
 WHICH = np.arange(PARTS)

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from bushel.workers.starts import _MOST_FAILED, FailedStarts
+from bushel.workers.failed_starts import _MOST_FAILED, FailedStarts
 
 
 def _worker(index: int) -> Any:
