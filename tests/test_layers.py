@@ -138,7 +138,9 @@ LAZY = {
     ("dataset/base.py", "bushel.deliver.open"): "to build a dataset takes none of what runs it",
     ("dataset/stream.py", "bushel.order.stream_mix"): "only for those with such mixtures",
     ("dataset/parts.py", "bushel.run.compact"): "the same, and this runs it at once",
-    ("dataset/lengths.py", "bushel.dataset.packing_nodes"): "much to import, for those who pack",
+    ("dataset/lengths.py", "bushel.batch.pack_strategies"): "much to import, for those who pack",
+    ("dataset/lengths.py", "bushel.batch.batch_by_tokens"): "the same",
+    ("dataset/lengths.py", "bushel.batch.buckets"): "the same",
     (
         "loader/loader.py",
         "bushel.deliver.early_workers",

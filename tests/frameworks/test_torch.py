@@ -99,11 +99,11 @@ def test_a_pass_that_is_left_is_over() -> None:
     first = next(old).tolist()
     assert loader.epoch == 0
     newer = iter(loader)
-    with pytest.raises(PlanError, match="share its position"):
+    with pytest.raises(PlanError, match="share the loader's position"):
         next(old)
     second = numbers(newer)
     assert loader.epoch == 2 and len(second) == 6 and second[0] != first
-    with pytest.raises(PlanError, match="share its position"):
+    with pytest.raises(PlanError, match="share the loader's position"):
         next(old)
 
 

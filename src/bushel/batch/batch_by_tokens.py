@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from bushel.batch.length_of import LengthOf
-from bushel.batch.pad import Padding, with_lengths
+from bushel.batch.length_of import Length, LengthOf, check_length
+from bushel.batch.pad import Padding, padding_of, with_lengths
 from bushel.batch.regroup import Machine, Regroup
+from bushel.core.arguments import positive, whole
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.state import State
@@ -125,3 +126,27 @@ class _PaddingCounts(FieldKind):
         for count in COUNTED:
             check_whole(value[count], count, path.of(count))
         return ()
+
+
+def batch_by_tokens_step(
+    parent: Node,
+    max_tokens: int,
+    length: Length,
+    pad_to_multiple_of: int,
+    padding: Any,
+    max_rows: int | None,
+    drop_remainder: bool,
+    lengths_as: str | None,
+) -> Node:
+    """Batches what fits into a budget, as `batch_by_tokens` explains."""
+    budget = positive("batch_by_tokens", "max_tokens", max_tokens)
+    rows = None if max_rows is None else positive("batch_by_tokens", "max_rows", max_rows)
+    return TokenBatchNode(
+        parent,
+        budget,
+        LengthOf(check_length(length, "batch_by_tokens"), "batch_by_tokens"),
+        padding_of(padding, whole(pad_to_multiple_of, "pad_to_multiple_of"), "batch_by_tokens"),
+        rows,
+        bool(drop_remainder),
+        lengths_as,
+    )

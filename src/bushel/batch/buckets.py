@@ -7,17 +7,19 @@ number of elements that is fixed beforehand, the window.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
-from bushel.batch.length_of import LengthOf
-from bushel.batch.pad import Padding, with_lengths
+from bushel.batch.length_of import Length, LengthOf, check_length
+from bushel.batch.pad import Padding, padding_of, with_lengths
 from bushel.batch.regroup import Machine, Regroup
+from bushel.core.arguments import positive, whole
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Inner, Whole, given_by
 from bushel.core.stream import Stream
-from bushel.errors import BatchError
+from bushel.errors import BatchError, PlanError
 
 
 @frozen
@@ -118,3 +120,64 @@ class _Buckets(Machine):
 
     def read(self, state: State) -> tuple[Any, Any, int, int]:
         return state["parent"], None, state["next_batch"], state["batches"]
+
+
+def bucket_step(
+    parent: Node,
+    boundaries: Sequence[int],
+    batch_sizes: Sequence[int] | int | None,
+    max_tokens: int | None,
+    length: Length,
+    pad_to_multiple_of: int,
+    pad_to_boundary: bool,
+    padding: Any,
+    window: int,
+    drop_remainder: bool,
+    lengths_as: str | None,
+) -> Node:
+    """Batches what is about as long, as `bucket_by_length` explains."""
+    edges = tuple(whole(edge, "a boundary") for edge in boundaries)
+    if not edges or edges[0] < 0 or any(b <= a for a, b in pairwise(edges)):
+        raise PlanError(
+            "`bucket_by_length`: boundaries must be increasing numbers, at least one, and are "
+            f"{list(edges)}."
+        )
+    pads = padding_of(padding, whole(pad_to_multiple_of, "pad_to_multiple_of"), "bucket_by_length")
+    if (batch_sizes is None) == (max_tokens is None):
+        raise PlanError(
+            "`bucket_by_length` takes either `batch_sizes` or `max_tokens`, and got "
+            f"batch_sizes={batch_sizes!r} and max_tokens={max_tokens!r}."
+        )
+    if max_tokens is not None:
+        sizes = tuple(whole(max_tokens, "max_tokens") // max(1, pads.up(edge)) for edge in edges)
+        if not all(size > 0 for size in sizes):
+            raise PlanError(
+                f"`bucket_by_length`: max_tokens={max_tokens} holds not even one element of "
+                f"{pads.up(edges[-1])}, to which the last bucket may be padded."
+            )
+    else:
+        sizes = _sizes(batch_sizes, len(edges))
+    return BucketNode(
+        parent,
+        edges,
+        sizes,
+        LengthOf(check_length(length, "bucket_by_length"), "bucket_by_length"),
+        pads,
+        bool(pad_to_boundary),
+        positive("bucket_by_length", "window", window),
+        bool(drop_remainder),
+        lengths_as,
+    )
+
+
+def _sizes(batch_sizes: Any, buckets: int) -> tuple[int, ...]:
+    if isinstance(batch_sizes, Sequence):
+        sizes = tuple(whole(size, "a batch size") for size in batch_sizes)
+    else:
+        sizes = (whole(batch_sizes, "batch_sizes"),) * buckets
+    if len(sizes) not in (buckets, buckets + 1) or not all(size > 0 for size in sizes):
+        raise PlanError(
+            f"`bucket_by_length`: with {buckets} boundaries there are {buckets} positive "
+            f"batch_sizes, or one more for what is longer, and not {list(sizes)}."
+        )
+    return sizes

@@ -65,3 +65,14 @@ class LengthOf:
     def describe(self) -> str:
         """The name of a feature; functions may be renamed, and are not part of a state."""
         return f", length={self.length!r}" if isinstance(self.length, str) else ""
+
+
+def check_length(length: Any, operation: str) -> Length:
+    """Returns what tells the length of an element."""
+    if length is not None and not isinstance(length, str) and not callable(length):
+        raise TypeError(
+            f"`{operation}`: `length` is the name of a feature or a function of an element, and "
+            f"not {length!r:.100}."
+        )
+    checked: Length = length
+    return checked

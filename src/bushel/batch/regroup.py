@@ -19,10 +19,9 @@ from bushel.core.cursor import Cursor
 from bushel.core.frozen import plain
 from bushel.core.node import failed
 from bushel.core.state import State
-from bushel.core.state_fields import Fields, Whole
+from bushel.core.state_fields import Fields, Whole, check_failures, check_used
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
-from bushel.errors import StateError
 from bushel.order.mix_held import with_held, with_seen
 
 # One row takes many elements, so many more are asked for than rows: as many as it took before,
@@ -252,11 +251,7 @@ class RegroupStream(Stream):
                 place = self._cursor.mark()
                 self._open = replace(group, failures=group.failures + 1, touched=place)
                 return self._chunk(rows, groups, group, failure)
-            if self._skip_failures:
-                raise StateError(
-                    f"this state is after {group.failures} elements of a group that failed, and "
-                    f"{self._skip_failures} of them do not: it belongs to other data."
-                )
+            check_failures(group.failures, self._skip_failures, "a group of neighbours")
             self._skip = 0
             self._seen = self._after_seen()
             try:
@@ -265,11 +260,7 @@ class RegroupStream(Stream):
                 # All of the group is lost; it goes on with the next one.
                 self._open = None
                 return self._chunk(rows, groups, group, failed(error, self._node, self._made))
-            if group.used > len(made):
-                raise StateError(
-                    f"this state is after {group.used} elements of a group of {len(made)}: it "
-                    "belongs to other data."
-                )
+            check_used(group.used, len(made), "what a group of neighbours makes")
             if self._ended and not made:
                 break  # What is left makes nothing, and the state stays where it begins.
             self._open = None

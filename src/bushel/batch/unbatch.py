@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from bushel.batch.batch import BatchNode
+from bushel.core.arguments import positive
 from bushel.core.block import Failure, unstack
 from bushel.core.frozen import frozen
 from bushel.core.node import Drop, Each, Expand, Node, Order, Place
+from bushel.core.places import droppers
 from bushel.core.positions import Positions
 from bushel.core.tree import leaves_with_paths, show_path
-from bushel.errors import BatchError
+from bushel.errors import BatchError, PlanError
+from bushel.order.present import PresentNode
+from bushel.order.slice import SliceNode
 from bushel.transforms.function import collect
 
 
@@ -104,3 +108,28 @@ def batch_sizes(node: Node) -> tuple[int, int] | None:
     if not rest or node.drop_remainder:
         return size, size
     return (size, rest) if in_order else None
+
+
+def unbatch_by_position(parent: Node, batch_size: int | None) -> Node:
+    """The step of `unbatch` on a random-access dataset, where batches need a known size."""
+    size, last = _sizes_of_batches(parent, batch_size)
+    node: Node = UnbatchNode(parent, size, last)
+    if last < size:
+        node = SliceNode(node, 0, (parent.length() - 1) * size + last, 1)
+    return node if any(droppers(parent)) else PresentNode(node, "`unbatch()` found no row here.")
+
+
+def _sizes_of_batches(parent: Node, batch_size: int | None) -> tuple[int, int]:
+    """How many rows batches have, and the last one."""
+    if batch_size is not None:
+        size = positive("unbatch", "batch_size", batch_size)
+        return size, size
+    known = batch_sizes(parent)
+    if known is None:
+        raise PlanError(
+            f"`unbatch()` on a random-access dataset needs batches of one known size, and after "
+            f"`{parent.label}` it is not known, or the last one is shorter and may be anywhere. "
+            "Write `batch(..., drop_remainder=True)`, or `unbatch(batch_size)` where all batches "
+            "have it; or call `.to_iter_dataset()` before `unbatch()`."
+        )
+    return known

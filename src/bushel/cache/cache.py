@@ -1,10 +1,12 @@
 """Streams whose elements are remembered in memory, or in a file."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from bushel.core.arguments import positive
 from bushel.core.block import Block
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Node
@@ -23,6 +25,7 @@ from bushel.core.stream import (
     beginning_of,
     counted,
 )
+from bushel.errors import PlanError
 
 
 @frozen
@@ -175,3 +178,21 @@ class CacheStream(OneInput):
         if state is None or not state.get("cache_filled"):
             return self._input.most_before(state and state["parent"])
         return self._input.most_before(None)
+
+
+def cache_step(parent: Node, path: str | os.PathLike[str] | None, max_bytes: int | None) -> Node:
+    """The step of `cache`."""
+    if max_bytes is not None:
+        positive("cache", "max_bytes", max_bytes)
+    place = None if path is None else os.path.abspath(os.fspath(path))
+    if place is not None and not os.path.isdir(os.path.dirname(place)):
+        raise PlanError(
+            f"`cache`: there is no folder {os.path.dirname(place)!r} to keep a file in. Make "
+            "it before, so that a misspelt path is noticed."
+        )
+    if place is not None and os.path.isdir(place):
+        raise PlanError(
+            f"`cache`: {place!r} is a folder. Write the name of a file in it, one for each "
+            "pipeline."
+        )
+    return CacheNode(parent, place, max_bytes)

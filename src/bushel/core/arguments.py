@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from bushel.errors import PlanError
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -25,6 +27,14 @@ def whole(value: Any, name: str) -> int:
         raise TypeError(
             f"{name} must be an integer, and is {value!r:.100}, a {type(value).__name__}."
         ) from None
+
+
+def positive(operation: str, name: str, value: Any) -> int:
+    """Returns a positive number that an argument of an operation has to be."""
+    number = whole(value, name)
+    if number <= 0:
+        raise PlanError(f"`{operation}`: {name} must be positive, and is {number}.")
+    return number
 
 
 def real(value: Any, name: str) -> float:

@@ -276,3 +276,14 @@ class OnError:
     def __repr__(self) -> str:
         budget = "" if self.budget is None else f", budget={self.budget}"
         return f"OnError({self.policy!r}{budget})"
+
+
+def check_read_options(read_options: ReadOptions | None) -> ReadOptions:
+    """Returns the options, or the default ones."""
+    if read_options is None:
+        return ReadOptions()
+    if not isinstance(read_options, ReadOptions):
+        raise TypeError(
+            f"read_options must be `ReadOptions`, and is a {type(read_options).__name__}."
+        )
+    return read_options

@@ -333,3 +333,27 @@ def _at(path: Path, name: str = "") -> str:
     """Where something is in a state, unless its name says so."""
     where = str(path)
     return f" (at {where})" if where and where != name else ""
+
+
+def check_used(used: int, made: int, what: str) -> None:
+    """Refuses a state after more elements than were made again for it.
+
+    >>> check_used(3, 2, "a window")
+    Traceback (most recent call last):
+        ...
+    bushel.errors.StateError: this state is after 3 elements of a window, and there are only 2: ...
+    """
+    if used > made:
+        raise StateError(
+            f"this state is after {used} elements of {what}, and there are only {made}: it "
+            "belongs to other data."
+        )
+
+
+def check_failures(failures: int, missing: int, what: str) -> None:
+    """Refuses a state after elements that failed, of which some do not when read again."""
+    if missing:
+        raise StateError(
+            f"this state is after {failures} elements that failed in {what}, and {missing} of "
+            "them do not: it belongs to other data."
+        )

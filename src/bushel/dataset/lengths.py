@@ -69,10 +69,10 @@ class Lengths(Dataset[T]):
           bos_token_id: for "concat_then_split": the first token of each piece in a row becomes
             this one, in all features that are not `meta_features`.
         """
-        from bushel.dataset.packing_nodes import packed
+        from bushel.batch.pack_strategies import pack_step
 
         return self._then(
-            packed(
+            pack_step(
                 self._own_node(),
                 lengths,
                 strategy,
@@ -124,10 +124,10 @@ class Lengths(Dataset[T]):
           drop_remainder: leaves out the last batch, unless it is full.
           lengths_as: the name of a feature that batches get: the lengths of their elements.
         """
-        from bushel.dataset.packing_nodes import batched_by_tokens
+        from bushel.batch.batch_by_tokens import batch_by_tokens_step
 
         return self._then(
-            batched_by_tokens(
+            batch_by_tokens_step(
                 self._own_node(),
                 max_tokens,
                 length,
@@ -186,10 +186,10 @@ class Lengths(Dataset[T]):
           drop_remainder: leaves out the batches that are not full then.
           lengths_as: the name of a feature that batches get: the lengths of their elements.
         """
-        from bushel.dataset.packing_nodes import in_buckets
+        from bushel.batch.buckets import bucket_step
 
         return self._then(
-            in_buckets(
+            bucket_step(
                 self._own_node(),
                 boundaries,
                 batch_sizes,

@@ -6,17 +6,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from bushel.batch.batch import BatchNode
-from bushel.batch.unbatch import UnbatchNode, batch_sizes
+from bushel.batch.unbatch import unbatch_by_position
 from bushel.core.arguments import whole
 from bushel.core.node import Node
-from bushel.core.places import droppers
 from bushel.dataset.base import Dataset, T
-from bushel.dataset.steps import check_count, check_windows
-from bushel.errors import PlanError
-from bushel.order.present import PresentNode
-from bushel.order.repeat import INFINITE
 from bushel.order.slice import SliceNode
-from bushel.order.windows import OverlapNode, count_windows
+from bushel.order.take import check_count
+from bushel.order.windows import windows_by_position
 from bushel.transforms.enumerate import EnumerateNode
 
 if TYPE_CHECKING:
@@ -77,14 +73,7 @@ class Parts(Dataset[T]):
         >>> len(rows), int(rows[3])
         (5, 30)
         """
-        parent = self._own_node()
-        size, last = _sizes_of_batches(parent, batch_size)
-        node: Node = UnbatchNode(parent, size, last)
-        if last < size:
-            node = SliceNode(node, 0, (parent.length() - 1) * size + last, 1)
-        if not any(droppers(parent)):
-            node = PresentNode(node, "`unbatch()` found no row here.")
-        return self._then(node)
+        return self._then(unbatch_by_position(self._own_node(), batch_size))
 
     def windows(
         self, size: int, stride: int = 1, *, drop_remainder: bool = True
@@ -99,22 +88,8 @@ class Parts(Dataset[T]):
         >>> list(MapDataset.range(7).windows(3, stride=2))
         [array([0, 1, 2]), array([2, 3, 4]), array([4, 5, 6])]
         """
-        parent = self._own_node()
-        size, stride = check_windows(size, stride)
-        for step in droppers(parent):
-            raise PlanError(
-                f"`windows({size})` cannot follow `{step.label}` on a random-access dataset: it "
-                "may leave elements out, so window 0 has no known members. Call `.compact()` "
-                "between the two, or `.to_iter_dataset()`."
-            )
-        length = parent.length()
-        if not any(count_windows(length, size, stride, bool(drop_remainder))):
-            raise PlanError(
-                f"`windows({size})` of a dataset of {length} elements: there is no whole window. "
-                "Take a smaller size, or `drop_remainder=False`."
-            )
-        laid_out = OverlapNode(parent, size, stride, bool(drop_remainder))
-        return self._then(BatchNode(laid_out, size))
+        laid_out = windows_by_position(self._own_node(), size, stride, bool(drop_remainder))
+        return self._then(BatchNode(laid_out, laid_out.size))
 
     def compact(self, *, cache: str | os.PathLike[str] | None = None) -> MapDataset[T]:
         """Leaves out, for good, the elements that a filter dropped.
@@ -141,30 +116,6 @@ class Parts(Dataset[T]):
         >>> len(odd), list(odd.shuffle(seed=1).batch(2))
         (5, [array([3, 5]), array([7, 1]), array([9])])
         """
-        parent = self._own_node()
-        if parent.length() == INFINITE:
-            raise PlanError(
-                "`compact()` must look at every element, and this dataset is infinite. Call "
-                "`compact()` before `repeat()`."
-            )
         from bushel.run.compact import compacted  # It runs what it is asked about.
 
-        return self._then(compacted(parent, cache))
-
-
-def _sizes_of_batches(parent: Node, batch_size: int | None) -> tuple[int, int]:
-    """How many rows batches have, and the last one."""
-    if batch_size is not None:
-        size = whole(batch_size, "batch_size")
-        if size <= 0:
-            raise PlanError(f"`unbatch`: batch_size must be positive, and is {size}.")
-        return size, size
-    known = batch_sizes(parent)
-    if known is None:
-        raise PlanError(
-            f"`unbatch()` on a random-access dataset needs batches of one known size, and after "
-            f"`{parent.label}` it is not known, or the last one is shorter and may be anywhere. "
-            "Write `batch(..., drop_remainder=True)`, or `unbatch(batch_size)` where all batches "
-            "have it; or call `.to_iter_dataset()` before `unbatch()`."
-        )
-    return known
+        return self._then(compacted(self._own_node(), cache))

@@ -12,38 +12,32 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from bushel.batch.batch import batch_by_position
 from bushel.core.arguments import whole
 from bushel.core.block import Block
 from bushel.core.node import Node
-from bushel.core.options import ReadOptions
-from bushel.core.places import CustomMapNode, SeedNode, ToStreamNode, droppers
+from bushel.core.options import ReadOptions, check_read_options
+from bushel.core.places import CustomMapNode, SeedNode, ToStreamNode
 from bushel.core.positions import Positions, positions_of
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.parts import Parts
-from bushel.dataset.seeds import default_seed
-from bushel.dataset.steps import (
-    batch_step,
-    check_read_options,
-    check_seed,
-    filter_step,
-    flat_map_step,
-    map_batches_step,
-    map_step,
-    map_with_index_step,
-    random_map_step,
-)
+from bushel.dataset.seeds import check_seed, default_seed
+from bushel.dataset.steps import random_map_step
 from bushel.dataset.stream import IterDataset, StreamNodeDataset
 from bushel.errors import EmptyDatasetError, PlanError
-from bushel.lanes.deal import DealNode
-from bushel.order.concatenate import ConcatenateNode
-from bushel.order.mix import MixNode, SelectNode, to_proportions
-from bushel.order.repeat import INFINITE, RepeatNode
+from bushel.lanes.deal import deal_step
+from bushel.order.concatenate import concatenate_by_position
+from bushel.order.mix import SelectNode, mix_by_position
+from bushel.order.repeat import repeat_by_position
 from bushel.order.shuffle import ShuffleNode
-from bushel.order.slice import SliceNode, slice_of
+from bushel.order.slice import slice_of
 from bushel.sharding import ShardOptions
 from bushel.sources.base import RandomAccessDataSource
 from bushel.sources.memory import RangeNode, source_node
 from bushel.transforms import base as transforms
+from bushel.transforms.filter import filter_step
+from bushel.transforms.flat_map import flat_map_step
+from bushel.transforms.map import map_batches_step, map_step, map_with_index_step
 
 if TYPE_CHECKING:
     from bushel.deliver.iterator import DatasetIterator
@@ -91,13 +85,7 @@ class _MapDatasetMeta(ABCMeta):
         [0, 1, 0, 1, 2]
         """
         datasets = check_parts(datasets, "concatenate")
-        for number, dataset in enumerate(datasets):
-            if len(dataset) == INFINITE:
-                raise PlanError(
-                    f"`concatenate` cannot go beyond an infinite dataset, and dataset {number} is "
-                    "infinite. Call `repeat` after `concatenate`."
-                )
-        return MapNodeDataset(ConcatenateNode(tuple(map(map_node, datasets))), datasets)
+        return MapNodeDataset(concatenate_by_position(tuple(map(map_node, datasets))), datasets)
 
     def mix(
         cls, datasets: Sequence[MapDataset[T]], weights: Sequence[float] | None = None
@@ -109,13 +97,7 @@ class _MapDatasetMeta(ABCMeta):
         [0, 2, 1, 4, 6, 3, 8]
         """
         datasets = check_parts(datasets, "mix")
-        for number, dataset in enumerate(datasets):
-            if not len(dataset):
-                raise PlanError(
-                    f"`mix` needs datasets with elements, and dataset {number} has length 0."
-                )
-        proportions = to_proportions(weights, len(datasets))
-        return MapNodeDataset(MixNode(tuple(map(map_node, datasets)), proportions), datasets)
+        return MapNodeDataset(mix_by_position(tuple(map(map_node, datasets)), weights), datasets)
 
     def select_from_datasets(
         cls, datasets: Sequence[MapDataset[T]], selection_map: Any
@@ -172,9 +154,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         >>> list(MapDataset.range(10).slice(slice(1, None, 3)))
         [1, 4, 7]
         """
-        if not isinstance(sl, slice):
-            raise PlanError(f"`slice` takes a slice, as in `ds.slice(slice(0, 10))`, not {sl!r}.")
-        return self._then(SliceNode(map_node(self), *sl.indices(len(self))))
+        return self._then(slice_of(map_node(self), sl, sequential=False))
 
     def shuffle(self, seed: int | None = None) -> MapDataset[T]:
         """Puts all elements in a random order, another one in each epoch.
@@ -200,11 +180,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         >>> list(MapDataset.range(3).shuffle(seed=1).repeat(2))
         [1, 2, 0, 0, 2, 1]
         """
-        if num_epochs is not None and whole(num_epochs, "num_epochs") <= 0:
-            raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")
-        if len(self) == INFINITE:
-            raise PlanError("`repeat` does nothing for a dataset that is infinite already.")
-        return self._then(RepeatNode(map_node(self), num_epochs, reseed_each_epoch))
+        return self._then(repeat_by_position(map_node(self), num_epochs, reseed_each_epoch))
 
     def batch(
         self,
@@ -221,15 +197,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         >>> list(MapDataset.range(5).batch(2))
         [array([0, 1]), array([2, 3]), array([4])]
         """
-        parent = map_node(self)
-        for step in droppers(parent):
-            raise PlanError(
-                f"`batch({batch_size})` cannot follow `{step.label}` on a random-access "
-                "dataset: it may leave elements out, so batch 0 has no known members. Call "
-                "`.to_iter_dataset()` between the two; or `.compact()`, which looks once which "
-                "elements are left, and stays a random-access dataset."
-            )
-        return self._then(batch_step(parent, batch_size, drop_remainder, batch_fn))
+        return self._then(batch_by_position(map_node(self), batch_size, drop_remainder, batch_fn))
 
     def filter(self, transform: transforms.Filter | Callable[[T], object]) -> MapDataset[T]:
         """Drops elements for which a function is false: they read as None.
@@ -357,22 +325,9 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
             raises an `AgreementError`. It may be busy for long before its first step: reading,
             compiling. Who is waited for is logged after some seconds.
         """
-        lanes = whole(count, "count")
-        if lanes <= 0:
-            raise PlanError(f"`lanes` needs a positive number of lanes, and got {lanes}.")
-        if remainder not in ("drop", "pad"):
-            raise PlanError(f"remainder must be 'drop' or 'pad', and is {remainder!r}.")
-        if shard_options is not None and not isinstance(shard_options, ShardOptions):
-            raise TypeError(
-                f"shard_options must be `ShardOptions(index, count)`, and is {shard_options!r}."
-            )
-        if agree is not None and not callable(agree):
-            raise TypeError(f"`agree` must be a function, and is {agree!r}.")
-        timeout_s = float(agree_timeout_s)
-        if not timeout_s > 0:
-            raise PlanError(f"agree_timeout_s must be positive, and is {agree_timeout_s!r}.")
-        options = check_read_options(read_options)
-        node = DealNode(map_node(self), lanes, shard_options, options, remainder, agree, timeout_s)
+        node = deal_step(
+            map_node(self), count, shard_options, read_options, remainder, agree, agree_timeout_s
+        )
         return StreamNodeDataset(node, self)
 
     def _flat_map(self, transform: Any) -> MapDataset[Any]:

@@ -1,8 +1,9 @@
-"""Seeds that random steps derive from `ds.seed(...)` upstream."""
+"""Seeds of random steps: given and checked, or derived from `ds.seed(...)` upstream."""
 
 import operator
 from typing import Any
 
+from bushel.core.arguments import whole
 from bushel.core.node import Node
 from bushel.core.places import SeedNode
 from bushel.core.rng import derived_seed
@@ -39,3 +40,19 @@ def default_seed(inputs: tuple[Node, ...], operation: str) -> int:
             f"`{operation}(..., seed=seed)`."
         )
     return derived_seed(entropy)
+
+
+def check_seed(seed: Any, operation: str) -> int:
+    """Returns a seed that fits in 32 bits."""
+    number = whole(seed, "seed")
+    if not 0 <= number < 2**32:
+        raise PlanError(
+            f"`{operation}`: the seed must be an integer between 0 and 2**32-1 (got {number})."
+        )
+    return number
+
+
+def check_large_seed(seed: Any, operation: str) -> None:
+    """Refuses a seed that is negative; it may have any number of bits."""
+    if whole(seed, "seed") < 0:
+        raise PlanError(f"`{operation}` needs a seed that is not negative, and got {seed}.")

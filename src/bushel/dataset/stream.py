@@ -14,37 +14,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bushel.batch.batch import batch_step
 from bushel.batch.unbatch import UnbatchNode
+from bushel.cache.cache import cache_step
 from bushel.core.arguments import NotThere, explains, whole
 from bushel.core.node import Node
 from bushel.core.places import CustomStreamNode, SeedNode, ToStreamNode
 from bushel.dataset.base import Dataset, S, T, shown
 from bushel.dataset.in_workers import InWorkers
 from bushel.dataset.lengths import Lengths
-from bushel.dataset.steps import (
-    batch_step,
-    cache_step,
-    check_count,
-    check_windows,
-    filter_step,
-    flat_map_step,
-    interleave_step,
-    map_batches_step,
-    map_step,
-    map_with_index_step,
-    random_map_step,
-    repeat_step,
-    shuffle_step,
-)
+from bushel.dataset.steps import interleave_step, random_map_step, shuffle_step
 from bushel.errors import PlanError
 from bushel.lanes.deal import gathered
-from bushel.order.concatenate import ConcatenateNode
+from bushel.order.concatenate import concatenate_step
+from bushel.order.repeat import repeat_step
 from bushel.order.skip_steps import skip_steps_node
 from bushel.order.slice import slice_of
-from bushel.order.take import LimitNode, SkipNode
-from bushel.order.windows import StreamWindowsNode
+from bushel.order.take import LimitNode, SkipNode, check_count
+from bushel.order.windows import StreamWindowsNode, check_windows
 from bushel.transforms import base as transforms
 from bushel.transforms.enumerate import EnumerateNode
+from bushel.transforms.filter import filter_step
+from bushel.transforms.flat_map import flat_map_step
+from bushel.transforms.map import map_batches_step, map_step, map_with_index_step
 
 if TYPE_CHECKING:
     from bushel.deliver.iterator import DatasetIterator
@@ -63,9 +55,7 @@ class _IterDatasetMeta(ABCMeta):
         [1, 3, 1, 3]
         """
         parts = tuple(stream_node(dataset) for dataset in datasets)
-        if not parts:
-            raise PlanError("`concatenate` needs at least one dataset, and got none.")
-        return StreamNodeDataset(ConcatenateNode(parts), list(datasets))
+        return StreamNodeDataset(concatenate_step(parts), list(datasets))
 
     def mix(
         cls,
@@ -365,7 +355,7 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         [1, 3, 10, 11, 1, 3]
         """
         parts = _parts_of(self, others, "concat")
-        return StreamNodeDataset(ConcatenateNode(parts), (self, *others))
+        return StreamNodeDataset(concatenate_step(parts), (self, *others))
 
     def interleave(self, *others: Dataset[T], cycle_length: int | None = None) -> IterDataset[T]:
         """Elements of this stream and the others in turn, one of each.

@@ -15,12 +15,13 @@ from bushel.dataset import (
     map_node,
     stream_node,
 )
-from bushel.dataset.steps import check_seed, check_window, flat_map_step
+from bushel.dataset.seeds import check_seed
 from bushel.deliver.device import Placement, ToDeviceNode
 from bushel.errors import PlanError
-from bushel.order.window_shuffle import StreamWindowShuffleNode, WindowShuffleNode
+from bushel.order.window_shuffle import StreamWindowShuffleNode, WindowShuffleNode, check_window
 from bushel.order.zip import ZipNode
 from bushel.transforms import base as transforms
+from bushel.transforms.flat_map import flat_map_step
 
 # Their memory is small, and the training wants most of it.
 _MOST_ON_DEVICE = 8

@@ -4,16 +4,18 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
+from bushel.cache.cache import cache_step
 from bushel.core.arguments import whole
 from bushel.core.cursor import Cursor
 from bushel.core.node import Node
 from bushel.core.places import OptionsNode, PrefetchNode
 from bushel.core.tuned_options import MOST_BUFFERED, AutotuneParameter, buffer_bounds, is_tuned
 from bushel.dataset import IterDataset, MapDataset, StreamNodeDataset, stream_node
-from bushel.dataset.steps import cache_step, interleave_step, repeat_step
+from bushel.dataset.steps import interleave_step
 from bushel.deliver.iterator import DatasetIterator
 from bushel.errors import ClosedError, PlanError
 from bushel.grain.source_parts import copies_of
+from bushel.order.repeat import repeat_step
 from bushel.order.take import LimitNode
 from bushel.run.background import BackgroundStream
 from bushel.run.build import options_of

@@ -14,11 +14,12 @@ place what this host has to do.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from bushel.core.arguments import whole
 from bushel.core.frozen import frozen
 from bushel.core.node import Node, Place
-from bushel.core.options import ReadOptions
+from bushel.core.options import ReadOptions, check_read_options
 from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.errors import PlanError
 from bushel.sharding import ShardOptions
@@ -100,3 +101,31 @@ def gathered(node: Node, batch_size: int) -> Node:
             f"so batch_size (of all hosts together) must be a multiple of {deal.lanes}."
         )
     return GatherNode(node, batch_size // deal.lanes)
+
+
+def deal_step(
+    parent: Node,
+    count: Any,
+    shard_options: ShardOptions | None,
+    read_options: ReadOptions | None,
+    remainder: str,
+    agree: Agree | None,
+    agree_timeout_s: float,
+) -> Node:
+    """The step of `lanes`."""
+    lanes = whole(count, "count")
+    if lanes <= 0:
+        raise PlanError(f"`lanes` needs a positive number of lanes, and got {lanes}.")
+    if remainder not in ("drop", "pad"):
+        raise PlanError(f"remainder must be 'drop' or 'pad', and is {remainder!r}.")
+    if shard_options is not None and not isinstance(shard_options, ShardOptions):
+        raise TypeError(
+            f"shard_options must be `ShardOptions(index, count)`, and is {shard_options!r}."
+        )
+    if agree is not None and not callable(agree):
+        raise TypeError(f"`agree` must be a function, and is {agree!r}.")
+    timeout_s = float(agree_timeout_s)
+    if not timeout_s > 0:
+        raise PlanError(f"agree_timeout_s must be positive, and is {agree_timeout_s!r}.")
+    options = check_read_options(read_options)
+    return DealNode(parent, lanes, shard_options, options, remainder, agree, timeout_s)

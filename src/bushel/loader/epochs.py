@@ -118,8 +118,8 @@ class Epochs:
         if number != self._newest:
             raise PlanError(
                 "another pass has begun since this iterator was made, or a state was loaded: "
-                "passes over one loader share its position, which the newest of them moves. For "
-                "two at the same time make two loaders."
+                "passes over one loader share the loader's position in the data, which the newest "
+                "of them moves. For two at the same time make two loaders."
             )
         return self.take()
 

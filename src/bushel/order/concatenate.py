@@ -13,6 +13,8 @@ from bushel.core.state import State
 from bushel.core.state_fields import Fields, InnerOf, Whole, all_before
 from bushel.core.step import How, Step
 from bushel.core.stream import Chunk, Framed, Stream, beginning_of
+from bushel.errors import PlanError
+from bushel.order.repeat import INFINITE
 
 
 @frozen
@@ -131,3 +133,21 @@ class ConcatenateStream(Stream):
     def close(self) -> None:
         for stream in self._inputs:
             stream.close()
+
+
+def concatenate_by_position(parts: tuple[Node, ...]) -> Node:
+    """The step of `concatenate` on random-access datasets."""
+    for number, part in enumerate(parts):
+        if part.length() == INFINITE:
+            raise PlanError(
+                f"`concatenate` cannot go beyond an infinite dataset, and dataset {number} is "
+                "infinite. Call `repeat` after `concatenate`."
+            )
+    return ConcatenateNode(parts)
+
+
+def concatenate_step(parts: tuple[Node, ...]) -> Node:
+    """The step of `concatenate` on streams."""
+    if not parts:
+        raise PlanError("`concatenate` needs at least one dataset, and got none.")
+    return ConcatenateNode(parts)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bushel.core.arguments import whole
 from bushel.core.block import Block, Failure
 from bushel.core.block_size import SOON_SECONDS, BlockSize
 from bushel.core.cursor import Cursor
@@ -20,7 +21,7 @@ from bushel.core.state import State
 from bushel.core.state_fields import Fields, Path, check_state
 from bushel.core.step import How, SideBySide, Step
 from bushel.core.stream import Chunk, ComputedMarks, Stream
-from bushel.errors import StateError
+from bushel.errors import PlanError, StateError
 from bushel.order.interleave_by_position import SideTurns
 from bushel.order.interleave_state import (
     InterleaveMarks,
@@ -78,6 +79,16 @@ class Nodes(Protocol):
     def listed(self) -> Sequence[Node]:
         """All of them, where no function has to be called for that; else none."""
         ...
+
+
+def interleave_node(
+    datasets: tuple[Node, ...] | Nodes, cycle_length: int | None, open_stream: Any
+) -> InterleaveNode:
+    """The step of `interleave`; all datasets are open at a time, unless a number is given."""
+    cycle = len(datasets) if cycle_length is None else whole(cycle_length, "cycle_length")
+    if cycle <= 0:
+        raise PlanError(f"`cycle_length` must be positive, and is {cycle}.")
+    return InterleaveNode(datasets, cycle, open_stream)
 
 
 class _CycleSlot:

@@ -154,3 +154,13 @@ def to_proportions(weights: Sequence[float] | None, count: int) -> tuple[int, ..
             f"`mix` got weights that are too far apart to be compared, or too small: {weights}. "
             "Leave out a dataset that would never come."
         ) from None
+
+
+def mix_by_position(parts: tuple[Node, ...], weights: Sequence[float] | None) -> Node:
+    """The step of `mix` on random-access datasets."""
+    for number, part in enumerate(parts):
+        if not part.length():
+            raise PlanError(
+                f"`mix` needs datasets with elements, and dataset {number} has length 0."
+            )
+    return MixNode(parts, to_proportions(weights, len(parts)))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bushel.core.arguments import whole
 from bushel.core.block import Block, Failure
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Found, LocateMany, Node, Order
@@ -231,3 +232,22 @@ class EpochsStream(OneInput):
 
     def fields(self) -> Fields:
         return epoch_fields(self._input)
+
+
+def repeat_by_position(parent: Node, num_epochs: int | None, reseed_each_epoch: bool) -> Node:
+    """The step of `repeat` on a random-access dataset."""
+    _check_epochs(num_epochs)
+    if parent.length() == INFINITE:
+        raise PlanError("`repeat` does nothing for a dataset that is infinite already.")
+    return RepeatNode(parent, num_epochs, reseed_each_epoch)
+
+
+def repeat_step(parent: Node, num_epochs: int | None) -> Node:
+    """The step of `repeat` on a stream."""
+    _check_epochs(num_epochs)
+    return StreamRepeatNode(parent, num_epochs)
+
+
+def _check_epochs(num_epochs: int | None) -> None:
+    if num_epochs is not None and whole(num_epochs, "num_epochs") <= 0:
+        raise PlanError(f"num_epochs must be positive, but got {num_epochs}.")

@@ -84,6 +84,8 @@ def slice_of(node: Node, sl: slice, sequential: bool) -> Node:
 
     Sequentially, `slice(k, None, n)` means part k of n, of neighbours.
     """
+    if not isinstance(sl, slice):
+        raise PlanError(f"`slice` takes a slice, as in `ds.slice(slice(0, 10))`, not {sl!r}.")
     length = node.length()
     if not sequential:
         return SliceNode(node, *sl.indices(length))

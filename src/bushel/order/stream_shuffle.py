@@ -27,15 +27,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bushel.core.arguments import positive
 from bushel.core.block import Block, Failure
 from bushel.core.cursor import Cursor
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import ONE_LANE, Node
 from bushel.core.state import State
-from bushel.core.state_fields import Fields, Inner, Whole
+from bushel.core.state_fields import Fields, Inner, Whole, check_failures, check_used
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
-from bushel.errors import StateError
 from bushel.order.mix_held import with_held
 
 Words = npt.NDArray[np.uint64]
@@ -190,20 +190,12 @@ class SpreadShuffleStream(Stream):
                 self._failures += 1
                 self._touched = self._cursor.mark()
                 return self._chunk(rows, groups, group, failure)
-            if self._raised:
-                raise StateError(
-                    f"this state is after {group.failures} elements of a group that failed, and "
-                    f"{self._raised} of them do not: it belongs to other data."
-                )
+            check_failures(group.failures, self._raised, "a shuffled window")
             group.end = self._touched = self._cursor.mark()
             group.is_last = self._short
             made = self._take_group()
             used = len(made)
-            if group.used > used:
-                raise StateError(
-                    f"this state is after {group.used} elements of a group of {used}: it belongs "
-                    "to other data."
-                )
+            check_used(group.used, used, "a shuffled window")
             groups.append(replace(group, count=used - group.used))
             rows += made[group.used :]
             if self._short:
@@ -326,3 +318,8 @@ class SpreadShuffleStream(Stream):
 
     def close(self) -> None:
         self._cursor.stream.close()
+
+
+def check_buffer_size(buffer_size: Any) -> int:
+    """Returns the size of a buffer."""
+    return positive("shuffle", "buffer_size", buffer_size)

@@ -1,7 +1,9 @@
 """The first elements of a stream, or all but the first."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from bushel.core.arguments import whole
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.places import is_by_position
@@ -9,7 +11,7 @@ from bushel.core.state import State
 from bushel.core.state_fields import Fields, Inner, Whole, given_by
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Framed, Marks, OneInput, Stream, beginning_of, counted
-from bushel.errors import StateRangeError
+from bushel.errors import PlanError, StateRangeError
 
 _AT_A_TIME = 1024
 
@@ -193,3 +195,11 @@ class SkipStream(OneInput):
         if self._left and not self._over:
             self._jump()
         super().start()
+
+
+def check_count(count: Any, operation: str) -> int:
+    """Returns a number of elements that an operation was given."""
+    number = whole(count, "count")
+    if number < 0:
+        raise PlanError(f"`{operation}` takes a number of elements, and got {number}.")
+    return number

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.arguments import whole
 from bushel.core.block import Columns
 from bushel.core.frozen import frozen
 from bushel.core.node import ONE_LANE, Fold, Found, LocateMany, Node, Order
 from bushel.core.positions import Positions, before, join_epochs, split_epochs
+from bushel.errors import PlanError
 from bushel.order.permutation import permute
 from bushel.order.permutations import Permutations
 from bushel.order.unpermute import unpermute
@@ -79,3 +81,11 @@ class StreamWindowShuffleNode(Fold):
 
     def describe(self) -> str:
         return f"window_shuffle(window_size={self.window_size}, seed={self.seed})"
+
+
+def check_window(window_size: Any) -> int:
+    """Returns the size of a window."""
+    size = whole(window_size, "window_size")
+    if size <= 0:
+        raise PlanError(f"window_size must be positive, and is {size}.")
+    return size

@@ -1,14 +1,17 @@
 """Sliding windows: neighbours that overlap, by arithmetic or from a stream."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from bushel.core.arguments import whole as whole_number
 from bushel.core.block import Block
 from bushel.core.cursor import Cursor
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Found, Node, Order, failed
+from bushel.core.places import droppers
 from bushel.core.positions import Keys, Positions, before, join_epochs, split_epochs
 from bushel.core.stack import stack
 from bushel.core.state import State
@@ -16,6 +19,7 @@ from bushel.core.state_fields import Fields, Flag, Inner
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.core.tree import map_leaves
+from bushel.errors import PlanError
 from bushel.order.mix_held import with_held
 
 
@@ -248,3 +252,32 @@ class WindowsStream(Stream):
 
     def close(self) -> None:
         self._cursor.stream.close()
+
+
+def check_windows(size: Any, stride: Any) -> tuple[int, int]:
+    """Returns the size and the stride of windows."""
+    size, stride = whole_number(size, "size"), whole_number(stride, "stride")
+    if not 0 < size <= sys.maxsize or not 0 < stride <= sys.maxsize:
+        raise PlanError(
+            f"`windows`: size and stride must be positive, and are {size} and {stride}. (No "
+            f"dataset has more than {sys.maxsize} elements.)"
+        )
+    return size, stride
+
+
+def windows_by_position(parent: Node, size: Any, stride: Any, drop_remainder: bool) -> OverlapNode:
+    """Lays out the windows of a random-access dataset, which must know where its elements are."""
+    size, stride = check_windows(size, stride)
+    for step in droppers(parent):
+        raise PlanError(
+            f"`windows({size})` cannot follow `{step.label}` on a random-access dataset: it "
+            "may leave elements out, so window 0 has no known members. Call `.compact()` "
+            "between the two, or `.to_iter_dataset()`."
+        )
+    length = parent.length()
+    if not any(count_windows(length, size, stride, drop_remainder)):
+        raise PlanError(
+            f"`windows({size})` of a dataset of {length} elements: there is no whole window. "
+            "Take a smaller size, or `drop_remainder=False`."
+        )
+    return OverlapNode(parent, size, stride, drop_remainder)

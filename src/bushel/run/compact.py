@@ -36,7 +36,7 @@ from bushel.files.paths import is_remote
 from bushel.files.progress_line import ProgressLine
 from bushel.order.concatenate import ConcatenateNode
 from bushel.order.present import PresentNode, Wary
-from bushel.order.repeat import RepeatNode
+from bushel.order.repeat import INFINITE, RepeatNode
 from bushel.order.slice import SliceNode
 from bushel.order.zip import ZipNode
 from bushel.run.kept_file import read_kept, write_kept
@@ -223,6 +223,11 @@ _BY_PARTS = (ConcatenateNode, ZipNode)
 
 def compacted(node: Node, cache: str | os.PathLike[str] | None) -> Node:
     """A node without what filters drop, as `MapDataset.compact` explains."""
+    if node.length() == INFINITE:
+        raise PlanError(
+            "`compact()` must look at every element, and this dataset is infinite. Call "
+            "`compact()` before `repeat()`."
+        )
     path = None if cache is None else os.fspath(cache)
     if path is not None and is_remote(path):
         raise PlanError(f"`compact`: `cache` must be a file on this machine, not {path!r}.")

@@ -9,7 +9,8 @@ from bushel.core.frozen import frozen
 from bushel.core.naming import name_of
 from bushel.core.node import Drop, Node
 from bushel.core.positions import Positions
-from bushel.transforms.function import collect, identity_of
+from bushel.transforms.base import Filter
+from bushel.transforms.function import collect, function_of, identity_of
 
 
 @frozen
@@ -42,3 +43,8 @@ class FilterNode(Drop):
     @property
     def label(self) -> str:
         return f"filter({name_of(self.transform)})"
+
+
+def filter_step(parent: Node, transform: Any) -> Node:
+    """The step of `filter`."""
+    return FilterNode(parent, function_of(transform, Filter, "filter", "filter"), transform)

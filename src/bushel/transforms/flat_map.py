@@ -39,3 +39,13 @@ class FlatMapNode(Expand):
     @property
     def label(self) -> str:
         return f"flat_map({name_of(self.transform)})"
+
+
+def flat_map_step(parent: Node, transform: Any) -> Node:
+    """The step of a flat map."""
+    if not hasattr(transform, "flat_map"):
+        raise TypeError(
+            f"a flat map takes a `FlatMap` object, and got {type(transform).__name__}: "
+            f"{transform!r}. Subclass it and define `flat_map`."
+        )
+    return FlatMapNode(parent, transform.flat_map, transform)

@@ -15,7 +15,8 @@ from bushel.core.positions import Positions
 from bushel.core.stack import stack
 from bushel.core.tree import leaves_with_paths, map_leaves, show_path
 from bushel.errors import BatchError
-from bushel.transforms.function import any_none, apply_to_rows, identity_of
+from bushel.transforms.base import Map, MapBatches, MapWithIndex
+from bushel.transforms.function import any_none, apply_to_rows, function_of, identity_of
 
 
 @frozen
@@ -226,3 +227,20 @@ def _owned(columns: Any, size: int, node: Node) -> Any:
         return array
 
     return map_leaves(own, columns)
+
+
+def map_step(parent: Node, transform: Any) -> Node:
+    """The step of `map`."""
+    return MapNode(parent, function_of(transform, Map, "map", "map"), transform)
+
+
+def map_with_index_step(parent: Node, transform: Any) -> Node:
+    """The step of `map_with_index`."""
+    function = function_of(transform, MapWithIndex, "map_with_index", "map_with_index")
+    return MapWithIndexNode(parent, function, transform)
+
+
+def map_batches_step(parent: Node, transform: Any) -> Node:
+    """The step of `map_batches`."""
+    function = function_of(transform, MapBatches, "map_batches", "map_batches")
+    return MapBatchesNode(parent, function, transform)

@@ -7,16 +7,18 @@ from typing import Any
 
 from bushel.core.arguments import real, whole
 from bushel.core.machine import available_cores
-from bushel.core.node import Node, walk
+from bushel.core.node import Node, leaves_out, walk
 from bushel.core.options import MultiprocessingOptions
 from bushel.core.places import WorkersNode
 from bushel.core.ray_options import RayOptions
 from bushel.core.tuned_options import worker_bounds
 from bushel.deliver.open import plan
-from bushel.errors import PlanError
+from bushel.errors import EmptyDatasetError, PlanError
 from bushel.files.progress_line import look_of
 from bushel.run.plan import steps_of
+from bushel.watch.durations import duration
 from bushel.watch.measured import Measured
+from bushel.watch.plain_text import number
 from bushel.watch.prepared import alone, crossings_in, stream_of, with_workers, with_workers_step
 from bushel.watch.profiled import Profile, Speed
 from bushel.watch.sampling import MeasuredPace, StepsSample, paced, sampled, verified
@@ -80,6 +82,8 @@ def profile(
         crossings.sort(key=steps.index)
         deadline = max(seconds, _PATIENCE)
         sample = sampled(planned, _LOOKING * seconds, deadline, crossings, most)
+        if not sample.elements:
+            raise _nothing(sample, deadline)
         say("running in this thread alone")
         pace = paced(planned, sample.state, _ALONE * seconds, most)
         measured = Measured(sample, pace, planned)
@@ -88,6 +92,25 @@ def profile(
         return _tried(made, node, pace, (_TRYING * seconds, most), say) if verify else made
     finally:
         say("")
+
+
+def _nothing(sample: StepsSample, seconds: float) -> Exception:
+    """The error for a pipeline of which no element came."""
+    droppers = [total for total in sample.totals if leaves_out(total.node)]
+    most = max((total.records for total in sample.totals), default=0)
+    if droppers and most:
+        names = ", ".join(f"`{total.node.label}`" for total in droppers)
+        when = "" if sample.passes else f" in {duration(seconds)}"
+        return EmptyDatasetError(
+            f"there is nothing to profile: {number(most)} records were read{when}, and {names} "
+            "left out all of them."
+        )
+    if sample.passes:
+        return EmptyDatasetError("there is nothing to profile: the dataset is empty.")
+    return PlanError(
+        f"no element came within {duration(seconds)}: give it more time, `seconds=` is for all "
+        "that is done."
+    )
 
 
 def _line_on_terminal(progress: bool | None) -> Callable[[str], None]:

@@ -10,19 +10,17 @@ from typing import Any
 
 from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.frozen import plain
-from bushel.core.node import Node, Place, leaves_out
+from bushel.core.node import Node, Place
 from bushel.core.sizes import bytes_of
 from bushel.deliver.iterator import StreamIterator
 from bushel.deliver.open import iterate
-from bushel.errors import EmptyDatasetError, PlanError, StateError
+from bushel.errors import StateError
 from bushel.files.backend import traffic
 from bushel.run.build import lowered
 from bushel.run.plan import Plan
 from bushel.run.step_total import StepTotal
 from bushel.run.thread_time import Stopwatch
-from bushel.watch.durations import duration
 from bushel.watch.memory_costs import memory_costs
-from bushel.watch.plain_text import number
 from bushel.watch.sending import sending_costs
 from bushel.watch.step_costs import CostTimes, Extra, LockLog, OutOfTimeError
 
@@ -92,7 +90,7 @@ def sampled(
 ) -> StepsSample:
     """Looks at every step for some seconds, or until there are as many elements as `most`.
 
-    For `most_seconds` where no element came until then.
+    For `most_seconds` where no element came until then; if none comes at all, of none.
 
     Of elements that come out of the steps in `crossings` it is tried what it takes to send them.
     """
@@ -134,7 +132,7 @@ def sampled(
         totals = times.totals()
         requests_made = traffic.requests - requests_before
         if not elements:
-            raise _nothing(totals, passes, most_seconds)
+            return StepsSample(totals, {}, 0, 0.0, 0.0, requests_made, passes, state, {})
         last = _few(iterator)
     times.note_lock(lock.seen)
     sending = {}
@@ -184,24 +182,6 @@ def _begins_again(iterator: StreamIterator[Any], state: Any) -> bool:
     if state is not None:
         iterator.set_state(state)
     return state is not None
-
-
-def _nothing(totals: list[StepTotal], passes: int, seconds: float) -> Exception:
-    """The error for a pipeline of which no element came."""
-    droppers = [total for total in totals if leaves_out(total.node)]
-    most = max((total.records for total in totals), default=0)
-    if droppers and most:
-        names = ", ".join(f"`{total.node.label}`" for total in droppers)
-        return EmptyDatasetError(
-            f"there is nothing to profile: {number(most)} records were read"
-            f"{'' if passes else f' in {duration(seconds)}'}, and {names} left out all of them."
-        )
-    if passes:
-        return EmptyDatasetError("there is nothing to profile: the dataset is empty.")
-    return PlanError(
-        f"no element came within {duration(seconds)}: give it more time, `seconds=` is for all "
-        "that is done."
-    )
 
 
 def paced(planned: Plan, state: Any, seconds: float, most: int) -> MeasuredPace:
