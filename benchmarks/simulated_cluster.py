@@ -95,12 +95,13 @@ class SimulatedCluster:
         trip_seconds: float = 0.001,
         faults: Faults | None = None,
         deadly: Callable[[TaskMessage], bool] = lambda _: False,
+        never_comes: Callable[[TaskMessage], bool] = lambda _: False,
         node_comes_after: float = 5.0,
     ) -> None:
         self._random = random.Random(seed)
         self._faults = faults or Faults()
         self._task_seconds, self._start_seconds = task_seconds, start_seconds
-        self._trip, self._deadly = trip_seconds, deadly
+        self._trip, self._deadly, self._never_comes = trip_seconds, deadly, never_comes
         self._cpus, self._node_comes_after = cpus, node_comes_after
         self._clock = 0.0
         self._coming: list[float] = []
@@ -222,7 +223,8 @@ class SimulatedCluster:
             worker.dies_at, worker.why = begins + seconds / 2, PROCESS
             worker.page = [1, copied.task, 0, copied.stop - 1, ""]
         done_at = worker.free_at + self._trip
-        return self._expect(_SimulatedCall(worker, done_at, copied, seconds, idle))
+        call = _SimulatedCall(worker, done_at, copied, seconds, idle)
+        return call if self._never_comes(copied) else self._expect(call)
 
     def _visible_at(self, call: _SimulatedCall) -> float:
         """When a call is known to be done, or to be none."""
@@ -270,6 +272,9 @@ class SimulatedCluster:
             else:
                 done.append(call)
         return done
+
+    def is_made(self, call: Any) -> bool:
+        return bool(call.done_at <= self._clock)
 
     def _check(self, call: _SimulatedCall) -> None:
         end, why, _ = self._end_of(call.worker)

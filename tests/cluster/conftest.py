@@ -4,8 +4,8 @@ import fcntl
 import gc
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,31 @@ _STORE_BYTES = 256 << 20
 _LOCK = Path(tempfile.gettempdir(), f"bushel-tests-ray-{os.getuid()}.lock")
 
 
+# A node of Ray's gives up its start after half a minute, which a busy machine may well take.
+_STARTS = 4
+
+
+def _started(start: Callable[[], Any]) -> Any:
+    """What Ray starts: once more where it could not, without what is left of the time before."""
+    import psutil
+
+    def children() -> "set[psutil.Process]":
+        return set(psutil.Process().children(recursive=True))
+
+    before = children()
+    for more in reversed(range(_STARTS)):
+        try:
+            return start()
+        except Exception:  # Ray has no type of its own for it.
+            for process in children() - before:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+                    process.wait()
+            if not more:
+                raise
+    raise AssertionError
+
+
 class Nodes:
     """The cluster: nodes come and go."""
 
@@ -46,10 +71,13 @@ class Nodes:
             if node.all_processes["raylet"][0].process.poll() is None
         ]
 
-    def add(self, cpus: int = 2, **more: Any) -> Any:
-        return self._cluster.add_node(
-            num_cpus=cpus, object_store_memory=_STORE_BYTES, include_dashboard=False, **more
-        )
+    def add(self, cpus: int = 2, store_bytes: int = _STORE_BYTES, **more: Any) -> Any:
+        def add_node() -> Any:
+            return self._cluster.add_node(
+                num_cpus=cpus, object_store_memory=store_bytes, include_dashboard=False, **more
+            )
+
+        return _started(add_node)
 
     def remove(self, node: Any) -> None:
         self._cluster.remove_node(node, allow_graceful=False)
@@ -113,14 +141,17 @@ def cluster_here(folder: str) -> Iterator[Nodes]:
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 1,
-            "object_store_memory": _STORE_BYTES,
-            "include_dashboard": False,
-        },
-    )
+    def make_cluster() -> Any:
+        return Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 1,
+                "object_store_memory": _STORE_BYTES,
+                "include_dashboard": False,
+            },
+        )
+
+    cluster = _started(make_cluster)
     try:
         made = Nodes(cluster)
         made.add()

@@ -5,11 +5,18 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bushel.workers.cluster import ray_cluster
 from tests.cluster.conftest import Nodes
+
+
+# What fills a store, a part at a time, and how many parts are enough for any here.
+_FILL_BYTES, _MOST_FILLS = 8 << 20, 400
 
 
 class SeenCluster(ray_cluster.RayCluster):
@@ -88,3 +95,31 @@ def started(text: str, **environment: str) -> "subprocess.Popen[str]":
         [sys.executable, "-c", textwrap.dedent(text)],
         env=variables, cwd=root, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
+
+
+def lose_results(node: Any, calls: Sequence[Any]) -> None:
+    """Has a node that goes on lose results that it has, as far as they lie there.
+
+    Its store is filled until it writes them to files, and the files are removed.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    class Filler:
+        def __init__(self) -> None:
+            self._held: list[Any] = []
+
+        def fill(self) -> None:
+            self._held.append(ray.put(np.ones(_FILL_BYTES, np.uint8)))
+
+    there = NodeAffinitySchedulingStrategy(node_id=node.node_id, soft=False)
+    filler = ray.remote(Filler).options(num_cpus=0, scheduling_strategy=there).remote()
+    for _ in range(_MOST_FILLS):
+        told = ray.experimental.get_object_locations(list(calls))
+        if all(found["did_spill"] for found in told.values() if node.node_id in found["node_ids"]):
+            break
+        ray.get(filler.fill.remote())
+    folder = ray._private.worker.global_worker.node.get_session_dir_path()
+    for path in Path(folder).glob(f"*spilled*{node.node_id}/*"):
+        path.unlink()
+    ray.kill(filler)

@@ -7,6 +7,7 @@ It takes many minutes. It ends with an error if the stream is not that of one pr
 
 import argparse
 import collections
+import logging
 import os
 import random
 import signal
@@ -19,8 +20,12 @@ import numpy as np
 import bushel
 from bushel.workers.cluster import ray_cluster
 from tests.cluster.conftest import Nodes, cluster_here
+from tests.cluster.seen import lose_results
 
-KINDS = ("actor", "process", "frozen", "raylet", "node", "two")
+# What happens, and how often of 15 times.
+KINDS = {"actor": 4, "process": 4, "two": 2, "frozen": 2, "raylet": 1, "node": 1, "lost": 1}
+# Elements of a batch are so wide that results lie in the stores of nodes, where they can be lost.
+_WIDTH = 1 << 12
 
 
 class _Seen(ray_cluster.RayCluster):
@@ -30,6 +35,8 @@ class _Seen(ray_cluster.RayCluster):
         super().__init__(*arguments)
         self.actors: dict[int, Any] = {}
         self.pids: list[int] = []
+        # What was asked for last: some of it is under way, and some of that is done.
+        self.calls: collections.deque[Any] = collections.deque(maxlen=12)
         _clusters.append(self)
 
     def start(self, index: int) -> tuple[Any, Any]:
@@ -43,6 +50,11 @@ class _Seen(ray_cluster.RayCluster):
         return ready
 
 
+    def run(self, worker: Any, message: Any) -> Any:
+        self.calls.append(super().run(worker, message))
+        return self.calls[-1]
+
+
 _clusters: list[_Seen] = []
 
 
@@ -51,9 +63,13 @@ def _noisy(x: int, rng: np.random.Generator) -> int:
     return x + int(rng.integers(100))
 
 
+def _wide(x: int) -> Any:
+    return np.arange(x, x + _WIDTH)
+
+
 def _stream() -> bushel.IterDataset[Any]:
-    ds = bushel.MapDataset.range(1000).seed(3).shuffle().repeat().random_map(_noisy)
-    return ds.to_iter_dataset().filter(lambda x: x % 5 != 0).batch(16)
+    ds = bushel.MapDataset.range(1000).seed(3).shuffle().repeat().random_map(_noisy).map(_wide)
+    return ds.to_iter_dataset().filter(lambda row: row[0] % 5 != 0).batch(16)
 
 
 def _end_one(kind: str, cluster: _Seen, nodes: Nodes, chance: random.Random) -> None:
@@ -73,6 +89,12 @@ def _end_one(kind: str, cluster: _Seen, nodes: Nodes, chance: random.Random) -> 
         os.kill(Nodes.raylet(chance.choice(nodes.workers)), signal.SIGKILL)
     if kind == "node":
         nodes.remove(chance.choice(nodes.workers))
+    if kind == "lost":
+        lose_results(chance.choice(nodes.workers), list(cluster.calls))
+
+
+def _compare(one: Any, other: Any, number: int) -> None:
+    assert np.array_equal(next(one), next(other)), number
 
 
 def main() -> None:
@@ -82,30 +104,37 @@ def main() -> None:
     parser.add_argument("--most-seconds", type=float, default=3600.0)
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
+    logging.basicConfig(format="%(message)s")
     ray_cluster.RayCluster = _Seen  # type: ignore[misc]
     ends = collections.Counter[str]()
     began = time.monotonic()
     with cluster_here(tempfile.mkdtemp(prefix="ray", dir="/tmp")) as nodes:
         nodes.at_least(2)
-        there = _stream().ray_prefetch(bushel.RayOptions(num_workers=3))
-        with iter(_stream()) as alone, iter(there) as iterator:
+        # (Some are frozen for good: without a limit, in the end there would be no others.)
+        options = bushel.RayOptions(num_workers=3, hang_timeout=30.0, on_hang="replace")
+        there = _stream().ray_prefetch(options)
+        with iter(_stream()) as alone, bushel.iterate(there, stats=True) as iterator:
             batches = 0
             while ends.total() < arguments.ends:
                 for _ in range(chance.randrange(1, 12)):
-                    assert next(iterator).tolist() == next(alone).tolist(), batches
+                    _compare(iterator, alone, batches)
                     batches += 1
                 if time.monotonic() - began > arguments.most_seconds:
                     break
-                kind = chance.choices(KINDS, weights=(4, 4, 1, 1, 1, 2))[0]
-                if kind in ("raylet", "node"):
+                kind = chance.choices(list(KINDS), weights=list(KINDS.values()))[0]
+                if kind in ("raylet", "node", "lost"):
                     nodes.at_least(2)
                 _end_one(kind, _clusters[-1], nodes, chance)
                 ends[kind] += 1
                 print(f"{ends.total()}: {kind}, {time.monotonic() - began:.0f} s", flush=True)
             for _ in range(50):
-                assert next(iterator).tolist() == next(alone).tolist(), batches
+                _compare(iterator, alone, batches)
                 batches += 1
+            (workers,) = iterator.stats().workers
+    if ends.total() < arguments.ends:
+        raise SystemExit(f"only {ends.total()} ends within {arguments.most_seconds:.0f} s")
     print(f"{ends.total()} ends ({dict(ends)}), {batches} batches, all equal")
+    print(f"{workers.deaths} workers were replaced, {workers.repeated_tasks} tasks done again")
 
 
 if __name__ == "__main__":

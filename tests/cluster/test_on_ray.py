@@ -7,6 +7,7 @@ shows each time.
 import gc
 import os
 import random
+import re
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +26,7 @@ from tests.cluster.seen import (
     clusters,
     kill_actor,
     kill_process,
+    lose_results,
     node_with_work,
 )
 from tests.cluster.steps import (
@@ -171,6 +173,32 @@ def test_results_that_are_lost_with_their_node(
     assert found == list(range(400))
     # (They are told of with the worker that had made them, which is gone with the node, too.)
     assert "is gone" in caplog.text
+
+
+def test_results_that_are_lost_on_a_node_that_goes_on(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ray asks the node for ten minutes, and then says so."""
+    import ray
+
+    there = nodes.add(cpus=1, store_bytes=96 << 20, resources={"loses": 1})
+    stream = bushel.MapDataset.range(300).map(large).to_iter_dataset()
+    options = bushel.RayOptions(num_workers=1, resources={"loses": 1})
+    with iter(stream.ray_prefetch(options)) as iterator:
+        found = [int(next(iterator)[0]) for _ in range(20)]
+        pool = engines_of(iterator)[0]._pool[0]
+        (worker,) = pool._roster
+        calls = [assigned.call for assigned in worker.tasks]
+        assert calls
+        ray.wait(calls, num_returns=len(calls), fetch_local=False)
+        lose_results(there, calls)
+        found += [int(array[0]) for array in iterator]
+    assert found == list(range(300))
+    told = rf"worker 0, process \d+ on .* \(node {there.node_id[:8]}\) had done positions \d+ to "
+    told += r"\d+, and the result is lost: it has not come for \d+ s\. It is done again\."
+    assert re.search(told, caplog.text)
+    assert "is gone" not in caplog.text
+    nodes.remove(there)
 
 
 def test_an_element_that_ends_its_process_is_named() -> None:

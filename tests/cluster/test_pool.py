@@ -172,6 +172,30 @@ def test_a_lost_result_is_made_again(
     assert len(re.findall(told, caplog.text)) == 2
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_result_that_never_comes_is_made_again(
+    workers: int, simulated: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its worker is done, its node is there, and the cluster says nothing for minutes."""
+    gone: list[int] = []
+
+    def never_comes(message: Any) -> bool:
+        # (The same task, the first two times that it is done; and another one, once.)
+        is_lost = message.task in (3, 7) and gone.count(message.task) < (2 if message.task == 3 else 1)
+        gone.extend([message.task] * is_lost)
+        return is_lost
+
+    made = simulated(never_comes=never_comes)
+    assert _with(bushel.RayOptions(num_workers=workers)) == PLAIN
+    assert sorted(gone) == [3, 3, 7]
+    told = r"worker \d, process 1 on .*simulated \(node .*\) had done positions \d+ to \d+, and "
+    told += r"the result is lost: it has not come for \d+ s\. It is done again\."
+    assert re.search(told, caplog.text)
+    # Twice as long the second time, for a network that is slow; where others are there, they
+    # do it meanwhile.
+    assert made[0].now() < (120 if workers == 1 else 60)
+
+
 @pytest.mark.parametrize("why", ["process", "node", "memory"])
 def test_ends_are_told_with_node_and_task(
     why: str, simulated: Make, caplog: pytest.LogCaptureFixture

@@ -15,6 +15,7 @@ class Task:
         "ends",
         "error",
         "first",
+        "losses",
         "message",
         "other_deaths",
         "outcome",
@@ -35,6 +36,8 @@ class Task:
         self.tries = 0
         # How many in a row ended by themselves when they had made what was asked for.
         self.ends = 0
+        # How often its result was taken for lost.
+        self.losses = 0
         self.deaths = 0
         self.other_deaths = 0
         self.suspect: tuple[int, int] | None = None

@@ -45,7 +45,7 @@ class WorkerGone(Exception):
 
 
 class ResultLost(Exception):
-    """A result was made, and went with the node that had it."""
+    """A result was made, and is gone: with the node that had it, or from its store."""
 
 
 class TaskFault(Exception):
@@ -71,6 +71,9 @@ class Cluster(Protocol):
 
     def wait(self, calls: Collection[Call], seconds: float | None) -> list[Call]:
         """Waits until at least one of the calls is done, or for so long."""
+
+    def is_made(self, call: Call) -> bool:
+        """Whether a result is there somewhere, though it may not have come yet."""
 
     def ready(self, call: Call) -> WorkerGreeting:
         """What a worker said; raises as `outcome` does."""

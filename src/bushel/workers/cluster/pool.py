@@ -39,6 +39,10 @@ _LOOK_SECONDS = 1.0
 # A task that takes so many times as long as others do, and at least so many seconds, is given to
 # another worker too. Ray itself notices a node that is cut off after a minute.
 _LATE_TIMES, _LATE_SECONDS = 10.0, 3.0
+# So long a result that was made may be on its way before it is taken for lost. Ray goes on asking
+# a node for what it has lost for ten minutes. Each time for the same task it may be twice as long:
+# where the network is that slow, nothing is gained by asking again.
+_LOST_SECONDS = 15.0
 # Seconds after which workers without a place are told of.
 _UNPLACED_SECONDS = 10.0
 # So many workers in a row that end before they have begun are not replaced any more.
@@ -238,12 +242,7 @@ class ClusterPool(TaskQueue):
         try:
             outcome, size = self._cluster.outcome(call)
         except ResultLost as lost:
-            _log.warning(
-                "%s had done %s, and the result is lost: %s It is done again.",
-                worker, task.positions(), lost,
-            )  # fmt: skip
-            self._next_of(worker)
-            self._again([task])
+            self._lost(worker, str(lost))
             return
         except TaskFault as fault:
             self._next_of(worker)
@@ -255,6 +254,17 @@ class ClusterPool(TaskQueue):
         self._usual_seconds += share * (outcome.seconds - self._usual_seconds)
         if task.outcome is None:  # Otherwise it was asked of two, and this is the second.
             task.outcome, task.bytes = outcome, size
+
+    def _lost(self, worker: PoolWorker, why: str) -> None:
+        """The result of a worker's oldest task is no more; the worker is there."""
+        task = worker.tasks[0].task
+        _log.warning(
+            "%s had done %s, and the result is lost: %s It is done again.",
+            worker, task.positions(), why,
+        )  # fmt: skip
+        task.losses += 1
+        self._next_of(worker)
+        self._again([task])
 
     def _next_of(self, worker: PoolWorker) -> None:
         assert self._cluster is not None
@@ -285,10 +295,23 @@ class ClusterPool(TaskQueue):
                 self._changing = True
             since = worker.tasks[0].since if worker.tasks else None
             timeout = self._options.hang_timeout
-            if since is not None and timeout is not None and now - since > timeout:
+            if since is None:
+                continue
+            if self._does_not_come(worker, now - since):
+                self._lost(worker, f"it has not come for {now - since:.0f} s.")
+            elif timeout is not None and now - since > timeout:
                 self._hangs(worker, now - since)
         if not self._homeless:
             self._double_late_ones()
+
+    def _does_not_come(self, worker: PoolWorker, seconds: float) -> bool:
+        """Whether a worker is done with its oldest task, and the store has lost the result."""
+        assert self._cluster is not None
+        assigned = worker.tasks[0]
+        patience = _LOST_SECONDS * 2**assigned.task.losses
+        return (
+            seconds > patience and self._is_late(worker) and self._cluster.is_made(assigned.call)
+        )
 
     def _look_for_places(self, now: float) -> None:
         assert self._cluster is not None

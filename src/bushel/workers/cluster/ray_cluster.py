@@ -148,6 +148,10 @@ class RayCluster:
             done, _ = self._ray.wait(asked, num_returns=1, timeout=seconds)
         return list(done)
 
+    def is_made(self, call: Any) -> bool:
+        made, _ = self._ray.wait([call], timeout=0, fetch_local=False)
+        return bool(made)
+
     def ready(self, call: Any) -> Any:
         return self._got(call)
 
