@@ -14,7 +14,6 @@ import numpy as np
 from bushel.workers.cluster import ray_cluster
 from tests.cluster.conftest import Nodes
 
-
 # What fills a store, a part at a time, and how many parts are enough for any here.
 _FILL_BYTES, _MOST_FILLS = 8 << 20, 400
 

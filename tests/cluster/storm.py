@@ -49,7 +49,6 @@ class _Seen(ray_cluster.RayCluster):
             self.pids.append(ready.pid)
         return ready
 
-
     def run(self, worker: Any, message: Any) -> Any:
         self.calls.append(super().run(worker, message))
         return self.calls[-1]

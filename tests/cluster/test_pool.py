@@ -181,7 +181,9 @@ def test_a_result_that_never_comes_is_made_again(
 
     def never_comes(message: Any) -> bool:
         # (The same task, the first two times that it is done; and another one, once.)
-        is_lost = message.task in (3, 7) and gone.count(message.task) < (2 if message.task == 3 else 1)
+        is_lost = message.task in (3, 7) and gone.count(message.task) < (
+            2 if message.task == 3 else 1
+        )
         gone.extend([message.task] * is_lost)
         return is_lost
 

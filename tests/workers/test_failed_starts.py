@@ -3,7 +3,12 @@
 from types import SimpleNamespace
 from typing import Any
 
-from bushel.workers.failed_starts import _MOST_FAILED, FailedStarts
+from bushel.workers.failed_starts import (
+    _KILLED_SECONDS,
+    _MOST_FAILED,
+    _MOST_KILLED,
+    FailedStarts,
+)
 
 
 def _worker(index: int) -> Any:
@@ -32,3 +37,34 @@ def test_workers_that_begin_elsewhere_give_hope() -> None:
         assert failed.count(_worker(0)) is None
     failed.begun(_worker(1))
     assert failed.count(_worker(0)) is None
+
+
+def _killed(index: int) -> Any:
+    return SimpleNamespace(**vars(_worker(index)) | {"was_killed": lambda: True})
+
+
+def test_whoever_kills_may_stop() -> None:
+    """So many in a row are too many, but not within seconds: a busy machine starts slowly."""
+    now = 0.0
+    failed = FailedStarts(lambda: now)
+    for _ in range(4 * _MOST_KILLED):
+        assert failed.count(_killed(0)) is None
+        now += 0.9 * _KILLED_SECONDS / (4 * _MOST_KILLED)
+    now = _KILLED_SECONDS
+    assert failed.count(_killed(0)) is not None
+
+
+def test_as_long_as_the_work_gets_on_starts_may_be_killed() -> None:
+    now = 0.0
+    failed = FailedStarts(lambda: now)
+    for _ in range(20):
+        for _ in range(_MOST_KILLED - 1):
+            assert failed.count(_killed(0)) is None
+            now += _KILLED_SECONDS
+        failed.work_got_on()
+    # Not so for one that ends by itself, which will do so again.
+    assert failed.count(_worker(0)) is not None
+    for _ in range(_MOST_KILLED - 2):
+        assert failed.count(_killed(0)) is None
+    now += _KILLED_SECONDS
+    assert failed.count(_killed(0)) is not None

@@ -335,6 +335,7 @@ class Pool(TaskQueue):
         assert task.message.task == value.task, (task.message.task, value.task)
         worker.stalled = 0.0
         task.outcome, task.bytes = value, worker.link.last_size
+        self._failed_starts.work_got_on()
         self._check_memory()
 
     def _check_memory(self) -> None:
@@ -398,7 +399,8 @@ class Pool(TaskQueue):
             if given_up is not None:
                 self.close(politely=False)
                 raise given_up
-        task = worker.tasks[0] if worker.tasks else None
+        # One that had not begun has tried none of its tasks.
+        task = worker.tasks[0] if worker.tasks and worker.ready else None
         error = self._blame.note(task, worker.status.read(), worker.was_killed(), worker.exit())
         if error is not None and tasks:
             tasks.pop(0).error = error  # Whoever waits for it is told.

@@ -309,9 +309,7 @@ class ClusterPool(TaskQueue):
         assert self._cluster is not None
         assigned = worker.tasks[0]
         patience = _LOST_SECONDS * 2**assigned.task.losses
-        return (
-            seconds > patience and self._is_late(worker) and self._cluster.is_made(assigned.call)
-        )
+        return seconds > patience and self._is_late(worker) and self._cluster.is_made(assigned.call)
 
     def _look_for_places(self, now: float) -> None:
         assert self._cluster is not None
