@@ -1,4 +1,4 @@
-"""Batches: neighbours stacked into one element."""
+"""`batch`: neighbours stacked into one element."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

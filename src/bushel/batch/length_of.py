@@ -1,4 +1,4 @@
-"""How long an element is: what a user says of it."""
+"""How long an element is, by the feature or the function that a user named."""
 
 import operator
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The step that packs sequences into rows."""
+"""The step of `pack` by first fit or best fit: sequences side by side in rows."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows written at once: sequences and padding end to end, whose each cell is, and where in it."""
+"""Writes the cells of packed rows at once: sequences, padding, segment numbers, positions."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""The sequences of many elements, taken out of them at once."""
+"""Takes the sequences of many elements out of them at once, for packing."""
 
 from collections.abc import Sequence
 from operator import attrgetter

@@ -1,4 +1,4 @@
-"""The step that lays sequences end to end and cuts them into rows of one length."""
+"""`pack` by cutting: lays sequences end to end and cuts them into rows of one length."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain

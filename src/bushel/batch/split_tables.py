@@ -1,4 +1,4 @@
-"""Many elements at once, as the step sees them that lays sequences end to end."""
+"""Many elements as tables, for the step that lays sequences end to end."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right

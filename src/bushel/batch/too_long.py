@@ -1,4 +1,4 @@
-"""What is done before packing about sequences that are longer than a row."""
+"""What `pack` does about sequences that are longer than a row: truncates, splits or drops them."""
 
 from collections.abc import Mapping
 from typing import Any

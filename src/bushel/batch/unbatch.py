@@ -1,4 +1,4 @@
-"""Batches taken apart: each row an element again."""
+"""`unbatch`: each row of a batch an element again."""
 
 from collections.abc import Sequence
 from typing import Any

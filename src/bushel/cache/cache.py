@@ -1,4 +1,4 @@
-"""Streams whose elements are remembered in memory, or in a file."""
+"""`cache`: its node, and the stream that remembers elements in memory."""
 
 import os
 from collections.abc import Sequence

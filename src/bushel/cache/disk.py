@@ -1,4 +1,4 @@
-"""Streams that are kept in a file: computed and written once, then read."""
+"""The stream of `cache` in a file: computed and written once, then read."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Remembering where we are.
+"""States: described, compared with their pipeline, saved and restored.
 
 The names are those that Orbax is used with; each loads Orbax when it is first used.
 """

@@ -1,4 +1,4 @@
-"""What two descriptions of a pipeline differ in, step by step and parameter by parameter."""
+"""Words the difference between two descriptions of a pipeline, by step and by parameter."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest

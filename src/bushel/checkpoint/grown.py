@@ -1,4 +1,4 @@
-"""Data that has grown since a state was saved: whether to go on, or how to."""
+"""Judges a source that is longer than when a state was saved: whether and how to go on."""
 
 import re
 from collections.abc import Sequence

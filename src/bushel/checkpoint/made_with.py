@@ -1,4 +1,4 @@
-"""What a state remembers of the code and the files that it was made with.
+"""Remembers the code and files that a state was made with; others warn, or with `strict` refuse.
 
 A position means the same when a function is mended or a file is written anew, so a state is not
 refused for that. But somebody should know: the elements that follow are others.

@@ -1,4 +1,4 @@
-"""What mixtures have given so far, read from a state."""
+"""Counts what each part of a mixture has given, read from a state: `mix_counts`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

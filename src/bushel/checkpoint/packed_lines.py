@@ -1,4 +1,4 @@
-"""Descriptions of hundreds of lines, packed into one text: for states of mixtures of many parts."""
+"""Packs descriptions of hundreds of lines into one text, for states of mixtures of many parts."""
 
 import base64
 import json

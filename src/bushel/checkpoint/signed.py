@@ -1,4 +1,4 @@
-"""States as users see them: plain JSON values, signed with the pipeline they belong to."""
+"""Signs states with the description of their pipeline, and compares it before one is restored."""
 
 import re
 from typing import Any, TypeGuard

@@ -1,4 +1,4 @@
-"""What is in files of records."""
+"""`bushel inspect`: what is in files of records."""
 
 import os
 from typing import Any

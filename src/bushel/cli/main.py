@@ -1,4 +1,4 @@
-"""`bushel`: files of records, looked at, converted and written, and pipelines, asked and run."""
+"""The command `bushel`, its subcommands, and those that look at files (`head`, `count`, ...)."""
 
 import argparse
 import io

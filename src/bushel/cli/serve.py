@@ -1,4 +1,4 @@
-"""Serves the figures of programs that train, to a browser and to Prometheus on this machine."""
+"""Serves the figures of programs that train, to a browser and to Prometheus."""
 
 import json
 import threading

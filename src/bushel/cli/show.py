@@ -1,4 +1,4 @@
-"""Records as people and programs read them."""
+"""Records as text and as JSON, for people and programs."""
 
 import math
 from typing import Any

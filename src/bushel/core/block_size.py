@@ -1,4 +1,4 @@
-"""How large blocks are: learned while running, never visible.
+"""Tunes how large blocks are: learned while running, never visible.
 
 It is learned from measured times that the caller hands in, so a test can hand in its own.
 """

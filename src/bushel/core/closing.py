@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with` statement."""
+"""What is closed at the end of a `with` statement: the base class of such objects."""
 
 from types import TracebackType
 from typing import Self

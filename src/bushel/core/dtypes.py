@@ -1,4 +1,4 @@
-"""Types of arrays as text: numpy's own, structured ones, and those of ml_dtypes."""
+"""Types of arrays as text and back: numpy's own, structured ones, and those of ml_dtypes."""
 
 from functools import lru_cache
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""Small classes that are only their fields.
+"""`frozen` and `plain`: small classes that are only their fields.
 
 Generating methods takes most of the time that it takes to make a dataclass, and bushel has
 dozens, of which a program uses some, and should import quickly. So only `__init__` is

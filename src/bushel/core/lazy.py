@@ -1,4 +1,4 @@
-"""Names that are imported when they are first used."""
+"""Public names that are imported when they are first used."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module

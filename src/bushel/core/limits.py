@@ -1,4 +1,4 @@
-"""What the system refuses, in words: which limit it is, and what to do."""
+"""Words for what the system refuses: which limit it is (files, disk, processes), and what to do."""
 
 import errno
 import os

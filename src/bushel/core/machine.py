@@ -1,4 +1,4 @@
-"""What this machine, or the container that is all of it to us, has to offer."""
+"""What this machine or its container has: cores, memory, file descriptors."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""What functions and sources are called in messages and states."""
+"""Names of functions and sources, as messages and states have them."""
 
 import functools
 from typing import Any

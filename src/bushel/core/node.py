@@ -1,4 +1,4 @@
-"""What a pipeline is made of: nodes of a few kinds, and the kind says how to run it.
+"""The kinds of nodes that a pipeline is made of; `failed` makes the failure of an element.
 
     Source   reads records by key               fetch(keys) -> block
     Order    positions in its input             locate(positions) -> positions

@@ -1,4 +1,4 @@
-"""Options: how to read, in how many processes, and what to accept."""
+"""Options of users: `ReadOptions`, `MultiprocessingOptions`, `DatasetOptions`, `OnError`."""
 
 import enum
 import os

@@ -1,4 +1,4 @@
-"""The way to Pillow."""
+"""The one file that imports Pillow."""
 
 from functools import cache
 from typing import Any

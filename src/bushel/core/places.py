@@ -1,4 +1,4 @@
-"""Nodes that change no element: seeds, options, prefetching, and the step to a stream."""
+"""Nodes that change no element: seeds, options, prefetching, workers, and the step to a stream."""
 
 from collections.abc import Iterable
 from typing import Any

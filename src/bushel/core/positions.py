@@ -1,4 +1,4 @@
-"""Arrays of positions (in a dataset's order) and of keys (in a source).
+"""Arrays of positions and of keys: epochs split and joined, ranges, groups, `distinct`.
 
 Positions are 64-bit integers. A later epoch of an endless dataset lies beyond those, and such
 positions travel as arrays of Python's integers: slow, rare, and right.

@@ -1,4 +1,4 @@
-"""What a user says of workers on a cluster. Ray itself is imported when they are started."""
+"""`RayOptions`: what a user says of workers on a cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

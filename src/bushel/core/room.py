@@ -1,4 +1,4 @@
-"""Where the arrays of a batch are made: anywhere, unless a worker says otherwise.
+"""The memory in which the arrays of a batch are made: a worker says where, else it is anywhere.
 
 A worker process sends batches through shared memory. It has them made there, by `made_in`,
 and so saves a copy.

@@ -1,4 +1,4 @@
-"""Rows to columns: n elements of one structure become one element of n-long arrays."""
+"""Stacks rows into columns: n elements of one structure become one element of n-long arrays."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""States: plain JSON that says where a stream is, and the one grammar that all of them follow.
+"""The grammar of states, which are plain JSON: the states within a state, found and replaced.
 
 A step's state holds the states of the streams that it reads from, and fields of its own:
 

@@ -1,4 +1,4 @@
-"""What the states of a stream may be: declared in its file, checked before anything moves.
+"""The fields that a stream's state may have: declared in its file, checked before a restore.
 
     class RepeatStream(OneInput):
         def fields(self) -> Fields:

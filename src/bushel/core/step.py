@@ -1,4 +1,4 @@
-"""Steps of a stream that run themselves: described, run and resumed in one file.
+"""`Step`, the kind of operation that opens its own stream; `OverOne`, `Join`, and `How`.
 
 The other kinds of nodes are run by the engine, by position as well as in a stream. A `Step` is
 an operation on streams alone: its node makes its stream, which stands beside it.

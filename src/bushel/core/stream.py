@@ -1,4 +1,4 @@
-"""Streams: chunks of elements, each knowing the state at every one of its elements.
+"""`Stream`, `Chunk` and `Marks`, the state at every element; `OneInput` and `Framed`.
 
 A stream is pulled for a chunk at a time. Whoever holds a half-consumed chunk asks the chunk,
 not the stream, where it is: `chunk.marks.at(used)` is the state as after `used` elements.

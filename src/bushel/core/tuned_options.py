@@ -1,4 +1,4 @@
-"""Numbers that are found while a pipeline runs, in place of those that a user would write."""
+"""`AutotuneParameter` and `"auto"`: the bounds within which a number is tuned elsewhere."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""What Grain's datasets have for measuring themselves, for users' own datasets that call it."""
+"""Methods with which Grain's datasets measure themselves, for users' datasets that call them."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,4 @@
-"""Streams that are made ahead by other processes: on this machine, or on a cluster."""
+"""`mp_prefetch`, `ray_prefetch` and `prefetch`: streams made ahead by processes or by a thread."""
 
 from __future__ import annotations
 

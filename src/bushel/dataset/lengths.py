@@ -1,4 +1,4 @@
-"""Sequences of many lengths: packed into rows, batched by tokens, sorted into buckets."""
+"""`pack`, `batch_by_tokens`, `bucket_by_length`: methods for sequences of many lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a random-access dataset: some of its elements, numbered, taken apart, in windows."""
+"""`take`, `skip`, `enumerate`, `unbatch`, `windows` and `compact` of random-access datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams: datasets that can only be iterated, by iterators that have a state.
+"""`IterDataset`: streams, which can only be iterated, by iterators that have a state.
 
 Each method builds one node and returns a new dataset; nothing is read or computed until an
 element is asked for.

@@ -1,1 +1,1 @@
-"""Handing elements over."""
+"""Iterators: elements handed over one by one, to devices too, and what is known of the job."""

@@ -1,4 +1,4 @@
-"""The one place that imports JAX."""
+"""`device_put` and the processes of a JAX job: the one place that imports JAX."""
 
 import atexit
 import itertools

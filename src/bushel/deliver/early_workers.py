@@ -1,4 +1,4 @@
-"""What begins when a dataset with workers is built, long before anybody iterates over it."""
+"""Starts workers when a dataset with workers is built, long before anybody iterates over it."""
 
 from bushel.core.options import WorkersKey
 from bushel.workers.home import expect_workers

@@ -1,4 +1,4 @@
-"""Which record of which file a function failed on, told when its error is about to be raised."""
+"""Names the file and record that a function failed on, when its error is about to be raised."""
 
 from collections.abc import Iterator
 

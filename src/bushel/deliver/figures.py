@@ -1,4 +1,4 @@
-"""What is known of an iterator at work, as plain values; `bushel.watch` makes words of them."""
+"""Figures of an iterator at work, as plain values; `watch/` makes words of them."""
 
 from bushel.core.frozen import frozen
 from bushel.run.step_total import StepTotal

@@ -1,4 +1,4 @@
-"""Which process of its job this is: the one place that asks, whatever started the job."""
+"""Which process of its job this is, whatever started the job: JAX, torch, Ray Train."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Where an iterator stands, as the index of an element."""
+"""`get_next_index` and `set_next_index`: where an iterator stands, as the index of an element."""
 
 import operator
 from typing import Any, cast

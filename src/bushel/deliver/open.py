@@ -1,4 +1,4 @@
-"""From a pipeline to the stream that an iterator hands out."""
+"""Opens a pipeline: plans it, lowers it, and makes the iterator over its stream."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar

@@ -1,4 +1,4 @@
-"""Elements that wait to be handed out."""
+"""The elements of a chunk that wait to be handed out, and the state at each of them."""
 
 import operator
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Datasets that are iterated in the worker processes of a torch `DataLoader`."""
+"""Refuses to iterate whole copies of a dataset in the worker processes of a torch `DataLoader`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Who we are on Amazon's S3, and where a bucket is: as Amazon's own tools see it."""
+"""Credentials for S3 and the region of a bucket, as Amazon's own tools find them."""
 
 import os
 import urllib.error

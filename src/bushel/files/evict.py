@@ -1,4 +1,4 @@
-"""A folder that many processes fill, and that never takes more of the disk than it may."""
+"""Bounds a folder that many processes fill: what is oldest goes."""
 
 import os
 import shutil

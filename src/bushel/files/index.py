@@ -1,4 +1,4 @@
-"""Where the records of a file begin: looked up once, and kept.
+"""The index of a file: where its records begin, looked up once and kept.
 
 An index lies beside its file, or in a cache folder where that cannot be written. It says of
 which file it is (size and time of change), and is made again when the file is another, or when

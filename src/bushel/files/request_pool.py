@@ -1,4 +1,4 @@
-"""Requests that are under way at the same time."""
+"""Threads for requests that are under way at the same time."""
 
 import os
 import threading

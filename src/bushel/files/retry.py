@@ -1,4 +1,4 @@
-"""Requests that are made again when they fail by accident."""
+"""Makes requests again that fail by accident, later and later."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Everything else that is far away, through the file systems of fsspec.
+"""Remote files that obstore does not serve, through the file systems of fsspec.
 
 And what fsspec was told, in the environment or in files: every process finds that for itself, and
 no key travels in a pickle.

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, and one process at a time."""
+"""Writes files as a whole or not at all, and lets one process in at a time."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Batches of a random-access dataset for any number of hosts, as Grain has them."""
+"""`ElasticIterator`: batches of a random-access dataset for any number of hosts."""
 
 import threading
 from typing import Any

@@ -1,4 +1,4 @@
-"""Streams that are read from a file, from its beginning to its end."""
+"""`TFRecordIterDataset`: a stream of a file from its beginning to its end."""
 
 import os
 

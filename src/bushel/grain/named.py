@@ -1,4 +1,4 @@
-"""Datasets that are made by calling a class of their own."""
+"""Grain's classes for window shuffle, zip, flat map, thread prefetch, options; `device_put`."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar

@@ -1,4 +1,4 @@
-"""Datasets of rows into which sequences of different lengths are packed."""
+"""Grain's dataset classes for packing and rebatching, and `padding_report`."""
 
 import enum
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The stream of Parquet files that Grain has; `sources.ParquetDataSource` has them in any order."""
+"""`ParquetIterDataset`; for records in any order there is `sources.ParquetDataSource`."""
 
 import os
 from collections.abc import Sequence

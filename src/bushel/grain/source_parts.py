@@ -1,4 +1,4 @@
-"""A stream as several, each over a part of its source."""
+"""A stream as several streams, each over a part of its source."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""What elements will look like, told without reading any."""
+"""`get_element_spec`: what elements will look like, told without reading any."""
 
 import functools
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Streams of streams: repeated, limited, cached, interleaved, prefetched by threads."""
+"""Grain's dataset classes for streams: repeat, limit, cache, interleave, `multithread_prefetch`."""
 
 import threading
 from collections.abc import Iterator, Sequence

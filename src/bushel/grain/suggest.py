@@ -1,4 +1,4 @@
-"""How many workers, and how much kept ready, fit into the memory that there is."""
+"""`pick_performance_config`: how many workers and how large a buffer fit into the memory."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How the processes of a job agree on a number."""
+"""How the processes of a job agree on a number: the least number of steps that all have ready."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Workers that are ahead of what the hosts of a job have agreed to."""
+"""Hands out what workers made when all hosts of a job have agreed to its steps."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

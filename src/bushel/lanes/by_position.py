@@ -1,4 +1,4 @@
-"""Lanes whose elements are read by position, all of them side by side."""
+"""Reads lanes by position, all lanes of a host side by side."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Positions dealt to lanes, and rows gathered from them, as a dataset says it.
+"""`lanes`: positions dealt to lanes and rows gathered from them, as a dataset says it.
 
     shuffle ─ lanes(4) ─┬ filter ─┬ batch(8)
                         ├ filter ─┤

@@ -1,4 +1,4 @@
-"""The lanes of one host, gathered into steps."""
+"""The stream of the lanes of one host: gathers rows from each of them into steps."""
 
 import sys
 import time

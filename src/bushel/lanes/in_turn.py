@@ -1,4 +1,4 @@
-"""Elements of lanes in the order of steps: some of the first lane, of the second, and so on."""
+"""Puts elements of lanes in the order of steps: some of the first lane, of the second, ..."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The states of all hosts of a job, put together."""
+"""`merge_states`: the states of all hosts of a job put together, for another number of hosts."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The lanes of this host, put in the place of all of them."""
+"""Puts the lanes of this host in the place of all lanes, when an iterator is made."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Elements to pad with."""
+"""Elements to pad a last step with: zeros in the shape of others."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

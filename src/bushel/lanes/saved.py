@@ -1,4 +1,4 @@
-"""The lanes of a host in a state: the marks between their rows, and what a state must have."""
+"""The lanes of a host in a state: marks between their rows, and what a state must have."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

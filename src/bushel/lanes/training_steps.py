@@ -1,4 +1,4 @@
-"""The steps of a job, as one host sees them: rows from lane after lane."""
+"""The order of steps as one host sees them: rows from lane after lane, by position."""
 
 import numpy as np
 

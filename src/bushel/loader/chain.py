@@ -1,4 +1,4 @@
-"""From the parts of a loader to the nodes that run it."""
+"""Makes the nodes of a loader from its source, sampler, shard and operations; checks operations."""
 
 import operator
 import sys

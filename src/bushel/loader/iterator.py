@@ -1,4 +1,4 @@
-"""Iterates over a loader, and says in its states what they belong to."""
+"""The iterator of a loader, and its states, which are JSON in bytes."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""A user's own operation over Records, as a step of a stream."""
+"""A user's own operation over Records, as the step of a stream that calls it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a loader is made of, as its user gave it."""
+"""What a loader is made of, as its user gave it: a value."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which element of a block each bad record belongs to.
+"""Finds the element of a block that each bad record belongs to.
 
 A guard notes the positions that it was asked for. Where only orders, batches and element-wise
 steps come after it, those are a function of the positions of the block, and the block need

@@ -1,4 +1,4 @@
-"""A stream that passes over what fails in the stream before it."""
+"""The stream of `on_error`: passes over what fails in the stream before it."""
 
 from typing import Any
 

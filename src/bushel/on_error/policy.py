@@ -1,4 +1,4 @@
-"""The node that says what becomes of elements that cannot be made."""
+"""The node of `on_error`: what becomes of elements that cannot be made."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a part of a mixture is due of elements, in whole numbers, and which of them fall to it."""
+"""Shares of a mixture's parts in whole numbers, exactly: which elements fall due to a part."""
 
 from typing import TypeAlias
 

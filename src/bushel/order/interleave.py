@@ -1,4 +1,4 @@
-"""Several streams in turn, of which only a few are open at a time."""
+"""`interleave`: several streams in turn, of which only a few are open at a time."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Streams of positions in turn, read side by side as long as none ends."""
+"""Interleaves streams of positions, read side by side as long as none ends."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""States of streams in turn: what is in one, at every element, and what must be true of it."""
+"""States of an interleaving: what is in one, at every element, and what must be true of it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Proportions of parts whose weights are on lines, computed when they are needed."""
+"""Proportions of a mixture's parts on the lines of a schedule, computed when they are needed."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Orders over several inputs: in proportion, or as a user says."""
+"""`mix` and `select_from_datasets` by position: orders over several inputs."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How far the mixtures below a step were read for a group that is not complete.
+"""Notes in a mixture's state how far a later step holds its elements, or has seen them.
 
 The state of such a step is where its input was before the group: after a restore the group is
 made again. A mixture below the step then has to give the same elements once more, though its

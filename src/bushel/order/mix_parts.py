@@ -1,4 +1,4 @@
-"""The parts of a mixture, as the mixture reads them: as streams, or side by side by position."""
+"""Reads the parts of a mixture: as streams, or side by side by position."""
 
 import time
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""The state of a mixture: what it has, and how its fields fit together."""
+"""The state of a mixture: its fields, and how they fit together."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""Positions of many mixtures in fixed proportions, located together."""
+"""The patterns of many mixtures in fixed proportions, located together."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A seeded permutation of 0..max_index, computed position by position.
+"""The permutation of a shuffle: a seeded cipher, computed position by position.
 
 Nothing is materialised: the image of a position is arithmetic on it, so a shuffle of
 10**12 records needs no memory. The permutation is a small Feistel cipher on an even

@@ -1,4 +1,4 @@
-"""Orders that may not find an element, and the step that vouches for all of them."""
+"""Orders that may miss an element, and the step that raises where one is missing after all."""
 
 from abc import abstractmethod
 

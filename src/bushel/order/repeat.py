@@ -1,4 +1,4 @@
-"""Repetition: several epochs in a row, by arithmetic or over a stream."""
+"""`repeat`: several epochs in a row, by arithmetic or over a stream."""
 
 import sys
 from collections.abc import Sequence

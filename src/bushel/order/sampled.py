@@ -1,4 +1,4 @@
-"""Records in the order of a sampler."""
+"""Records of a loader in the order of its sampler, with their metadata."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Weights of a mixture that change on the way: the same at the same element in every run."""
+"""`WeightSchedule`: weights of a mixture that change on the way, the same in every run."""
 
 import sys
 from collections.abc import Mapping, Sequence

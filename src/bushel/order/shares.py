@@ -1,4 +1,4 @@
-"""Which parts of a mixture get the next elements, by what each is due of them.
+"""Chooses the parts of a mixture that give the next elements, by what each is due.
 
 There are five ways, which say the same bit by bit: part after part for each element, where parts
 are few; the same on lines, where they are many that change all the time (`order/line_shares.py`);

@@ -1,4 +1,4 @@
-"""Shuffles a whole random-access dataset, by position."""
+"""`shuffle` of a whole random-access dataset, by position."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A stream without some ranges of its steps, such as those at which a training was spoiled."""
+"""`skip_steps`: a stream without some ranges of its steps, such as those of bad batches."""
 
 import sys
 from abc import abstractmethod

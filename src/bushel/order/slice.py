@@ -1,4 +1,4 @@
-"""Slices: every step-th element from a start up to a stop."""
+"""`slice`: every step-th element from a start up to a stop."""
 
 from collections.abc import Sequence
 

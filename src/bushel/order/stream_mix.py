@@ -1,4 +1,4 @@
-"""Streams that are mixed in proportion: as a user says, and as they run."""
+"""`mix` of streams in proportion: as a user says it, and as it runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""Shuffle of a stream with a bounded memory: where each element goes is arithmetic.
+"""`shuffle` of a stream in a bounded buffer: where each element goes is arithmetic.
 
 The stream is cut into blocks of n elements. The elements of a block are dealt, by a random
 permutation, to the next n output blocks, one to each: so output block e has one element from

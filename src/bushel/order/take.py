@@ -1,4 +1,4 @@
-"""The first elements of a stream, or all but the first."""
+"""`take` and `skip` of a stream: its first elements, or all but the first."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Weights between the points of a schedule, and how far they can be apart in a stretch of steps."""
+"""Weights between the points of a schedule, and how much they change in a stretch of steps."""
 
 from typing import TypeAlias, cast
 

@@ -1,4 +1,4 @@
-"""Sliding windows: neighbours that overlap, by arithmetic or from a stream."""
+"""`windows`: neighbours that overlap, by arithmetic or from a stream."""
 
 import sys
 from collections.abc import Sequence

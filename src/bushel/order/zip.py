@@ -1,4 +1,4 @@
-"""One element from each of several streams, in a tuple."""
+"""`zip`: one element from each of several streams, in a tuple."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Gathers what a report tells of an iterator."""
+"""`report()`: gathers what the page about a run tells of an iterator."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is in steps that only running the pipeline tells: run again, with elements that know."""
+"""Runs a pipeline again over tagged elements, where only running tells what is in a step."""
 
 from collections.abc import Sequence
 from typing import Any

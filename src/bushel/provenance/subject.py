@@ -1,4 +1,4 @@
-"""What one may ask about: datasets, loaders, and iterators over them."""
+"""What may be asked about: datasets, loaders, and iterators over them."""
 
 from collections.abc import Callable
 from dataclasses import replace

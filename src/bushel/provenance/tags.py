@@ -1,4 +1,4 @@
-"""What a traced element knows of itself: which records it is made of."""
+"""Tags of traced elements: which records each is made of."""
 
 from collections.abc import Iterable
 from typing import Any

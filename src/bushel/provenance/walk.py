@@ -1,4 +1,4 @@
-"""From elements down to records, by arithmetic: no data is read and no function is called.
+"""Walks from elements down to records by arithmetic: nothing is read, no function is called.
 
 step ─ batch ─ shuffle ─ source        steps 7 and 8
   7      14      3         key 3       each step is known by its positions in the input of the

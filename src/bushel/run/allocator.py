@@ -1,4 +1,4 @@
-"""Memory that was freed stays with the process, for what is allocated next."""
+"""Asks the allocator to keep memory that was freed, for what is allocated next."""
 
 from contextlib import suppress
 from functools import cache

@@ -1,4 +1,4 @@
-"""When a choice is made, and made again: later and later, where that was for nothing."""
+"""When it is asked again whether threads pay: later and later, where asking was for nothing."""
 
 import math
 

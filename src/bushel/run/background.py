@@ -1,4 +1,4 @@
-"""A stream pulled by a thread of its own, into a bounded buffer."""
+"""`prefetch`: a stream pulled by a thread of its own; tunes how many elements its buffer holds."""
 
 import threading
 import time

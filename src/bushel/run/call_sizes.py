@@ -1,4 +1,4 @@
-"""What calls that are timed are about: how many records, and the position of the first."""
+"""How many records a timed call is about, and the position of the first."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

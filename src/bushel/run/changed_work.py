@@ -1,4 +1,4 @@
-"""What was seen of the work at some time, and whether it is still the same."""
+"""Whether the work is still what it was when the number of threads was chosen."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""An order over several inputs, evaluated by position."""
+"""Evaluates a `Choice` by position: an order over several inputs, such as a mixture."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Random access to the elements that filters leave: which they are, found by one pass.
+"""`compact`: random access to the elements that filters leave, which one pass finds.
 
 The pass is made when somebody first needs to know: an element, or the length. What it finds are
 positions, four or eight bytes for each element that is left.

@@ -1,4 +1,4 @@
-"""Streams that count what they give, and are timed in some turns: for `StepTimes`."""
+"""Makes streams count what they give, and time some of their turns, for `StepTimes`."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain

@@ -1,4 +1,4 @@
-"""Where a pipeline is cut: which of its steps run in worker processes, which here, and why.
+"""Cuts a pipeline: which steps run in worker processes, which here, and why.
 
     to_iter_dataset ─ map ─ filter │ batch │ map ─ map
     └────────── workers ─────────┘   here    └ workers ┘

@@ -1,4 +1,4 @@
-"""What a pipeline means: the element at a position, by the kind of each node.
+"""The definition of a pipeline: its element at a position, by the kind of each node, slowly.
 
 This is the definition, to be read in one sitting. It is slow: one element at a time, nothing
 kept, nothing looked ahead. `run/inline.py` does the same for blocks of positions, quickly; it and

@@ -1,4 +1,4 @@
-"""What evaluates a node by position, and what evaluators share."""
+"""What evaluators by position have in common: a block at these positions, or at this range."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""As many threads as the user asked for, where a source counts on them."""
+"""The number of threads that a user set, kept where a source counts on it."""
 
 from typing import Any
 

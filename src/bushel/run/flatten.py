@@ -1,4 +1,4 @@
-"""Several elements made of each, evaluated by position."""
+"""Evaluates an `Expand` by position: several elements made of each."""
 
 from typing import Any
 

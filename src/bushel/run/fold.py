@@ -1,4 +1,4 @@
-"""Groups of neighbours in a stream, each of which becomes new elements."""
+"""The stream of a `Fold`: groups of neighbours, each of which becomes new elements."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Positions on disk: a file of numbers that says of which pipeline they are."""
+"""The file in which `compact` keeps positions, with the pipeline that they are of."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether elements are so light that many streams are read by one thread, in one go."""
+"""Whether elements are so cheap that one thread reads many streams in one go."""
 
 import numpy as np
 

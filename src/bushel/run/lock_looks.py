@@ -1,4 +1,4 @@
-"""What looks at the interpreter's lock tell of the work that is done meanwhile."""
+"""How much of its time the work holds the interpreter's lock, by what `LockProbe` saw."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Long chains: what steps cost beside their work, and how large blocks should be for it."""
+"""What a step costs beside its work, and how large blocks must be for a long chain of steps."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Many datasets evaluated together: the parts of a mixture, of which a block has a few each.
+"""Evaluates many datasets together by position: the parts of a mixture, a few elements of each.
 
 Each part has steps of its own, and to ask each for two or three elements would cost as much as
 to ask it for a hundred. But the parts of one mixture are mostly alike: so their steps are taken

@@ -1,4 +1,4 @@
-"""The next elements of many mixtures, as lanes have one each, evaluated together.
+"""Evaluates the next elements of many mixtures together, as lanes have one each.
 
 A mixture whose parts are read by position knows whose turn it is, and how far each part was read.
 So what comes next in a thousand of them is a position for each element, in a part of one of them:

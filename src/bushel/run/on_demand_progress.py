@@ -1,4 +1,4 @@
-"""How far one has come with elements that are made one by one."""
+"""Counts, and keeps the states of, elements that are made one by one when they are taken."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A stream that is read by position: how far it was read is all that there is to know of it."""
+"""A stream of positions as a part that is read side by side: its state is how far it was read."""
 
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""The stream of a random-access dataset: its positions one after the other."""
+"""The stream of a random-access dataset: its positions in order, inline or by threads."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A watch over filters that drop nearly everything."""
+"""The quota: warns, or raises, where a filter drops nearly everything."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What a stream of positions has evaluated: ranges of them, by whoever has the time."""
+"""Evaluates a range of positions for a stream, on whichever thread, and notes bad records."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What was seen lately of one way to run: what blocks took, and how soon elements came."""
+"""Times seen lately of one way to run: of blocks, of elements, and of the user's own work."""
 
 import math
 from collections import deque

@@ -1,4 +1,4 @@
-"""How many records each step of a dataset had to do with, by the positions that were read."""
+"""Counts the records that each step of a dataset had to do with, by the positions read."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Threads that streams share which are read side by side, as the lanes of a host are."""
+"""Threads that several streams share, such as the lanes of a host."""
 
 import weakref
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Many streams of positions as arrays: of each only how far it was read.
+"""Reads many streams of positions side by side, as arrays: of each only how far it was read.
 
 A stream of a random-access dataset is its next position. So a thousand of them that are read in
 turn are an array of a thousand positions, and their next elements are evaluated together:

@@ -1,4 +1,4 @@
-"""A long chain of steps, evaluated by position in one loop."""
+"""Evaluates a long chain of steps by position, in one loop."""
 
 from collections.abc import Sequence
 

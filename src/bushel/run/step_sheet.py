@@ -1,4 +1,4 @@
-"""What the steps did in one turn that is timed."""
+"""What the steps did in one turn that was timed."""
 
 import threading
 from collections.abc import Callable, Sequence

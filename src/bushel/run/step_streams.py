@@ -1,4 +1,4 @@
-"""The steps of a stream: one class for each kind of node."""
+"""The streams of `Each`, `Drop` and `Expand`: one class for each kind of node."""
 
 import time
 from abc import abstractmethod

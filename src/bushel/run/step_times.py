@@ -1,4 +1,4 @@
-"""What each step of a pipeline has done and how long it took.
+"""Counts and times the steps of a pipeline: what each has done, and how long some turns took.
 
 Only a pipeline that is to be measured is built with it; any other has nothing of this in it.
 

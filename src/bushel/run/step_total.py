@@ -1,4 +1,4 @@
-"""What one step has done, and how long it took, by the turns that were timed."""
+"""Sums for one step: what it has done, and how long it took in the turns that were timed."""
 
 import operator
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""The steps of many streams, of those that are alike together, on the elements that are left."""
+"""Applies the steps of many streams together, where they are alike, to the elements left."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The next positions of many streams, of the parts of a mixture or of lanes, evaluated together."""
+"""Evaluates the next positions of many streams together: parts of a mixture, or lanes."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Whether threads pay, and how many: learned while running, never visible in the output.
+"""Decides whether threads pay, and how many: learned while running, never visible in the output.
 
 Everything is learned from times that the caller hands in, so a test can hand in its own. Work is
 told without the time that it stood in the queue for a core (`run/thread_time.py`): what other

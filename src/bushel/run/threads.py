@@ -1,4 +1,4 @@
-"""Blocks evaluated ahead on threads, delivered in order."""
+"""Evaluates blocks ahead on a pool of threads, and delivers them in order."""
 
 import threading
 import time

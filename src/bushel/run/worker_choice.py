@@ -1,4 +1,4 @@
-"""How many worker processes there should be: decided from figures that are handed in.
+"""Decides how many worker processes there should be, from figures that are handed in.
 
 Nothing here looks at a clock or at the machine, so that a test can hand in figures of machines
 that it made up. What a decision goes by is the wait of whoever takes what the workers make: while

@@ -1,4 +1,4 @@
-"""What worker processes have done, as plain values."""
+"""Figures of worker processes: what they have done, as plain values."""
 
 from bushel.core.frozen import frozen
 

@@ -1,4 +1,4 @@
-"""One element from each of several datasets, evaluated by position."""
+"""Evaluates a `Zip` by position: one element from each of several datasets."""
 
 from collections.abc import Sequence
 from typing import Any

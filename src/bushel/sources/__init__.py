@@ -1,4 +1,4 @@
-"""Where records come from."""
+"""Sources: where records come from."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Looking through a file by numpy, in chunks, on all cores."""
+"""Searches a file by numpy, in chunks, on all cores."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What the names of files end in, and how compressed ones begin: said once, for all who ask."""
+"""The endings of file names by format, and the first bytes of compressed files."""
 
 from typing import NamedTuple
 

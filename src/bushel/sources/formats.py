@@ -1,4 +1,4 @@
-"""Which format files have, by their first bytes and by the endings of their names."""
+"""`bushel.open`, and the list of formats, by the first bytes of files and by their endings."""
 
 import logging
 import os

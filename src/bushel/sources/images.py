@@ -1,4 +1,4 @@
-"""Images, decoded by Pillow."""
+"""Decodes images, by Pillow."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""What sources that read many records at a time have in common."""
+"""The base class of sources that read many records at a time: keys checked, grouped by part."""
 
 import operator
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Sources in memory, ranges and columns; and what a user gives as a source, made a node."""
+"""Sources in memory: ranges and columns; `source_node` makes a node of what a user gave."""
 
 import os
 from collections.abc import Hashable, Sequence

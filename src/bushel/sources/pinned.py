@@ -1,4 +1,4 @@
-"""The first records of a source that has grown."""
+"""`pinned`: the first records of a source that has grown."""
 
 from collections.abc import Sequence
 from typing import Any, SupportsIndex

@@ -1,4 +1,4 @@
-"""Records of a source, read by key: many in one call or one by one, up to the first that fails."""
+"""Reads records of a source by key: many in one call or one by one, up to the first that fails."""
 
 from collections.abc import Hashable, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What users subclass to say what happens to elements.
+"""The classes that users subclass: `Map`, `Filter`, `RandomMap`, `FlatMap`, `MapBatches`.
 
 An instance stands wherever a function may: `ds.map(MyMap())`, `ds.apply([...])`, and in the
 `operations` of a `DataLoader`.

@@ -1,4 +1,4 @@
-"""Numbering: pairs of the position and the element."""
+"""`enumerate`: pairs of the position and the element."""
 
 from collections.abc import Iterable
 from typing import Any

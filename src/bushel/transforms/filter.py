@@ -1,4 +1,4 @@
-"""Filters: elements that are left out."""
+"""`filter`: elements that are left out."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import truth

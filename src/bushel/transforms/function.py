@@ -1,4 +1,4 @@
-"""How a user's function is found, shown and called on a block."""
+"""Finds a user's function, and calls it on the elements of a block, up to one that fails."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat

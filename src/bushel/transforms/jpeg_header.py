@@ -1,4 +1,4 @@
-"""What a JPEG file says of itself before its first pixel."""
+"""Reads the header of a JPEG file: its size and form, before its first pixel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps: plain, with the position, with random numbers, and of whole blocks."""
+"""`map`, `map_with_index`, `random_map` and `map_batches`."""
 
 from __future__ import annotations
 

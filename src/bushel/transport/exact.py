@@ -1,4 +1,4 @@
-"""Values that pickle would make something else of, and how they are pickled instead.
+"""Pickles values that plain pickle would make something else of.
 
 A memoryview would become bytes; a masked array that has no mask would have one, and forget that
 its mask is hard; an array class of the user's own would lose its attributes.

@@ -1,4 +1,4 @@
-"""Exceptions on their way: the same type on the other side, and the traceback twice.
+"""Packs exceptions: the same type on the other side, with the traceback as text and as frames.
 
 As text, which has all that there was to say, and as one that debuggers can follow.
 """

@@ -1,4 +1,4 @@
-"""Rows on their way: they travel as columns where they can, and arrive as the same rows.
+"""Packs rows as columns where that is possible, and makes the same rows of them again.
 
 Elements that are alike, or differ in their lengths only, are taken apart (`core/ragged.py`) into
 a few flat arrays. Those are made where they will be sent from, so that nothing is copied twice.

@@ -1,4 +1,4 @@
-"""What to write instead: rules about the steps of a line, each with its reason.
+"""Advice in `explain`: rules about the steps of a line, what to write instead, and why.
 
 A rule looks at what was described and where it runs, and at no time or size. What it says is true
 of every pipeline that it speaks of; where it cannot know, it says nothing.

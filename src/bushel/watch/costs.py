@@ -1,4 +1,4 @@
-"""What a pipeline costs, as plain values: of each step, and of what can run where."""
+"""Costs of a pipeline as plain values: of each step, and of what can run where."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

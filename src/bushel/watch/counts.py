@@ -1,4 +1,4 @@
-"""How many elements each step of a pipeline makes, as far as that is known without reading."""
+"""Counts how many elements each step makes, as far as that is known without reading."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Times as people write them."""
+"""Durations and percentages as people write them."""
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Explains pipelines: reads nothing, starts nothing, and never raises for one that was built."""
+"""`explain`: reads nothing, starts nothing, and never raises for a pipeline that was built."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

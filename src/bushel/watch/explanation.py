@@ -1,4 +1,4 @@
-"""What a pipeline is, as a value: its steps, where each of them runs, and what to change."""
+"""What `explain` returns: the steps, where each of them runs, and what to change."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Iterating with a look at what happens."""
+"""`bushel.iterate`: an iterator that is counted and timed, published, and recorded."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is worth knowing of one step: the line of its function, the files of its source."""
+"""Notes of `explain` about one step: the line of its function, the files of its source."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""The same pipeline with other numbers of workers and threads, and which of its steps run where."""
+"""The same pipeline with other numbers of workers and threads, to be profiled."""
 
 from collections.abc import Callable
 from dataclasses import replace

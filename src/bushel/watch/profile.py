@@ -1,4 +1,4 @@
-"""Measures what the steps of a pipeline cost, says what that means, and tries whether it is so."""
+"""`bushel.profile`: measures what steps cost, says what that means, and tries whether it is so."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a profile found: values, a text, a page."""
+"""What `profile` returns: values, a text, a page."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Runs a pipeline for a while: with every step looked at, as fast as it goes, or as it is written.
+"""Runs a pipeline for a while, to be profiled: every step looked at, or as fast as it goes.
 
 Each run goes on where the one before it ended, so that records are not read again while they are
 still in the caches of the machine.

@@ -1,4 +1,4 @@
-"""A training on a cluster that is not there, from what a pipeline costs here."""
+"""`bushel.simulate`: a training on a cluster that is not there, from what a pipeline costs here."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""The blocks that took longest in a run, as a table."""
+"""The table of the blocks that took longest in a run."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What an iterator has done so far: the loop's wait, and what each step did and took."""
+"""`stats()`: what an iterator has done so far, the loop's wait and the work of each step."""
 
 import operator
 import re

@@ -1,4 +1,4 @@
-"""Tells in the log what the user asked for by a setting."""
+"""Writes into the log what the user asked for by a setting."""
 
 import logging
 

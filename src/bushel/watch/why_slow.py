@@ -1,4 +1,4 @@
-"""Why a loop waits for data: rules, each with the number that it goes by and one change to make."""
+"""`why_slow()`: why a loop waits for data, rules with their numbers and one change to make."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What workers died of: an element, or something else."""
+"""Judges what a worker died of: the element that it was at, or something else."""
 
 from collections.abc import Sequence
 from typing import Any

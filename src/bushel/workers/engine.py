@@ -1,4 +1,4 @@
-"""The engine of one iterator: tasks out, outcomes in."""
+"""The engine of one iterator: gives tasks out, takes outcomes in."""
 
 import time
 import weakref

@@ -1,4 +1,4 @@
-"""Workers that end before they begin: how many of them are bad luck, and when to give up.
+"""Counts workers that end before they begin: bad luck at first, then a reason to give up.
 
 What counts is what happened, not how many were hit by it. Where the nursery dies, all that it
 was asked for die with it, of one cause; where somebody kills all workers, each dies, but no

@@ -1,4 +1,4 @@
-"""Who holds an object: the way to it from a step of a pipeline, in the user's words."""
+"""Names the variable, argument or attribute that leads to an object that cannot be pickled."""
 
 import functools
 import types

@@ -1,4 +1,4 @@
-"""Where the workers of a loader or dataset stay between two passes; before the first, too.
+"""Where the workers of a loader or dataset stay between two passes, and before the first.
 
 A home is made with the dataset, long before there is anything to keep in it. So it imports
 next to nothing.

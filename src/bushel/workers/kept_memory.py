@@ -1,4 +1,4 @@
-"""Memory of a process that makes arrays of the same sizes all the time: it keeps what it has.
+"""Has a worker keep the memory of arrays that died, since it makes the same sizes all the time.
 
 glibc gives the memory of large arrays back to the system when they die, and gets it again, page
 by page, for the next ones: a tenth of the time of decoding images.

@@ -1,4 +1,4 @@
-"""How a nursery is started: the command, its environment, and what else a process is born with.
+"""The command that starts a nursery, its environment, and what else a process is born with.
 
 What a process is born with (its directory, its environment, its outputs, ...) it has for ever,
 and its workers after it. `surroundings` tells whether that is still what the program has.

@@ -1,4 +1,4 @@
-"""A pipe whose other end the trainer holds: a process ends when that is closed, however it came.
+"""The lifeline: a pipe that ends a process when the trainer is gone, in whatever way.
 
 Not by the death of the parent (`PR_SET_PDEATHSIG`): that is by thread, and the thread that
 started the process may end long before the trainer does.

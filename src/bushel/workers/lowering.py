@@ -1,4 +1,4 @@
-"""From the stretches of a cut pipeline to streams whose elements worker processes make.
+"""Lowers the stretches of a cut pipeline to streams whose elements worker processes make.
 
 What runs where is decided before, in `run/cut.py`.
 """

@@ -1,4 +1,4 @@
-"""What all workers of a pipeline are given at their start: pickled once, in shared memory.
+"""What workers are given at their start, pickled once; names the step that cannot be pickled.
 
 Large arrays (a source in memory) are not part of the pickle. They lie beside it in the same
 memory, and every worker maps that: there is one copy for all of them, and a worker that

@@ -1,4 +1,4 @@
-"""States between elements that workers made, in terms of the streams that workers stand for."""
+"""Marks of elements that workers made, in terms of the streams that workers stand for."""
 
 from bushel.core.frozen import plain
 from bushel.core.state import State, replaced

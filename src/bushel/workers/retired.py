@@ -1,4 +1,4 @@
-"""Workers that have nothing to do any more, and were asked to leave."""
+"""Workers that were asked to leave because there is nothing to do for them."""
 
 import time
 from collections.abc import Iterator

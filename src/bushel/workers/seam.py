@@ -1,4 +1,4 @@
-"""What an engine needs of those who do its tasks, wherever they are."""
+"""What an engine needs of a pool of workers, wherever they are; the queue of its tasks."""
 
 from abc import ABC, abstractmethod
 from collections import deque

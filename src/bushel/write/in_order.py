@@ -1,4 +1,4 @@
-"""Streams written out: in order, by one writer, from shard to shard."""
+"""Writes a stream: in order, by one writer, from shard to shard."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing

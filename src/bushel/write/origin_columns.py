@@ -1,4 +1,4 @@
-"""Where elements come from, as arrays: what a file beside each shard keeps."""
+"""Columns of where elements come from, kept in a file beside each shard."""
 
 from collections.abc import Callable
 from functools import partial

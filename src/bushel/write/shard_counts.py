@@ -1,4 +1,4 @@
-"""How far shards have come, whoever writes them; and the line that tells it."""
+"""Counts how far shards have come, whoever writes them; and the line that tells it."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Tasks that are done side by side, each by whoever is free, and told of as they end."""
+"""Runs tasks side by side, each by whichever worker is free."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

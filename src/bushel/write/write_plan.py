@@ -1,4 +1,4 @@
-"""What is to be written, and how: all that decides about the bytes of the shards."""
+"""The plan of `write`: all that decides about the bytes of the shards."""
 
 import json
 from collections.abc import Iterator

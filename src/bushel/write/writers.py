@@ -1,4 +1,4 @@
-"""Formats that records can be written in: what becomes of a record, and of a file of them."""
+"""Writers of the formats of records: what becomes of a record, and of a file of them."""
 
 import csv
 import errno

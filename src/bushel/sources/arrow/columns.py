@@ -1,4 +1,4 @@
-"""Columns without nulls, of which rows are copied straight out of Arrow's memory."""
+"""Copies rows of columns without nulls straight out of Arrow's memory."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,4 @@
-"""Columns without nulls whose rows are of several lengths: strings, bytes, lists of numbers, and
-lists of those."""
+"""Copies rows of several lengths out of Arrow's memory: strings, bytes, lists."""
 
 from collections.abc import Sequence
 from itertools import pairwise

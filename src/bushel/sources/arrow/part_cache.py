@@ -1,4 +1,4 @@
-"""Parts that were decoded, as many as there is room for; each is decoded by one thread."""
+"""The cache of decoded parts (row groups): as many as there is room for, each decoded once."""
 
 from collections.abc import Callable
 from typing import TypeVar

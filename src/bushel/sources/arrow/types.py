@@ -1,4 +1,4 @@
-"""What Arrow's types are in numpy, where they are anything."""
+"""Which numpy type an Arrow type is, if any."""
 
 from typing import Any
 

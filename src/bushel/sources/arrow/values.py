@@ -1,4 +1,4 @@
-"""Values of Arrow arrays as those of records.
+"""Makes values of records of Arrow arrays.
 
 numbers, booleans               numpy's, of the type of the column
 timestamps, dates, durations    numpy.datetime64 (in UTC) and numpy.timedelta64

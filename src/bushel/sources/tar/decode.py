@@ -1,4 +1,4 @@
-"""What becomes of the files of a sample, by the endings of their names."""
+"""Decodes the files of a sample, by the endings of their names."""
 
 import io
 import json

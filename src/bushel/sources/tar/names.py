@@ -1,4 +1,4 @@
-"""The names of files in a tar file: which sample they are of, and which part of it."""
+"""Splits the name of a file in a tar file: which sample it is of, and which part of it."""
 
 
 def split_name(name: str) -> tuple[str, str] | None:

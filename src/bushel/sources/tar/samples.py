@@ -1,4 +1,4 @@
-"""Which members of a tar file make a sample: where each one begins."""
+"""Groups the members of a tar file into samples."""
 
 from array import array
 

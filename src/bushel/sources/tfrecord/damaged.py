@@ -1,4 +1,4 @@
-"""Where the records of a damaged TFRecord file begin.
+"""Finds where the records of a damaged TFRecord file begin.
 
 What is wrong in the data of a record shows when it is read. But a length that is wrong leads
 astray: from there on the next header is looked for, at every byte, by the checksum that it has.

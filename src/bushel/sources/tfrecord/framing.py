@@ -1,4 +1,4 @@
-"""The records of a TFRecord file from a place on, without an index."""
+"""Reads the records of a TFRecord file from a place on, without an index."""
 
 from itertools import pairwise
 

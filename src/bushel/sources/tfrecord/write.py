@@ -1,4 +1,4 @@
-"""Writing TFRecord files."""
+"""`write_tfrecords`: writes TFRecord files."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""Memory for batches that come from elsewhere: used again, since a fresh page costs a copy."""
+"""Memory for batches that come from other nodes: used again, since a fresh page costs a copy."""
 
 import weakref
 from collections import deque
