@@ -60,6 +60,24 @@ def test_the_record_is_named(name: str, records: bushel.MapDataset[Any], tmp_pat
     assert told.count(place) == 1, told
 
 
+@pytest.mark.parametrize("name", ["map", "shuffled", "batched", "one of two of a name", "mixed"])
+def test_by_position_it_is_named_as_well(name: str, records: bushel.MapDataset[Any]) -> None:
+    """By `ds[i]`, the same notes as where the element comes in its turn."""
+    dataset = NAMED[name](records)
+    in_turn = iter(dataset)
+    for position in range(100):
+        try:
+            next(in_turn)
+        except ValueError as error:
+            told = notes_of(error)
+            break
+    in_turn.close()
+    with pytest.raises(ValueError, match="seven") as raised:
+        dataset[position]
+    assert notes_of(raised.value) == told
+    assert sum("it is record 2 of" in note for note in told) == 1
+
+
 NOT_NAMED: dict[str, Stream] = {
     # Elements are counted anew after what may leave some out, and made of several records here.
     "after a filter": lambda ds: ds.to_iter_dataset().filter(kept).map(fails_on_seven),

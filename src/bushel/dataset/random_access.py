@@ -371,6 +371,9 @@ class MapNodeDataset(MapDataset[T]):
             self._evaluate = compile_node(self._node).at
         block = self._evaluate(positions)
         if block.failure is not None:
+            from bushel.deliver.failed_record import note_record  # Only for those that fail.
+
+            note_record(block.failure.error, self._node)
             error = block.failure.release()
             # A frame on the traceback must not refer to the exception: that would be a cycle.
             del block
