@@ -100,5 +100,5 @@ def test_a_file_that_is_gone_is_not_named(
     def gone(*_: Any) -> Any:
         raise FileNotFoundError
 
-    monkeypatch.setattr(type(dataset.parents[0]._node.source), "place_of", gone)
+    monkeypatch.setattr(type(dataset.parents[0]._node.source), "places_of", gone)
     assert not any("it is record" in note for note in notes(dataset))

@@ -6,6 +6,7 @@ from bushel.core.node import Each, Guard, Node, Place, walk
 from bushel.core.places import ToStreamNode
 from bushel.errors import note_place, place_noted, where_raised
 from bushel.order.keys import record_of
+from bushel.sources.stored_at import known_place
 
 _Place = tuple[str, int, int | None]
 
@@ -36,14 +37,7 @@ def _place(step: Node, position: int) -> _Place | None:
     ):
         return None
     record = record_of(step, position)
-    place_of = None if record is None else getattr(_source_of(record[0]), "place_of", None)
-    if record is None or not callable(place_of):
-        return None
-    try:
-        path, number, offset = place_of(record[1])
-        return str(path), number, offset
-    except Exception:  # The file may be gone by now; then it is not known.
-        return None
+    return None if record is None else known_place(getattr(record[0], "source", None), record[1])
 
 
 def _in_stream(step: Node) -> Iterator[Node]:
@@ -54,7 +48,3 @@ def _in_stream(step: Node) -> Iterator[Node]:
             if len(step.inputs) != 1:
                 return
             (step,) = step.inputs
-
-
-def _source_of(node: Node) -> object:
-    return getattr(node, "source", None)

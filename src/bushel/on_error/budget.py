@@ -17,6 +17,7 @@ from bushel.errors import BadRecordsError, StateError
 from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.quarantine import quarantine
 from bushel.order.keys import record_of
+from bushel.sources.stored_at import known_place
 
 _log = logging.getLogger("bushel")
 # Bad records that are logged; the quarantine file has them all.
@@ -151,12 +152,8 @@ def _place(guard: Guard, record: BadRecord) -> dict[str, Any]:
     if found is not None:
         source, key = found
         place = {"source": source.label, "key": key if isinstance(key, (int, str)) else repr(key)}
-        place_of = getattr(getattr(source, "source", None), "place_of", None)
-        if noted is None and callable(place_of):
-            try:
-                noted = place_of(key)
-            except Exception:  # The file may be gone by now; then it is not known.
-                noted = None
+        if noted is None:
+            noted = known_place(getattr(source, "source", None), key)
     if noted is not None:
         place |= {"file": noted[0], "record": noted[1], "offset": noted[2]}
     return place

@@ -10,22 +10,13 @@ from bushel.core.naming import source_name
 from bushel.core.node import Node, Source
 from bushel.core.positions import Keys
 from bushel.order.interleave import InterleaveNode
+from bushel.sources.stored_at import StoredAt, stored_at
 from bushel.sources.tfrecord.file_stream import FileStreamNode
 from bushel.sources.written.origins import RecordOrigin
 
 
 class NotKnown(Exception):
     """Nobody knows; the message says why."""
-
-
-class StoredAt(NamedTuple):
-    """Where a record is stored, as far as its source tells."""
-
-    file: str | None = None
-    # Its number in the file, and the bytes from which and up to which it goes.
-    record: int | None = None
-    start: int | None = None
-    stop: int | None = None
 
 
 class StepRecord(NamedTuple):
@@ -161,14 +152,7 @@ def places_of(source: Node, keys: "np.ndarray[Any, Any]") -> list[StoredAt] | No
     """Where a source stores records; None where it does not tell."""
     if isinstance(source, FileStreamNode):
         return [StoredAt(source.path, None, start) for start in keys.tolist()]
-    given = getattr(source, "source", None)
-    many = getattr(given, "places_of", None)
-    if callable(many):
-        return [StoredAt(*place) for place in many(keys)]
-    one = getattr(given, "place_of", None)
-    if not callable(one):
-        return None
-    return [StoredAt(*one(key)) for key in keys.tolist()]
+    return stored_at(getattr(source, "source", None), keys)
 
 
 def name_of_source(source: Node) -> str:

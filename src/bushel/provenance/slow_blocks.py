@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from bushel.core.node import Node, walk
 from bushel.core.places import ToStreamNode
 from bushel.core.positions import positions_of
-from bushel.provenance.records import StoredAt, name_of_source, places_of
+from bushel.provenance.records import name_of_source, places_of
 from bushel.provenance.walk import records_of_positions
 from bushel.run.step_total import StepTotal
+from bushel.sources.stored_at import StoredAt
 from bushel.watch.slow_table import SlowBlock
 from bushel.watch.stats import UNWRITTEN
 

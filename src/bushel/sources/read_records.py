@@ -1,7 +1,6 @@
 """Reads records of a source by key: many in one call or one by one, up to the first that fails."""
 
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from bushel.core.node import Source, failed
 from bushel.core.positions import Keys, Positions
 from bushel.errors import SourceError, add_note, note_place, place_noted
 from bushel.sources.base import ColumnReader, wrap
+from bushel.sources.stored_at import known_place
 
 
 @frozen
@@ -99,11 +99,9 @@ def read_records(
 
 def note_file(error: BaseException, source: Any, key: Any) -> None:
     """Adds where a record is that failed, if the source knows that."""
-    place_of = getattr(source, "place_of", None)
-    if callable(place_of) and place_noted(error) is None:
-        with suppress(Exception):  # The file may be gone by now.
-            path, record, offset = place_of(key)
-            note_place(error, path, record, offset)
+    place = known_place(source, key) if place_noted(error) is None else None
+    if place is not None:
+        note_place(error, *place)
 
 
 def _read_columns(source: ColumnReader, keys: Keys) -> Columns | None:
