@@ -26,7 +26,7 @@ from bushel.files.container import DamagedError, ForeignError, PieceReader, Piec
 from bushel.files.elements import HOLDS, Encoder, UnheldError, decode
 from bushel.files.local import LocalFile
 from bushel.files.private import open_ours
-from bushel.files.whole import lock_now, sync_folder
+from bushel.files.whole import lock_now, rename
 
 _LENGTHS = struct.Struct("<QQQ")
 # Elements are gathered to blocks of about so much: reading one is worth a call then.
@@ -196,9 +196,7 @@ class CacheWriter:
         if self._max_bytes is not None and self._pieces.written > self._max_bytes:
             self.abandon()
             return False
-        os.fsync(self._descriptor)
-        os.replace(_private(self._path), self._path)
-        sync_folder(os.path.dirname(self._path))
+        rename(_private(self._path), self._path)
         self._discard.detach()
         os.close(self._descriptor)
         return True

@@ -9,7 +9,7 @@ from typing import Any
 
 from bushel.errors import FileError
 from bushel.files.private import make_private
-from bushel.files.whole import lock_now, written_whole
+from bushel.files.whole import lock_now, rename, sync_folder, written_whole
 
 
 class ConversionFolder:
@@ -78,7 +78,8 @@ class ConversionFolder:
         self._write("moving", b"")
         for number, name in enumerate(names):
             if os.path.exists(self.part(number)):
-                os.replace(self.part(number), name)
+                rename(self.part(number), name, lasting=False)  # What is in it lasts already.
+        sync_folder(os.path.dirname(self.folder))
         shutil.rmtree(self.folder)
 
     def __exit__(self, *_: object) -> None:

@@ -67,7 +67,7 @@ def _name(descriptor: int, path: str) -> None:
         lock_now(descriptor)
         if not _link(descriptor, private):
             raise FileExistsError(private)
-        os.replace(private, path)
+        rename(private, path, lasting=False)
     except BaseException:
         with suppress(OSError):
             os.unlink(private)
@@ -95,13 +95,25 @@ def replacing(path: str, lasting: bool = True) -> Iterator[str]:
     private = _private(path)
     try:
         yield private
-        if lasting:
-            _sync(private)
-        os.replace(private, path)
+        rename(private, path, lasting)
     except BaseException:
         with suppress(OSError):
             os.unlink(private)
         raise
+
+
+def rename(private: str, path: str, lasting: bool = True) -> None:
+    """Gives a file that is whole its name, in place of a file that has it.
+
+    Args:
+        private: its name until now, in the same file system.
+        path: its name from now on.
+        lasting: whether to wait until the disk has both the file and its name; not where the
+            file was waited for before, and the name is before long.
+    """
+    if lasting:
+        _sync(private)
+    os.replace(private, path)
     if lasting:
         sync_folder(os.path.dirname(path))
 

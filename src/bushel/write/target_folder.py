@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from bushel.core.limits import refusal
 from bushel.errors import BushelError, FileError, PlanError
 from bushel.files.paths import is_remote
-from bushel.files.whole import lock_now, sync_folder, written_whole
+from bushel.files.whole import lock_now, rename, sync_folder, written_whole
 from bushel.sources.written.manifest import (
     Part,
     WrittenShard,
@@ -220,7 +220,8 @@ class LocalFolder(Folder):
         path = self.path(name)
         with _told(path, "cannot be written"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            os.replace(private, path)
+            # What is in it was waited for by `lasting`, and names are with the manifest, the last.
+            rename(private, path, lasting=False)
 
     def put(self, name: str, data: bytes) -> None:
         path = self.path(name)
