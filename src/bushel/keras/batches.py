@@ -4,7 +4,6 @@ import functools
 import inspect
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from bushel.core.arguments import whole
 from bushel.dataset import IterDataset, MapDataset
 from bushel.errors import PlanError, StateError
+from bushel.files.latest_folder import LatestFolder
 from bushel.keras.passes import KerasPasses
 from bushel.loader.epochs import Epochs
 from bushel.loader.loader import DataLoader
@@ -219,7 +219,7 @@ class Checkpoint(keras.callbacks.Callback):  # type: ignore[misc]
                 "epoch has. Write `bushel.keras.dataset(ds, steps_per_epoch=...)`, or "
                 "`every='epoch'`."
             )
-        self._folder, self._data = Path(folder), data
+        self._kept, self._data = LatestFolder(Path(folder), "checkpoint-"), data
         self._every = None if every == "epoch" else whole(every, "every")
         self._epoch = self._trained = self._unsaved = 0
 
@@ -228,21 +228,21 @@ class Checkpoint(keras.callbacks.Callback):  # type: ignore[misc]
 
         A model that is not built yet is built by the first batch of the data.
         """
-        found = sorted(self._folder.glob("checkpoint-*[0-9]"))
-        if not found:
+        found = self._kept.find()
+        if found is None:
             return 0
         try:
-            saved = json.loads((found[-1] / "data.json").read_text())
+            saved = json.loads((found / "data.json").read_text())
             epoch, state = int(saved["epoch"]), saved["data"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StateError(f"{found[-1]} is no checkpoint of model and data: {error}.") from None
+            raise StateError(f"{found} is no checkpoint of model and data: {error}.") from None
         if not model.built:
             inputs, _, _ = keras.utils.unpack_x_y_sample_weight(self._data.first_batch())
             model(inputs)
         if model.optimizer is not None and not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         self._data.set_state(state, strict)
-        model.load_weights(found[-1] / "model.weights.h5")
+        model.load_weights(found / "model.weights.h5")
         return epoch
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -280,21 +280,11 @@ class Checkpoint(keras.callbacks.Callback):  # type: ignore[misc]
 
     def _save(self, epoch: int, state: dict[str, Any]) -> None:
         self._unsaved = 0
-        self._folder.mkdir(parents=True, exist_ok=True)
-        older = [*self._folder.glob("checkpoint-*")]
-        name = self._folder / f"checkpoint-{state['epoch']:06}-{state['step']:09}"
-        new = name.with_name(f"{name.name}.new")
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir()
-        # (Keras attaches the state of a JAX training to the model when it is asked for here.)
-        self.model.save_weights(new / "model.weights.h5")
-        (new / "data.json").write_text(json.dumps({"epoch": epoch, "data": state}))
-        if name.exists():
-            shutil.rmtree(name)
-        new.rename(name)
-        for path in older:
-            if path != name:
-                shutil.rmtree(path, ignore_errors=True)
+        name = f"checkpoint-{state['epoch']:06}-{state['step']:09}"
+        with self._kept.written(name) as new:
+            # (Keras attaches the state of a JAX training to the model when it is asked for here.)
+            self.model.save_weights(new / "model.weights.h5")
+            (new / "data.json").write_text(json.dumps({"epoch": epoch, "data": state}))
 
 
 def on_cpu(layer: Any) -> Callable[[Any], Any]:
