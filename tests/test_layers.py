@@ -75,6 +75,7 @@ LAZY = {
     ("core/arguments.py", "difflib"): "only for those who are mistaken",
     ("errors.py", "inspect"): "the same",
     ("dataset/stream.py", "bushel.dataset.random_access"): "the same; it imports this module",
+    ("dataset/random_access.py", "bushel.deliver.failed_record"): "only where a record fails",
     ("deliver/device.py", "jax"): "an optional dependency",
     ("torch/tensors.py", "torch"): "an optional dependency",
     ("huggingface/to_datasets.py", "datasets"): "an optional dependency",

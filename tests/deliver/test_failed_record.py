@@ -64,14 +64,14 @@ def test_the_record_is_named(name: str, records: bushel.MapDataset[Any], tmp_pat
 def test_by_position_it_is_named_as_well(name: str, records: bushel.MapDataset[Any]) -> None:
     """By `ds[i]`, the same notes as where the element comes in its turn."""
     dataset = NAMED[name](records)
-    in_turn = iter(dataset)
-    for position in range(100):
-        try:
-            next(in_turn)
-        except ValueError as error:
-            told = notes_of(error)
-            break
-    in_turn.close()
+    position, told = 0, None
+    with iter(dataset) as in_turn:
+        while told is None:
+            try:
+                next(in_turn)
+                position += 1
+            except ValueError as error:
+                told = notes_of(error)
     with pytest.raises(ValueError, match="seven") as raised:
         dataset[position]
     assert notes_of(raised.value) == told

@@ -5,7 +5,7 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ import pytest
 import bushel
 from bushel.errors import BushelError, MissingFileError, PlanError
 from bushel.sources.formats import FORMATS, format_of
+from bushel.sources.open import open_source
 from bushel.write.writers import TARGETS
 
 ROWS = [{"x": 1}, {"x": 2}]
@@ -214,3 +215,13 @@ def test_every_format_names_a_class() -> None:
         module, _, name = known.source.partition(":")
         found = getattr(__import__(f"bushel.sources.{module}", fromlist=[name]), name)
         assert hasattr(found, "__getitem__"), known.name
+
+
+def test_a_type_checker_knows_the_source_of_every_format() -> None:
+    """By what is written for it, which nothing else reads."""
+    known = {}
+    for way in get_overloads(open_source):
+        format, made = way.__annotations__["format"], way.__annotations__["return"]
+        if format.startswith("Literal["):
+            known[format.removeprefix("Literal['").removesuffix("']")] = made
+    assert known == {known.name: known.source.partition(":")[2] for known in FORMATS}

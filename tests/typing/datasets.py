@@ -52,6 +52,21 @@ def sources() -> None:
     reveal_type(grain.sources.RangeDataSource(0, 3, 1)[0])  # int
 
 
+def files(path: str) -> None:
+    source = grain.open(path)
+    reveal_type(source)  # FileSource
+    reveal_type(len(source))  # int
+    reveal_type(source[0])  # Any
+    reveal_type(source.place_of(0))  # tuple[str, int, int | None]
+    reveal_type(grain.MapDataset.source(source))  # MapDataset[Any]
+    # With the name of a format, what only that format has.
+    reveal_type(grain.open(path, format="parquet").schema)  # Any
+    reveal_type(grain.open(path, format="arrayrecord")[0])  # bytes
+    reveal_type(grain.open(path, format="images", decode=True).classes)  # tuple[str, ...]
+    reveal_type(grain.open(path, format="written"))  # WrittenDataSource
+    source.schema  # error: attr-defined
+
+
 def streams(ds: grain.MapDataset[int]) -> None:
     stream = ds.to_iter_dataset(grain.ReadOptions(num_threads=2))
     reveal_type(stream)  # IterDataset[int]

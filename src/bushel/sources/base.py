@@ -33,6 +33,22 @@ class RandomAccessDataSource(Protocol[T_co]):
             """The record at an index from 0 to the length."""
 
 
+class FileSource(Protocol):
+    """What `bushel.open` returns: the records of files, by key, and where they are."""
+
+    def __len__(self) -> int:
+        """Number of records."""
+
+    def __getitem__(self, index: int, /) -> Any:
+        """The record at an index from 0 to the length."""
+
+    def __getitems__(self, indices: Sequence[int], /) -> Sequence[Any]:
+        """Many records in one call, in the order of the indices."""
+
+    def place_of(self, key: int, /) -> tuple[str, int, int | None]:
+        """The file of a record, its number in it, and its first byte where that is known."""
+
+
 class ColumnSource(ABC):
     """A source that may be a tree of equally long arrays, to be read as such."""
 

@@ -293,27 +293,3 @@ def _tell_of_others(folder: str, names: Sequence[str]) -> None:
 
 def _an_ending(found: dict[str, Format]) -> str:
     return next(known.endings[0] for known in found.values())
-
-
-def open_source(paths: Any, *, format: str | None = None, **options: Any) -> Any:
-    """Opens files for reading by key, whatever their format: `bushel.open`.
-
-    The format is told by their first bytes, or else by the endings of their names. What comes
-    back is a source: `len(source)`, `source[i]`, and what `MapDataset.source` and `DataLoader`
-    take. Of a folder that `write` wrote, it is the elements as they were, checked against the
-    manifest.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "points.jsonl")
-    ...     _ = path.write_text('{"x": 1}\\n{"x": 2}\\n')
-    ...     source = open_source(path)
-    ...     len(source), source[1]
-    (2, {'x': 2})
-
-    Args:
-      paths: a file, a folder, a glob, a URL (s3://, gs://, https://, ...), or a sequence of them.
-      format: "parquet", "tfrecord", ...: for files that do not tell.
-      **options: what the source of that format takes beside its paths.
-    """
-    return format_of(paths, format).open(paths, **options)
