@@ -17,7 +17,7 @@ from bushel.sources.written.manifest import WrittenShard
 from bushel.sources.written.origins import Numbers
 from bushel.write.file_formats import FILE_FORMATS
 from bushel.write.origin_columns import TracedOrigins, columns_of
-from bushel.write.shard import encoded, write_index
+from bushel.write.shard import encoded, written_index
 from bushel.write.shard_counts import ShardCounts, shared_counts, shown
 from bushel.write.target_folder import Folder, part_of
 from bushel.write.write_plan import WritePlan
@@ -138,8 +138,8 @@ def _write_rest(
                 columns, files = origins.columns(first, cut.taken)
                 if cut.ended:
                     origins.check_end()
-                index = write_index(folder, number, columns, files, cut.lengths)
-                part = part_of(private, name)
+                with written_index(folder, number, columns, files, cut.lengths) as index:
+                    part = part_of(private, name)
             bad = tuple(np.subtract(cut.bad, bad_before or [0] * len(cut.bad)).tolist())
             state = None if cut.ended else cut.state
             shard = WrittenShard(part, index, count, None, bad, state)

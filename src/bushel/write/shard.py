@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -41,15 +42,17 @@ class WriteShard:
         counts: ShardCounts,
         workers: int = 0,
         cores: float = math.inf,
+        threads: bool = True,
     ) -> None:
         """With `workers`, so many processes make the elements of a shard, which this one writes.
 
-        `cores` are those that whoever writes a shard may use: others write others.
+        `cores` are those that whoever writes a shard may use: others write others. `threads` says
+        whether threads may make the elements of the first one.
         """
         self._ds, self._plan, self._folder = ds, plan, folder
         self._counts, self._workers, self._cores = counts, workers, cores
-        # Whether threads may make elements.
-        self._threads = True
+        # Whether threads may make elements, by what the last shard took.
+        self._threads = threads
 
     def __call__(self, number: int) -> dict[str, Any]:
         began, on_core = time.perf_counter(), time.process_time()
@@ -67,8 +70,7 @@ class WriteShard:
         with folder.private(name) as private:
             with_records = elements.records()
             FILE_FORMATS[plan.format].write(private, with_records, plan.coding)
-            with folder.lasting(private):
-                index = self._index(number, elements)
+            with folder.lasting(private), self._index(number, elements) as index:
                 part = part_of(private, name)
             bounds, bad = plan.bounds(number), tuple(elements.bad)
             shard = WrittenShard(part, index, elements.count, bounds, bad)
@@ -76,13 +78,13 @@ class WriteShard:
             folder.publish(private, name)
         return shard
 
-    def _index(self, number: int, elements: "_Elements") -> Part | None:
+    def _index(self, number: int, elements: "_Elements") -> AbstractContextManager[Part | None]:
         """Writes where the elements came from, and where they begin if that is not known else."""
         columns: dict[str, Numbers] = {}
         files: list[str] = []
         if self._plan.told["keeps_origins"] and elements.count:
             columns, files = columns_of(map_node(self._ds), elements.positions(), False)
-        return write_index(self._folder, number, columns, files, elements.lengths)
+        return written_index(self._folder, number, columns, files, elements.lengths)
 
 
 def threads_may_pay(cores: float, on_core: float, seconds: float) -> bool:
@@ -97,26 +99,30 @@ def threads_may_pay(cores: float, on_core: float, seconds: float) -> bool:
     return cores > 1 or on_core < _BUSY * seconds
 
 
-def write_index(
+@contextmanager
+def written_index(
     folder: Folder,
     number: int,
     columns: dict[str, Numbers],
     files: list[str],
     lengths: list[int] | None,
-) -> Part | None:
-    """Writes the file beside a shard, if there is anything to write."""
+) -> Iterator[Part | None]:
+    """Writes the file beside a shard, if there is anything to write.
+
+    The disk takes it while the block runs, and it has its name after that.
+    """
     if lengths is not None:
         columns = {**columns, "lengths": np.array(lengths, dtype=np.int64)}
     if not columns:
-        return None
+        yield None
+        return
     name = f"{folder.origins}/{number:05d}"
     with folder.private(name) as private:
         with open(private, "wb") as file:
             write_origins(file.write, columns, files)
         with folder.lasting(private):
-            part = part_of(private, name)
+            yield part_of(private, name)
         folder.publish(private, name)
-    return part
 
 
 class _Elements:

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from bushel.write.encoder import cannot_be_written
 from bushel.write.file_formats import FILE_FORMATS, file_format
 from bushel.write.in_order import SHARD_BYTES, size_of, write_stream
 from bushel.write.origin_columns import can_be_traced, sources_told, why_unknown
-from bushel.write.shard import WriteShard
+from bushel.write.shard import WriteShard, threads_may_pay
 from bushel.write.shard_counts import shared_counts, shown
 from bushel.write.target_folder import Folder, folder_of
 from bushel.write.tasks import by_workers
@@ -41,6 +42,8 @@ _LOOKED_AT = 16
 # A shard is work that a process loses when it is killed, and that others wait for at the end. So
 # there are some even of little data, unless that is next to none.
 _FEW_SHARDS, _FEW_RECORDS = 16, 256
+# So many shards for each worker are many: what is done wrong in the first one is little of all.
+_MANY_SHARDS = 4
 # More files than a folder should have; a manifest has a few hundred bytes for each.
 _MOST_SHARDS = 1_000_000
 
@@ -197,6 +200,8 @@ class _WriteJob:
         self.plan: WritePlan | None = None
         # Why it could not be traced where elements come from, if that was tried in vain.
         self.untraced: str | None = None
+        # Seconds that this was on a core for the elements that were looked at, and that they took.
+        self._look = 0.0, math.inf
 
     def _check_end(self) -> None:
         length = self._asked["length"]
@@ -323,6 +328,7 @@ class _WriteJob:
         elements: list[Any] = []
         if self._asked["length"] != 0:
             skips = self._asked["on_error"] == "skip"
+            began, on_core = time.perf_counter(), time.thread_time()
             iterator = iter(self._ds.on_error("skip") if skips else self._ds)
             try:
                 while len(elements) < _LOOKED_AT:
@@ -334,6 +340,8 @@ class _WriteJob:
                 raise
             finally:
                 iterator.close()
+            # Of threads that make elements nothing is known: then it looks as if this waited.
+            self._look = time.thread_time() - on_core, time.perf_counter() - began
         if not elements:
             return None, 0
         try:
@@ -367,7 +375,10 @@ class _WriteJob:
             elif workers and not within:
                 cores = available_cores() / min(workers, len(pending) or 1)
             ds: Any = self._ds
-            task = WriteShard(ds, plan, folder, counts, within, cores)
+            # The first elements may tell too little of the others, which shows after a shard.
+            many = isinstance(workers, int) and len(pending) >= _MANY_SHARDS * workers
+            threads = not many or threads_may_pay(cores, *self._look)
+            task = WriteShard(ds, plan, folder, counts, within, cores, threads)
             for result in by_workers(task, pending, 0 if within else workers):
                 number = result["number"]
                 done[number] = shard_from(result["shard"])
