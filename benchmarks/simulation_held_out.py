@@ -1,7 +1,8 @@
 """Pipelines that `bushel.simulate` was not fitted to: `python -m benchmarks simulation --held-out`.
 
-Text, images, a mixture, packed sequences, records of which some are slow, and big batches. What
-they read is written to a folder of its own the first time.
+Text, Parquet, images, mixtures of a few and of many, packed sequences, records of which some are
+slow or come late, from 100 bytes to 39 MB a batch. What they read is written to a folder of its own
+the first time.
 """
 
 import functools
@@ -103,6 +104,48 @@ def large(number: int) -> Any:
     return np.full((320, 160, 3), number % 7, np.float32)
 
 
+def slow_source(number: int) -> Any:
+    """A disk far away."""
+    time.sleep(0.003)
+    return np.full(100, number % 251, np.uint8)
+
+
+def small(number: int) -> Any:
+    """100 bytes, quickly."""
+    return np.full(100, number % 251, np.uint8)
+
+
+def small_and_slow(number: int) -> Any:
+    """100 bytes, after a while in Python."""
+    return np.full(100, sum(range(30_000)) % 251 + number % 3, np.uint8)
+
+
+def scaled(number: int) -> Any:
+    """1.2 MB, through memory several times."""
+    picture = np.full((320, 320, 3), number % 7, np.float32)
+    return (picture * 0.5 + 1.0).clip(0.0, 2.0)
+
+
+@functools.cache
+def _table() -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    chance = np.random.default_rng(2)
+    texts = [" ".join(chance.choice(_WORDS, 40)) for _ in range(1000)]
+    columns = {"id": np.arange(50_000), "text": [texts[number % 1000] for number in range(50_000)]}
+    path = _folder() / "table.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=1000)
+    return bushel.open(str(path))
+
+
+def _many() -> Any:
+    numbers = MapDataset.range(1 << 30)
+    kinds = (unzipped, summed, plain)
+    parts = [numbers.shuffle(seed=part).map(kinds[part % 3]) for part in range(100)]
+    return MapDataset.mix(parts, weights=[1 + part % 5 for part in range(100)]).batch(64)
+
+
 def _mixed() -> Any:
     numbers = MapDataset.range(1 << 30)
     parts = [numbers.map(one) for one in (unzipped, summed, plain)]
@@ -123,5 +166,13 @@ PIPELINES: dict[str, Callable[[], Any]] = {
     "packed": _packed,
     "slow records": lambda: MapDataset.range(_ENDLESS).map(uneven).batch(16),
     "late answers": lambda: MapDataset.range(_ENDLESS).map(far).batch(8),
+    "a mixture of 100": _many,
+    "shuffled Parquet": lambda: (
+        MapDataset.source(_table()).shuffle(seed=1).repeat().map(tokens).batch(32)
+    ),
+    "a slow source": lambda: MapDataset.range(_ENDLESS).map(slow_source).batch(8),
+    "100 bytes": lambda: MapDataset.range(_ENDLESS).map(small).batch(16),
+    "100 slow bytes": lambda: MapDataset.range(_ENDLESS).map(small_and_slow).batch(4),
+    "10 MB a batch": lambda: MapDataset.range(_ENDLESS).map(scaled).batch(8),
     "39 MB a batch": lambda: MapDataset.range(_ENDLESS).map(large).batch(64),
 }

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 import bushel
 from bushel import MapDataset
 from bushel.errors import PlanError
-from bushel.watch.costs import Costs, ElementWork
+from bushel.watch.costs import Costs, ElementWork, TriedRun
 from bushel.watch.profiled import Profile
 from bushel.watch.simulate import Simulation
-from bushel.watch.simulated_run import START_SECONDS, Setting, Simulated, simulated
+from bushel.watch.simulated_makers import START_SECONDS, Setting
+from bushel.watch.simulated_run import Simulated, simulated
 from tests.property.profile import tried
 from tests.thorough import examples
 
@@ -222,7 +223,9 @@ def test_it_says_what_it_holds_on() -> None:
         return " ".join(told.notes)
 
     light = costs(0.001, most_threads=0)
-    assert notes(light, 2) == "nobody else uses the cores"
+    assert "no workers were tried" in notes(light, 2)
+    tried = dataclasses.replace(light, trials=(TriedRun(1, 0.001, 0.0),))
+    assert notes(tried, 2) == notes(tried, 0) == "nobody else uses the cores"
     large = dataclasses.replace(light, bytes=4e7)
     assert "each element of 40 MB is made in new memory" in notes(large, 2)
     assert "40 MB" not in notes(large, 0)

@@ -1,13 +1,16 @@
 """Costs of a pipeline as plain values: of each step, and of what can run where."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 # A step that is on a core for less than this share of its time waits for something.
 WAITS = 0.5
 # A step that holds the interpreter's lock for less than this share of its time lets others work.
 _LETS_OTHERS = 0.5
+# Of `Costs`, what is work and what is a time.
+_WORK = ("in_workers", "beside_workers", "on_threads", "beside_threads")
+_SECONDS = ("sending_seconds", "taking_seconds", "placed_seconds", "fresh_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,23 @@ class ElementWork:
 
 
 @dataclass(frozen=True, slots=True)
+class TriedRun:
+    """How a pipeline did when it was run for a moment, with so many workers or with threads."""
+
+    workers: int
+    # From one element to the next.
+    seconds: float
+    # Of the thread that asks, on a core, for an element.
+    here_seconds: float
+    # Until the first element.
+    first_seconds: float = 0.0
+    # What the loop slept for each element.
+    step_seconds: float = 0.0
+    # How many times as long elements took in its second half: as a logarithm.
+    drift: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Costs:
     """What one element of a stream costs, by where the work can be done."""
 
@@ -80,6 +100,25 @@ class Costs:
     # work, what new memory takes, as they use theirs again.
     placed_seconds: float = 0.0
     fresh_seconds: float = 0.0
+    # Runs of a moment with threads and workers, on so many cores.
+    trials: tuple[TriedRun, ...] = ()
+    cores: float = 1.0
+    # How far times may be from these, on this machine: as a share of them.
+    unsure: float = 0.0
+
+    def times(self, factor: float) -> "Costs":
+        """The same where all that is done takes so many times as long."""
+        work = {name: getattr(self, name).times(factor) for name in _WORK}
+        seconds = {name: factor * getattr(self, name) for name in _SECONDS}
+        trials = tuple(
+            replace(
+                run,
+                seconds=run.step_seconds + factor * max(0.0, run.seconds - run.step_seconds),
+                here_seconds=factor * run.here_seconds,
+            )
+            for run in self.trials
+        )
+        return replace(self, **work, **seconds, trials=trials)
 
     @property
     def whole(self) -> ElementWork:
@@ -89,9 +128,9 @@ class Costs:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Costs":
         """Makes it of what `dataclasses.asdict` gave."""
-        work = ("in_workers", "beside_workers", "on_threads", "beside_threads")
         made: dict[str, Any] = dict(values, spread=tuple(values["spread"]))
-        made.update((name, ElementWork(**values[name])) for name in work)
+        made.update((name, ElementWork(**values[name])) for name in _WORK)
+        made["trials"] = tuple(TriedRun(**run) for run in values.get("trials", ()))
         return cls(**made)
 
 

@@ -119,7 +119,10 @@ class Measured:
         sized = [(total, self._extra(total).bytes_each) for total in sources]
         known = all(each is not None for _, each in sized) and bool(sized)
         return Costs(
-            **sums,
+            in_workers=sums["in_workers"],
+            beside_workers=sums["beside_workers"],
+            on_threads=sums["on_threads"],
+            beside_threads=sums["beside_threads"],
             sending_seconds=sending,
             taking_seconds=taking,
             opening_seconds=opening_seconds,

@@ -1,8 +1,10 @@
 """`bushel.profile`: measures what steps cost, says what that means, and tries whether it is so."""
 
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from bushel.core.arguments import real, whole
@@ -16,16 +18,24 @@ from bushel.deliver.open import plan
 from bushel.errors import EmptyDatasetError, PlanError
 from bushel.files.progress_line import look_of
 from bushel.run.plan import steps_of
+from bushel.watch.costs import TriedRun
 from bushel.watch.durations import duration
 from bushel.watch.measured import Measured
 from bushel.watch.plain_text import number
 from bushel.watch.prepared import alone, crossings_in, stream_of, with_workers, with_workers_step
 from bushel.watch.profiled import Profile, Speed
-from bushel.watch.sampling import MeasuredPace, StepsSample, paced, sampled, verified
+from bushel.watch.sampling import MeasuredPace, StepsSample, paced, sampled
 from bushel.watch.simulated_run import simulated
+from bushel.watch.trials import CROWDED, TIMES, counts_to_try, drift_of, run_for, tried_runs
 
-# Parts of the time: to look at steps, to run in this thread alone, and to try each of two settings.
-_LOOKING, _ALONE, _TRYING = 0.35, 0.15, 0.25
+# Parts of the time: to look at steps, to run in this thread alone, to try threads and workers, and
+# to verify each of two predictions. The rest is what workers take to start.
+_LOOKING, _ALONE, _TRYING, _VERIFYING = 0.15, 0.08, 0.45, 0.14
+# And where nothing is to be verified.
+_TRYING_ALONE = 0.7
+# Runs of the same pipeline differ as much as that in any case, usually; and a machine of which less
+# can be told than the second is not worth a number.
+_LEAST_UNSURE, _MOST_UNSURE = 0.05, 0.9
 # Seconds to wait for the first element, at the least.
 _PATIENCE = 10.0
 
@@ -34,7 +44,7 @@ def profile(
     dataset: Any,
     *,
     step_seconds: float | None = None,
-    seconds: float = 5.0,
+    seconds: float = 8.0,
     elements: int | None = None,
     verify: bool = True,
     progress: bool | None = None,
@@ -43,7 +53,9 @@ def profile(
 
     A sample is read in this thread alone: its time, on a core or waiting, with the interpreter's
     lock or without, and bytes, of each step. From that follows how fast it would be with threads
-    and with worker processes. Then it is run like that, and both numbers are told.
+    and with worker processes: what one of them takes is known then, and what several take at the
+    same time on the cores of this machine is tried. Then it is run like that, and both numbers are
+    told.
 
     >>> import bushel
     >>> profile = bushel.profile(bushel.MapDataset.range(1000).map(abs).batch(10), seconds=0.2)
@@ -58,7 +70,8 @@ def profile(
       seconds: about so long in all, or until each of the runs has made an element. If none comes
         at all, that is an error after ten seconds, or after so many.
       elements: at most so many are made in each of the runs; None for as many as there is time for.
-      verify: whether predictions are tried, which starts threads and worker processes.
+      verify: whether threads and worker processes are tried, and predictions run. Otherwise
+        nothing is started, and it is taken that all cores do as much together as each alone.
       progress: whether a line on standard error tells what is done; None where
         somebody sees it, at a terminal or in a notebook.
     """
@@ -75,21 +88,11 @@ def profile(
     node = with_workers_step(stream_of(dataset, "bushel.profile"))
     say = _line_on_terminal(progress)
     try:
-        say("looking at each step")
-        planned = plan(alone(node))
-        steps = list(walk(planned.dealt))
-        crossings = [steps[index] for index, _ in crossings_in(plan(with_workers(node, 1)))]
-        crossings.sort(key=steps.index)
-        deadline = max(seconds, _PATIENCE)
-        sample = sampled(planned, _LOOKING * seconds, deadline, crossings, most)
-        if not sample.elements:
-            raise _nothing(sample, deadline)
-        say("running in this thread alone")
-        pace = paced(planned, sample.state, _ALONE * seconds, most)
-        measured = Measured(sample, pace, planned)
-        made = _profiled(type(dataset).__name__, node, measured, sample, pace)
+        tries = _numbers_to_try(node, None) if verify else ()
+        parts = _LOOKING * seconds, _ALONE * seconds, _TRYING * seconds
+        made, pace = _measured(type(dataset).__name__, node, parts, most, tries, say)
         made = replace(made, step_seconds=step_seconds)
-        return _tried(made, node, pace, (_TRYING * seconds, most), say) if verify else made
+        return _tried(made, node, pace, (_VERIFYING * seconds, most), say) if verify else made
     finally:
         say("")
 
@@ -113,6 +116,58 @@ def _nothing(sample: StepsSample, seconds: float) -> Exception:
     )
 
 
+def profile_to_simulate(dataset: Any, workers: int | None, seconds: float) -> Profile:
+    """Measures what a simulation with so many workers needs to know."""
+    node = with_workers_step(stream_of(dataset, "bushel.simulate"))
+    tries = _numbers_to_try(node, workers)
+    parts = _LOOKING * seconds, _ALONE * seconds, _TRYING_ALONE * seconds
+    return _measured(type(dataset).__name__, node, parts, sys.maxsize, tries, lambda _: None)[0]
+
+
+def _numbers_to_try(node: Node, workers: int | None) -> tuple[int, ...]:
+    """Numbers of workers to try, for a training with so many; for any if it is None.
+
+    Those of a cluster have other cores than there are here.
+    """
+    options = _worker_options(node)
+    counts = () if isinstance(options, RayOptions) else tuple(counts_to_try(available_cores()))
+    if workers is None:
+        return (0, *counts)
+    return counts if workers else (0,)
+
+
+def _measured(
+    what: str,
+    node: Node,
+    seconds: tuple[float, float, float],
+    most: int,
+    tries: Sequence[int],
+    say: Callable[[str], None],
+) -> tuple[Profile, MeasuredPace]:
+    """Looks at steps, runs in this thread alone, and with threads and workers as in `tries`.
+
+    For so many seconds each.
+    """
+    looking, running, trying = seconds
+    say("looking at each step")
+    planned = plan(alone(node))
+    steps = list(walk(planned.dealt))
+    crossings = [steps[index] for index, _ in crossings_in(plan(with_workers(node, 1)))]
+    crossings.sort(key=steps.index)
+    deadline = max(sum(seconds), _PATIENCE)
+    sample = sampled(planned, looking, deadline, crossings, most)
+    if not sample.elements:
+        raise _nothing(sample, deadline)
+    say("running in this thread alone")
+    pace = _undisturbed(lambda state: paced(planned, state, running, most), sample.state)
+    trials: tuple[TriedRun, ...] = ()
+    if tries:
+        say("trying threads and workers")
+        trials = tried_runs(node, pace, tries, trying, most)
+    measured = Measured(sample, pace, planned)
+    return _profiled(what, node, measured, sample, pace, trials), pace
+
+
 def _line_on_terminal(progress: bool | None) -> Callable[[str], None]:
     if look_of(sys.stderr, progress) == "none":
         return lambda text: None
@@ -124,13 +179,31 @@ def _line_on_terminal(progress: bool | None) -> Callable[[str], None]:
     return say
 
 
+def _undisturbed(run: Callable[[Any], MeasuredPace], state: Any) -> MeasuredPace:
+    """Runs from a state on, once more where others used the cores meanwhile."""
+    found: list[MeasuredPace] = []
+    while len(found) < TIMES:
+        found.append(run(found[-1].state if found else state))
+        if found[-1].cores_of_others <= CROWDED:
+            break
+    least = min(found, key=lambda pace: pace.cores_of_others)
+    return replace(least, state=found[-1].state)
+
+
 def _profiled(
-    what: str, node: Node, measured: Measured, sample: StepsSample, pace: MeasuredPace
+    what: str,
+    node: Node,
+    measured: Measured,
+    sample: StepsSample,
+    pace: MeasuredPace,
+    trials: tuple[TriedRun, ...],
 ) -> Profile:
     options = _worker_options(node)
     buffer = options.per_worker_buffer_size
     each = pace.seconds_each or measured.seconds_each
     costs = measured.costs(plan(with_workers(node, 1)), max(0.0, sample.first_seconds - each))
+    drifts = [drift_of(pace.pieces), *(run.drift for run in trials)]
+    costs = replace(costs, trials=trials, cores=float(available_cores()), unsure=_unsure(drifts))
     made = Profile(
         what=what,
         elements=sample.elements,
@@ -148,6 +221,16 @@ def _profiled(
     rate = None if pace.seconds_each is None else 1 / pace.seconds_each
     first = Speed("this thread alone", 0, 0, 1 / measured.seconds_each, rate)
     return replace(made, speeds=(first, *_speeds(made)))
+
+
+def _unsure(drifts: Sequence[float]) -> float:
+    """How far from its mean a run may be, as far as halves of the same runs differ.
+
+    Twice the usual distance. Of two halves that differ as much as that, each is 0.7 times as far
+    from the truth.
+    """
+    usual = math.hypot(_LEAST_UNSURE, math.sqrt(fmean(drift**2 for drift in drifts) / 2))
+    return min(_MOST_UNSURE, 2 * usual)
 
 
 def _worker_options(node: Node) -> MultiprocessingOptions | RayOptions:
@@ -208,7 +291,7 @@ def _tried(
         speed = speeds[place]
         say(f"trying {speed.name}")
         tried = node if place == written else with_workers(node, speed.workers)
-        found = verified(tried, pace.state, *limits)
+        found = run_for(tried, pace.state, *limits)
         each = found.seconds_each
         speeds[place] = replace(
             speed,

@@ -12,7 +12,8 @@ from bushel.watch.html import bars, piece
 from bushel.watch.html import table as html_table
 from bushel.watch.plain_text import clipped, paragraph, plural, size
 from bushel.watch.plain_text import table as text_table
-from bushel.watch.simulated_run import Setting, Simulated, simulated
+from bushel.watch.simulated_makers import Setting
+from bushel.watch.simulated_run import Simulated, simulated
 from bushel.watch.stats import Stats, StepStats, first_cells
 
 _HEAD = ("step", "runs", "records", "own time/record", "share", "on a core", "GIL", "bytes", "")

@@ -13,7 +13,6 @@ from bushel.core.frozen import plain
 from bushel.core.node import Node, Place
 from bushel.core.sizes import bytes_of
 from bushel.deliver.iterator import StreamIterator
-from bushel.deliver.open import iterate
 from bushel.errors import StateError
 from bushel.files.backend import traffic
 from bushel.run.build import lowered
@@ -21,13 +20,12 @@ from bushel.run.plan import Plan
 from bushel.run.step_total import StepTotal
 from bushel.run.thread_time import Stopwatch
 from bushel.watch.memory_costs import memory_costs
+from bushel.watch.others import cores_of_others, cores_used
 from bushel.watch.sending import sending_costs
 from bushel.watch.step_costs import CostTimes, Extra, LockLog, OutOfTimeError
 
 # Pieces of a run that are timed together.
-_PIECE_SECONDS = 0.05
-# The part of a run in which it finds its pace.
-_WARMING_UP = 0.3
+PIECE_SECONDS = 0.05
 # Elements whose size is looked at.
 _SIZED = 8
 # So many are sent to see what that takes, if they do not take longer than that, or are larger.
@@ -71,6 +69,12 @@ class MeasuredPace:
     # Seconds for an element, piece by piece.
     pieces: tuple[float, ...] = ()
     state: Any = None
+    # Of the thread that asked, on a core, for an element.
+    here_seconds: float = 0.0
+    # What it slept for each in between.
+    step_seconds: float = 0.0
+    # Cores that other programs used meanwhile.
+    cores_of_others: float = 0.0
 
     @property
     def seconds_each(self) -> float | None:
@@ -115,7 +119,7 @@ def sampled(
                     element = next(iterator)
                 except StopIteration:
                     passes += 1
-                    if not elements or not _begins_again(iterator, beginning):
+                    if not elements or not begins_again(iterator, beginning):
                         break
                     continue
                 if not elements:
@@ -177,7 +181,7 @@ def _state_of(iterator: StreamIterator[Any]) -> Any:
         return None
 
 
-def _begins_again(iterator: StreamIterator[Any], state: Any) -> bool:
+def begins_again(iterator: StreamIterator[Any], state: Any) -> bool:
     """Goes to a place; iterators of users' own that cannot tell theirs are read once."""
     if state is not None:
         iterator.set_state(state)
@@ -193,7 +197,8 @@ def paced(planned: Plan, state: Any, seconds: float, most: int) -> MeasuredPace:
     pieces: list[float] = []
     with StreamIterator[Any](opened.stream, pipeline, node=planned.described) as iterator:
         beginning = _state_of(iterator)
-        _begins_again(iterator, state)
+        begins_again(iterator, state)
+        used = cores_used()
         stopwatch, count, began = Stopwatch(), 0, perf_counter()
         ended, is_over, warm = began + seconds, False, False
         while not is_over:
@@ -201,10 +206,10 @@ def paced(planned: Plan, state: Any, seconds: float, most: int) -> MeasuredPace:
                 next(iterator)
                 count += 1
             except StopIteration:
-                is_over = not _begins_again(iterator, beginning)
+                is_over = not begins_again(iterator, beginning)
             now = perf_counter()
             is_over = is_over or now >= ended or elements + count >= most
-            if is_over or now - began >= _PIECE_SECONDS:
+            if is_over or now - began >= PIECE_SECONDS:
                 spent = stopwatch.read()
                 # What is opened and filled comes before the first piece that counts.
                 if count and (warm or is_over):
@@ -214,45 +219,13 @@ def paced(planned: Plan, state: Any, seconds: float, most: int) -> MeasuredPace:
                     pieces.append(spent.seconds / count)
                 warm = warm or count > 0
                 stopwatch, count, began = Stopwatch(), 0, perf_counter()
+        others = cores_of_others(used, cores_used())
         state = _state_of(iterator)
-    return MeasuredPace(elements, spent_seconds, queued, pieces=tuple(pieces), state=state)
-
-
-def verified(node: Node, state: Any, seconds: float, most: int) -> MeasuredPace:
-    """Runs a pipeline as a loop would that does nothing itself, and tells its pace.
-
-    After a start, in which workers come and threads are tried.
-    """
-    iterator = iterate(node)
-    try:
-        _begins_again(iterator, state)
-        began = perf_counter()
-        ended = began + seconds
-        first = 0.0
-        elements, since = 0, began
-        counted = passes = 0
-        warm = False
-        while True:
-            try:
-                next(iterator)
-            except StopIteration:
-                passes += 1
-                if not elements and state is None:
-                    break
-                # (Workers stay from one pass to the next.)
-                state, iterator = None, iterate(node)
-                continue
-            now = perf_counter()
-            if not elements:
-                first = now - began
-                ended = max(ended, now + seconds * (1 - _WARMING_UP))
-            elements += 1
-            if warm:
-                counted += 1
-            elif now >= began + first + _WARMING_UP * seconds or elements > _WARMING_UP * most:
-                warm, since = True, now
-            if now >= ended or elements >= most:
-                break
-        return MeasuredPace(counted, perf_counter() - since, first_seconds=first, passes=passes)
-    finally:
-        iterator.close()
+    return MeasuredPace(
+        elements,
+        spent_seconds,
+        queued,
+        pieces=tuple(pieces),
+        state=state,
+        cores_of_others=others,
+    )

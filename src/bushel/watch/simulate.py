@@ -11,9 +11,10 @@ from bushel.watch.durations import duration, percent
 from bushel.watch.html import piece
 from bushel.watch.plain_text import number, paragraph, plural, size
 from bushel.watch.prepared import stream_of
-from bushel.watch.profile import profile as profile_of
+from bushel.watch.profile import profile_to_simulate
 from bushel.watch.profiled import Profile, rate_text
-from bushel.watch.simulated_run import Setting, Simulated, simulated
+from bushel.watch.simulated_makers import Setting
+from bushel.watch.simulated_run import Simulated, simulated
 
 # Memory that a worker has for itself, beside what the pipeline and its modules take.
 _WORKER_BYTES = 5 << 20
@@ -57,6 +58,11 @@ class Simulation:
     requests: int
     # Of a host: what is made or under way before it is asked for, and what workers have.
     memory_bytes: int
+    # How far the time may be from that, as a share of it, as far as runs of the sample differ; and
+    # steps a second then, at the least and at the most.
+    unsure: float = 0.0
+    least_per_second: float = 0.0
+    most_per_second: float = 0.0
     # What it holds on, and where it was found to be further from real runs than elsewhere.
     notes: tuple[str, ...] = ()
 
@@ -78,6 +84,12 @@ class Simulation:
     def _repr_html_(self) -> str:
         return piece(self._remarks())
 
+    def _range(self) -> str:
+        if self.most_per_second <= 1.01 * self.least_per_second:
+            return ""
+        least, most = map(rate_text, (self.least_per_second, self.most_per_second))
+        return f" (from {least} to {most})"
+
     def _remarks(self) -> list[tuple[str, str]]:
         makers = f"{plural(self.workers, 'worker')} each" if self.workers else "no workers"
         if self.threads:
@@ -88,8 +100,8 @@ class Simulation:
             (
                 "time",
                 f"{plural(self.steps, 'step')} of {duration(self.step_seconds)} in "
-                f"{duration(self.elapsed_seconds)}, {rate_text(self.steps_per_second)}; the first "
-                f"after {duration(self.first_seconds)}",
+                f"{duration(self.elapsed_seconds)}, {rate_text(self.steps_per_second)}"
+                f"{self._range()}; the first after {duration(self.first_seconds)}",
             ),
             (
                 "wait",
@@ -123,11 +135,12 @@ def simulate(
     bandwidth: float | None = None,
     cores: float | None = None,
     steps: int = 1000,
-    seconds: float = 2.0,
+    seconds: float = 4.0,
 ) -> Simulation:
     """Tells what would become of a training with other hosts and workers than there are here.
 
-    What each element costs is measured here (or was, where a `Profile` is handed in); the rest is
+    What each element costs is measured here (or was, where a `Profile` is handed in), also with as
+    many workers, or threads, as there are cores; the rest is
     counted: when each task begins and ends on each host, who waits for whom, and what is in memory.
     All hosts take a step together. Each reads elements of its own, as many as the others.
 
@@ -166,7 +179,7 @@ def simulate(
     measured = dataset
     if not isinstance(dataset, Profile):
         stream_of(dataset, "bushel.simulate", ", or the Profile of one (of `bushel.profile`)")
-        measured = profile_of(dataset, seconds=seconds, verify=False)
+        measured = profile_to_simulate(dataset, workers, seconds)
     costs = measured.costs
     setting = Setting(
         workers=measured.workers if workers is None else workers,
@@ -178,10 +191,15 @@ def simulate(
         bandwidth=bandwidth,
         steps=steps,
     )
-    return _told(setting, costs, simulated(costs, setting))
+    return _told(setting, costs)
 
 
-def _told(setting: Setting, costs: Costs, run: Simulated) -> Simulation:
+def _told(setting: Setting, costs: Costs) -> Simulation:
+    run = simulated(costs, setting)
+    slow, fast = (
+        simulated(costs.times(factor), setting).per_second
+        for factor in (1 + costs.unsure, 1 / (1 + costs.unsure))
+    )
     elements = setting.hosts * setting.steps
     # One more is with the training.
     memory = (run.ahead + 1) * costs.bytes + run.workers * _WORKER_BYTES
@@ -204,12 +222,25 @@ def _told(setting: Setting, costs: Costs, run: Simulated) -> Simulation:
         bytes=round(elements * costs.source_bytes),
         requests=round(elements * costs.requests),
         memory_bytes=round(memory),
+        unsure=costs.unsure,
+        least_per_second=min(slow, run.per_second),
+        most_per_second=max(fast, run.per_second),
         notes=tuple(_notes(costs, run)),
     )
 
 
 def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
     yield "nobody else uses the cores"
+    makers = run.workers or run.threads
+    tried = any(bool(one.workers) == bool(run.workers) for one in costs.trials)
+    if tried:
+        return
+    if makers:
+        who = "workers" if run.workers else "threads"
+        yield (
+            f"all cores do as much together as each alone: no {who} were tried, or only while "
+            "other programs used the cores"
+        )
     use_again = run.threads or (run.workers and not costs.placed_seconds)
     if use_again and costs.bytes > _LARGE_BYTES:
         yield (
