@@ -89,7 +89,7 @@ def profile(
     say = _line_on_terminal(progress)
     try:
         tries = _numbers_to_try(node, None) if verify else ()
-        parts = _LOOKING * seconds, _ALONE * seconds, _TRYING * seconds
+        parts = seconds, _LOOKING, _ALONE, _TRYING
         made, pace = _measured(type(dataset).__name__, node, parts, most, tries, say)
         made = replace(made, step_seconds=step_seconds)
         return _tried(made, node, pace, (_VERIFYING * seconds, most), say) if verify else made
@@ -120,7 +120,7 @@ def profile_to_simulate(dataset: Any, workers: int | None, seconds: float) -> Pr
     """Measures what a simulation with so many workers needs to know."""
     node = with_workers_step(stream_of(dataset, "bushel.simulate"))
     tries = _numbers_to_try(node, workers)
-    parts = _LOOKING * seconds, _ALONE * seconds, _TRYING_ALONE * seconds
+    parts = seconds, _LOOKING, _ALONE, _TRYING_ALONE
     return _measured(type(dataset).__name__, node, parts, sys.maxsize, tries, lambda _: None)[0]
 
 
@@ -139,22 +139,22 @@ def _numbers_to_try(node: Node, workers: int | None) -> tuple[int, ...]:
 def _measured(
     what: str,
     node: Node,
-    seconds: tuple[float, float, float],
+    seconds: tuple[float, float, float, float],
     most: int,
     tries: Sequence[int],
     say: Callable[[str], None],
 ) -> tuple[Profile, MeasuredPace]:
     """Looks at steps, runs in this thread alone, and with threads and workers as in `tries`.
 
-    For so many seconds each.
+    `seconds` are those of everything, and the share of each.
     """
-    looking, running, trying = seconds
+    looking, running, trying = (seconds[0] * share for share in seconds[1:])
     say("looking at each step")
     planned = plan(alone(node))
     steps = list(walk(planned.dealt))
     crossings = [steps[index] for index, _ in crossings_in(plan(with_workers(node, 1)))]
     crossings.sort(key=steps.index)
-    deadline = max(sum(seconds), _PATIENCE)
+    deadline = max(seconds[0], _PATIENCE)
     sample = sampled(planned, looking, deadline, crossings, most)
     if not sample.elements:
         raise _nothing(sample, deadline)
