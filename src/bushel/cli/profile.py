@@ -29,7 +29,7 @@ def add_commands(commands: Any) -> None:
 def _command(commands: Any, name: str, run: Any, words: str) -> argparse.ArgumentParser:
     command = add_command(commands, name, run, words)
     ask_for_pipeline(command)
-    command.add_argument("--seconds", type=float, default=8.0, help="to measure, about (8)")
+    command.add_argument("--seconds", type=float, default=10.0, help="to measure, about (10)")
     command.add_argument("--json", action="store_true", help="for programs")
     return command
 

@@ -44,7 +44,7 @@ def profile(
     dataset: Any,
     *,
     step_seconds: float | None = None,
-    seconds: float = 8.0,
+    seconds: float = 10.0,
     elements: int | None = None,
     verify: bool = True,
     progress: bool | None = None,

@@ -28,10 +28,12 @@ _WAITED_SECONDS = 2e-4
 # A run beside others that used more cores than that tells of those: it is tried again, so often in
 # all.
 CROWDED, TIMES = 0.2, 3
+# And so is one of which a half took as many times as long as the other: as a logarithm.
+_UNSTEADY = math.log(1.5)
 # Sleeps that tell how long one really is.
 _SLEEPS = 9
 # Threads are known so much sooner than workers.
-_OF_THREADS = 0.4
+_OF_THREADS = 0.7
 # Nobody sleeps for longer than that in a trial.
 _LONGEST_SLEEP = 0.2
 # With more workers than that, nothing is tried: they take long to start.
@@ -78,7 +80,7 @@ def run_for(
                 window.first_seconds = now - began
                 window.warm_at = now + _WARMING_UP * seconds
             window.add(asked, now, warm=window.elements > _WARMING_UP * most)
-            if now >= ended or window.elements >= most:
+            if (now >= ended and window.is_enough(now, seconds)) or window.elements >= most:
                 break
             if step_seconds:
                 time.sleep(step_seconds)
@@ -100,6 +102,14 @@ class _Window:
         # When elements were waited for, how many there were by then, and what it took the thread.
         self._marks: list[tuple[float, int, float]] = []
         self._last = (0.0, 0)
+
+    def is_enough(self, now: float, seconds: float) -> bool:
+        """Whether a run of so many seconds that is over tells something.
+
+        One that was stopped for a while has seen little since it was warm.
+        """
+        marks = self._marks
+        return len(marks) > 2 or (bool(marks) and now - marks[0][0] >= (1 - _WARMING_UP) * seconds)
 
     def add(self, asked: float, now: float, warm: bool) -> None:
         self.elements += 1
@@ -161,6 +171,32 @@ def drift_of(pieces: Sequence[float]) -> float:
     return math.log(fmean(pieces[-middle:]) / fmean(pieces[:middle]))
 
 
+def _undisturbed(node: Node, state: Any, seconds: float, most: int, step: float) -> MeasuredPace:
+    """Runs, and runs again where others used the cores, or something stopped it for a while."""
+    found: list[MeasuredPace] = []
+    while len(found) < TIMES:
+        found.append(run_for(node, state, seconds, most, step))
+        if found[-1].cores_of_others <= CROWDED and not _is_unsteady(found[-1].pieces):
+            break
+    return min(found, key=lambda run: (run.cores_of_others > CROWDED, abs(drift_of(run.pieces))))
+
+
+def _is_unsteady(pieces: Sequence[float]) -> bool:
+    return abs(drift_of(pieces)) > _UNSTEADY
+
+
+def _steady_seconds(pieces: Sequence[float]) -> float | None:
+    """Seconds for an element in the quicker half of a run whose halves are not alike.
+
+    >>> _steady_seconds([1.0, 1.0, 9.0, 1.0]), _steady_seconds([1.0, 1.1])
+    (1.0, None)
+    """
+    if not _is_unsteady(pieces):
+        return None
+    middle = len(pieces) // 2
+    return min(fmean(pieces[:middle]), fmean(pieces[-middle:]))
+
+
 def tried_runs(
     node: Node, pace: MeasuredPace, counts: Sequence[int], seconds: float, most: int
 ) -> tuple[TriedRun, ...]:
@@ -178,15 +214,12 @@ def tried_runs(
             steps.append(min(_LONGEST_SLEEP, pace.seconds_each))
         each = seconds / whole * (1.0 if count else _OF_THREADS)
         for step in steps:
-            for _ in range(TIMES):
-                found = run_for(with_workers(node, count), pace.state, each, most, step)
-                if found.cores_of_others <= CROWDED:
-                    break
+            found = _undisturbed(with_workers(node, count), pace.state, each, most, step)
             if found.seconds_each is not None and found.cores_of_others <= CROWDED:
                 runs.append(
                     TriedRun(
                         count,
-                        found.seconds_each,
+                        _steady_seconds(found.pieces) or found.seconds_each,
                         found.here_seconds,
                         found.first_seconds,
                         found.step_seconds,
