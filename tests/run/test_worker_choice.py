@@ -201,6 +201,24 @@ def test_a_source_that_serves_one_at_a_time_gets_no_more() -> None:
     assert len(run.go(200)) <= 2
 
 
+def test_those_that_have_just_come_may_be_slow_at_first() -> None:
+    """As was seen: everybody waits for the first tasks of a new worker, for a second or so."""
+    machine = Machine(work=0.4, own=0.001, cores=2)
+    run = run_on(machine)
+    (more,) = run.go(3)
+    assert more.workers == 2
+    run.machine = replace(machine, work=1.6)
+    assert run.go(4) == []
+    run.machine = machine
+    assert run.go(300) == []
+    # But not for good.
+    run = run_on(machine)
+    run.go(3)
+    run.machine = replace(machine, work=1.6)
+    (back,) = run.go(60)
+    assert back.workers == 1
+
+
 def test_a_pause_of_the_loop_is_no_reason() -> None:
     run = run_on(Machine(work=0.4, own=0.1, cores=16, noise=0.02))
     run.go(60)

@@ -38,6 +38,8 @@ _FREE_CORE = 0.15
 _LEAST_SHARE = 0.02
 # Stretches that are looked at together (the middle one counts), before more and before fewer.
 _LOOKS, _LOOKS_BEFORE_FEWER = 3, 8
+# And the last ones after a change to more.
+_LOOKS_AFTER_MORE = 4
 _SECONDS_BEFORE_FEWER = 10.0
 # Work that is so many times what it was when something was given up: it may be tried again. So it
 # may after a time, which doubles with each that was for nothing.
@@ -210,6 +212,9 @@ def _judged(
             return learned, None
         why = f"with {workers} an element took {_percent(cycle / trial.cycle - 1)} longer"
         return _changed(_no_fewer(kept, trial.workers)), Decision(trial.workers, why)
+    # Those that have just come are slow at first, and as outcomes are taken in order, all wait for
+    # them: what counts is how it is in the end.
+    cycle = _middle(seen[-_LOOKS_AFTER_MORE:], lambda one: one.cycle)
     promised, came = trial.cycle - trial.promised, trial.cycle - cycle
     faster = _percent(trial.cycle / cycle - 1)
     if came < _NEARLY_ALL * promised and not is_sure:
