@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from bushel.sharding import ShardOptions as ShardOptions
     from bushel.sources import RandomAccessDataSource as RandomAccessDataSource
     from bushel.sources import RangeDataSource as RangeDataSource
-    from bushel.sources import open as _open
+    from bushel.sources import open_source as _open_source
     from bushel.sources.array_record import ArrayRecordDataSource as ArrayRecordDataSource
     from bushel.sources.arrays.shared import SharedMemoryDataSource as SharedMemoryDataSource
     from bushel.transforms import Batch as Batch
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     GrainCheckpointRestore = PyGrainCheckpointRestore = _orbax.CheckpointRestore
     GrainCheckpointSave = PyGrainCheckpointSave = _orbax.CheckpointSave
     InMemoryDataSource = SharedMemoryDataSource
-    open = _open.open_source
+    open = _open_source.open_source
 
 # Where each name lives; "module" alone is a module of that name.
 _HOMES = {
@@ -157,7 +157,7 @@ _HOMES = {
     "PaddingReport": "grain.packed:PaddingReport",
     "padding_report": "grain.packed:padding_report",
     "replace_grain": "core.in_grains_place:replace_grain",
-    "open": "sources.open:open_source",
+    "open": "sources.open_source:open_source",
     "covers": "provenance.covers:covers",
     "diff": "provenance.diff:diff",
     "when": "provenance.when:when",

@@ -13,7 +13,7 @@ import pytest
 import bushel
 from bushel.errors import BushelError, MissingFileError, PlanError
 from bushel.sources.formats import FORMATS, format_of
-from bushel.sources.open import open_source
+from bushel.sources.open_source import open_source
 from bushel.write.writers import TARGETS
 
 ROWS = [{"x": 1}, {"x": 2}]

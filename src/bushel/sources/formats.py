@@ -1,4 +1,4 @@
-"""`bushel.open`, and the list of formats, by the first bytes of files and by their endings."""
+"""The list of formats, and which one files have: by their first bytes and by their endings."""
 
 import logging
 import os
