@@ -63,7 +63,7 @@ def run_for(
         began = asked = perf_counter()
         ended = began + seconds
         passes = 0
-        window = _Window(began + seconds)
+        window = _TrialWindow(began + seconds)
         while True:
             try:
                 next(iterator)
@@ -90,7 +90,7 @@ def run_for(
         iterator.close()
 
 
-class _Window:
+class _TrialWindow:
     """The part of a run that counts: from one element that was waited for to another."""
 
     def __init__(self, warm_at: float) -> None:
