@@ -10,6 +10,7 @@ called `test_fuzz_*` like that, with a seed that repeats what they tried: `BUSHE
 import functools
 import os
 import random
+from collections.abc import Iterable
 
 import pytest
 
@@ -26,6 +27,17 @@ def examples(count: int) -> int:
     if not THOROUGH:
         return count
     return max(1, count * int(os.environ["BUSHEL_EXAMPLES"]) // USUAL)
+
+
+def usually(variants: Iterable[str], *usual: str) -> list[str]:
+    """The variants of a test: by default those alone that take ways of their own.
+
+    >>> usually(["killed", "stopped", "segfault"], "killed", "stopped")
+    ['killed', 'stopped']
+    """
+    found = list(variants)
+    assert set(usual) <= set(found), f"no variants: {set(usual) - set(found)}"
+    return found if THOROUGH else [name for name in found if name in usual]
 
 
 def rare_examples(count: int) -> int:

@@ -16,7 +16,7 @@ from bushel.errors import StateError
 from tests.checkpoint.managers import restore
 from tests.checkpoint.programs import SOURCES, run
 from tests.patience import PATIENCE_SECONDS
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, slow
 
 _KILLED = """
 import os, signal, sys
@@ -112,7 +112,13 @@ assert next(iterator) == expected
 """
 
 
-@pytest.mark.parametrize("way", [_BY_THE_MANAGER, _BY_THE_NEWER_WAY], ids=["manager", "newer"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(_BY_THE_MANAGER, id="manager"),
+        pytest.param(_BY_THE_NEWER_WAY, id="newer", marks=slow),
+    ],
+)
 def test_two_processes(way: str, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))

@@ -48,10 +48,10 @@ def is_error(event: Event) -> bool:
     return bool(event[0][0] == "error")
 
 
-def events_of(iterator: Iterator[Any]) -> list[Event]:
-    """Takes everything that is left in an iterator, going on behind errors."""
+def events_of(iterator: Iterator[Any], most: int | None = None) -> list[Event]:
+    """Takes everything that is left in an iterator, or `most` of it, going on behind errors."""
     events: list[Event] = []
-    while True:
+    while most is None or len(events) < most:
         try:
             what = freeze(next(iterator))
         except StopIteration:
@@ -60,6 +60,7 @@ def events_of(iterator: Iterator[Any]) -> list[Event]:
             what = freeze_error(error)
         events.append((what, freeze_state(iterator.get_state())))  # type: ignore[attr-defined]
         assert len(events) < 1000, "this stream does not end"
+    return events
 
 
 def states_of(ds: Any) -> list[Any]:

@@ -1,17 +1,25 @@
 """Threads never show: the same elements, errors and states, however many there are."""
 
+import itertools
+
 import pytest
 
 from bushel import ReadOptions
 from bushel.experimental import ThreadPrefetchIterDataset
 from tests.contract.events import events_of, run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
+from tests.thorough import THOROUGH
 
 READ = {
     "inline": ReadOptions(0, 0),
     "one thread": ReadOptions(1, 1),
     "two threads": ReadOptions(2, 4),
     "default": ReadOptions(16, 500),
+}
+# How many threads, and whether another one is ahead: each by default, with broken records or not.
+SOME = {
+    False: [("inline", True), ("one thread", False), ("default", True)],
+    True: [("one thread", True), ("two threads", False), ("default", False)],
 }
 BROKEN = {"whole": (), "broken": (4, 5, 9)}
 every_pipeline = pytest.mark.parametrize("name", PIPELINES)
@@ -22,18 +30,19 @@ every_source = pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.key
 @every_pipeline
 def test_the_same_with_any_threads(name: str, broken: tuple[int, ...]) -> None:
     expected = run_events(stream_of(name, Kit(broken=broken)))
-    for how, read in READ.items():
-        # (Inline, without a thread that is ahead, is what is expected.)
-        for threaded in (True,) if how == "inline" else (False, True):
-            ds = stream_of(name, Kit(broken=broken, read=read))
-            assert run_events(ds, threaded) == expected, (how, threaded)
+    # (Inline, without a thread that is ahead, is what is expected.)
+    ways = [way for way in itertools.product(READ, (False, True)) if way != ("inline", False)]
+    for how, threaded in ways if THOROUGH else SOME[bool(broken)]:
+        ds = stream_of(name, Kit(broken=broken, read=READ[how]))
+        assert run_events(ds, threaded) == expected, (how, threaded)
 
 
 @every_source
 @every_pipeline
 def test_the_same_behind_a_prefetching_thread(name: str, broken: tuple[int, ...]) -> None:
     expected = run_events(stream_of(name, Kit(broken=broken)))
-    for size in (1, 5, 64):
+    # One that is full all the time, one in between, and one that never is.
+    for size in (1, 5, 64) if THOROUGH else ((5,) if broken else (1, 64)):
         ds = ThreadPrefetchIterDataset(
             stream_of(name, Kit(broken=broken)), prefetch_buffer_size=size
         )

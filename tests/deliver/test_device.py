@@ -18,6 +18,7 @@ from bushel.errors import PlanError
 from bushel.experimental import WithOptionsIterDataset, device_put
 from tests.contract.events import freeze
 from tests.patience import PATIENCE_SECONDS
+from tests.thorough import slow
 
 jax = pytest.importorskip("jax")
 
@@ -243,7 +244,11 @@ assert threading.active_count() >= 3, threading.enumerate()
 
 @pytest.mark.parametrize(
     ("ending", "code", "says"),
-    [("", 0, ""), ("raise SystemExit(3)", 3, ""), ("raise ValueError('enough')", 1, "enough")],
+    [
+        ("", 0, ""),
+        pytest.param("raise SystemExit(3)", 3, "", marks=slow),
+        ("raise ValueError('enough')", 1, "enough"),
+    ],
 )
 def test_programs_end_while_threads_are_ahead(ending: str, code: int, says: str) -> None:
     done = _run(_PROGRAM + ending)

@@ -33,25 +33,35 @@ def _is_left_alone(module: str) -> bool:
 
 
 class Strike:
-    """Raises KeyboardInterrupt at the n-th call."""
+    """Raises KeyboardInterrupt at the n-th call, or at the next one that is not left alone.
 
-    def __init__(self, number: int) -> None:
-        self.calls_left = number
+    Without a number it counts the calls.
+    """
+
+    def __init__(self, number: int | None = None) -> None:
+        self._number = number
+        self.calls, self.is_over = 0, False
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        self.calls += 1
+        if self._number is not None and self.calls >= self._number and self._may_strike(frame):
+            self.is_over = True
+            raise KeyboardInterrupt
+
+    def _may_strike(self, frame: FrameType) -> bool:
         code = frame.f_code
         if code.co_flags & inspect.CO_GENERATOR and code.co_name not in _GENERATORS:
-            return
+            return False
         caller: FrameType | None = frame
         while caller is not None and caller.f_code is not Strike.next.__code__:
             if _is_left_alone(caller.f_globals.get("__name__", "")):
-                return
+                return False
             caller = caller.f_back
-        self.calls_left -= 1
-        if self.calls_left == 0:
-            raise KeyboardInterrupt
+        return True
 
     def next(self, iterator: Any) -> Any:
+        if self.is_over:
+            return next(iterator)
         before = sys.gettrace()
         sys.settrace(self)
         try:
@@ -86,10 +96,9 @@ def _without_notes(events: list[Event]) -> list[Event]:
 def _check(ds: Any, expected: list[Event], seed: int, strikes: int) -> None:
     chance = random.Random(seed)
     with schedule(seed):
-        unharmed = Strike(0)
+        unharmed = Strike()
         assert _without_notes(_events(ds, unharmed)) == expected
-    calls = -unharmed.calls_left
-    for number in {1, *(chance.randint(1, calls) for _ in range(strikes))}:
+    for number in {1, *(chance.randint(1, unharmed.calls) for _ in range(strikes))}:
         with schedule(seed):
             strike = Strike(number)
             assert _without_notes(_events(ds, strike)) == expected, number

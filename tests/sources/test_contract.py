@@ -251,9 +251,15 @@ SOURCES: Mapping[str, Factory] = {
 every_source = pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES.keys())
 
 
+@pytest.fixture(scope="module")
+def one_cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One for all, whose files are elsewhere: with it, workers come from one nursery."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BUSHEL_CACHE", str(tmp_path_factory.mktemp("cache")))
+def cache(one_cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUSHEL_CACHE", one_cache)
 
 
 @every_source

@@ -10,6 +10,7 @@ import pytest
 from bushel import MapDataset
 from bushel.watch.html import page
 from tests.browser import look_at, needs_browser, picture_of
+from tests.thorough import slow
 from tests.watch.pipelines import PIPELINES
 
 _ATTACK = "<script>alert(1)</script>"
@@ -69,7 +70,7 @@ def test_texts_are_texts(name: str) -> None:
 
 
 @needs_browser
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=slow), True])
 def test_in_a_browser(dark: bool, tmp_path: Path) -> None:
     """The document, its width, its colours and a picture of it."""
     ds = PIPELINES["a filter, then a batch, then a map, by workers"]().map(_named(_ATTACK))

@@ -23,6 +23,7 @@ from bushel.watch.course_picture import picture_of_course
 from bushel.watch.report import RunSoFar, report_page, without_secrets
 from bushel.watch.wait_picture import picture_of_waits
 from tests.browser import look_at, needs_browser, picture_of
+from tests.thorough import slow
 from tests.workers.guards import no_endless_wait, no_process_left_behind
 from tests.workers.streams import make_loader, with_workers
 
@@ -304,7 +305,7 @@ def test_slow_blocks_of_what_is_not_known(tmp_path: Path) -> None:
 
 
 @needs_browser
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=slow), True])
 def test_in_a_browser(dark: bool, tmp_path: Path) -> None:
     path = tmp_path / "run.html"
     stats = a_run(path)

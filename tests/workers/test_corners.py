@@ -13,6 +13,7 @@ import pytest
 import bushel
 from bushel import MapDataset, transforms
 from bushel.errors import ClosedError, WorkerError
+from tests.nursery import one_nursery
 from tests.patience import PATIENCE_SECONDS
 from tests.workers.processes import (
     assert_gone,
@@ -23,6 +24,8 @@ from tests.workers.processes import (
     workers_of,
 )
 from tests.workers.streams import INLINE, make_loader, signed_events, with_workers
+
+__all__ = ["one_nursery"]  # Who makes workers is not looked at here.
 
 
 class _Draw(transforms.RandomMap):

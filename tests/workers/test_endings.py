@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.thorough import THOROUGH, usually
 from tests.workers.processes import (
     assert_gone,
     descendants,
@@ -64,7 +65,16 @@ BY_ITSELF = {
 }
 
 
-@pytest.mark.parametrize("name", BY_ITSELF)
+@pytest.mark.parametrize(
+    "name",
+    usually(
+        BY_ITSELF,
+        "at its last line",
+        "by os._exit",
+        "by an exception in the loop",
+        "in a thread that is left behind",
+    ),
+)
 def test_by_itself(name: str, tmp_path: Path) -> None:
     last, expected = BY_ITSELF[name]
     with running(tmp_path, _TRAIN + "    " + last) as program:
@@ -90,7 +100,7 @@ SIGNALS = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize("name", usually(SIGNALS, "SIGTERM in the loop", "SIGKILL while it waits"))
 def test_by_a_signal(name: str, tmp_path: Path) -> None:
     rest, number = SIGNALS[name]
     with running(tmp_path, _TRAIN + rest) as program:
@@ -158,7 +168,7 @@ def test_ctrl_c_need_not_be_the_end(tmp_path: Path) -> None:
     assert answer["pids"] <= 4
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, 3] if THOROUGH else [3])
 def test_ctrl_c_while_workers_are_started(count: int, tmp_path: Path) -> None:
     """They are deaf to it from their first moment."""
     text = f"""
@@ -205,7 +215,7 @@ HOW_STUCK = {
 }
 
 
-@pytest.mark.parametrize("how", HOW_STUCK)
+@pytest.mark.parametrize("how", usually(HOW_STUCK, "holding the interpreter", "deaf"))
 def test_killed_while_its_workers_are_stuck(how: str, tmp_path: Path) -> None:
     text = _STUCK.replace("HOW", HOW_STUCK[how]) + _LOOP
     with running(tmp_path, text) as program:
@@ -314,17 +324,24 @@ CHILDREN = {
 }
 
 
-@pytest.mark.parametrize("name", CHILDREN)
-def test_a_forked_child_does_not_disturb(name: str, tmp_path: Path) -> None:
-    text = f"""
+def test_forked_children_do_not_disturb(tmp_path: Path) -> None:
+    """One after the other, so that each finds what the ones before have left."""
+    text = "".join(
+        f"""
     child = os.fork()
     if not child:
-        {CHILDREN[name]}
+        {child}
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status == 0, status
+    assert status == 0, ({name!r}, status)
+    more = [next(iterator) for _ in range(1000)]
+    assert [number for number, _ in more] == list(range(taken, taken + 1000)), {name!r}
+    assert {{pid for _, pid in more}} <= pids, {name!r}
+    taken += 1000
     """
-    assert told(tmp_path, _FORK + text + _GO_ON.replace("os.waitpid(child, 0)", "")) == {
-        "same_workers": True
+        for name, child in CHILDREN.items()
+    )
+    assert told(tmp_path, _FORK + text + "    tell(children=taken // 1000)") == {
+        "children": len(CHILDREN)
     }
 
 

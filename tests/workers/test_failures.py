@@ -9,9 +9,12 @@ import pytest
 
 import bushel
 from bushel import MapDataset
+from tests.nursery import one_nursery
 from tests.workers import odd_errors, parts
 from tests.workers.processes import assert_gone, descendants, linux, run
 from tests.workers.streams import make_loader, signed_events, with_workers
+
+__all__ = ["one_nursery"]  # Who makes workers is not looked at here.
 
 KINDS = [*odd_errors.PLAIN]
 

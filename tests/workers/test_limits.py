@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.thorough import usually
 from tests.workers.processes import linux, run
 
 pytestmark = linux
@@ -74,7 +75,9 @@ SOON: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("which", SOON)
+@pytest.mark.parametrize(
+    "which", usually(SOON, "some files", "size of batches", "memory of the trainer")
+)
 def test_a_limit_is_named(which: str, tmp_path: Path) -> None:
     limit, name = SOON[which]
     assert name in _said(tmp_path, limit)

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.thorough import THOROUGH, usually
 from tests.workers.processes import linux, run, running, told
 
-every_way = pytest.mark.parametrize("way", ["file", "stdin", "-c"])
+WAYS = ("file", "stdin", "-c")
+every_way = pytest.mark.parametrize("way", WAYS)
 
 _EVERYTHING = """
     from collections import namedtuple
@@ -146,7 +148,7 @@ def test_a_package_run_as_a_module(tmp_path: Path) -> None:
     assert answer == {"out": "[0, 2, 4, 6, 8]\n", "err": ""}
 
 
-@every_way
+@pytest.mark.parametrize("way", usually(WAYS, "stdin"))
 def test_prints_of_workers_are_seen(way: str, tmp_path: Path) -> None:
     text = """
         def chat(number):
@@ -168,7 +170,9 @@ def test_prints_of_workers_are_seen(way: str, tmp_path: Path) -> None:
     assert {"found": [0, 1, 2, 3]} in lines
 
 
-@pytest.mark.parametrize("closed", [(0, 1, 2), (1, 2), (0, 1), (1,), (2,)], ids=str)
+@pytest.mark.parametrize(
+    "closed", [(0, 1, 2), (1, 2), (0, 1), (1,), (2,)] if THOROUGH else [(0, 1, 2), (1,)], ids=str
+)
 def test_the_program_may_have_no_output_at_all(closed: tuple[int, ...], tmp_path: Path) -> None:
     """A daemon closes the three files that every program starts with."""
     text = f"""

@@ -8,9 +8,12 @@ import pytest
 
 import bushel
 from bushel import MapDataset
+from tests.nursery import one_nursery
 from tests.workers import parts
 from tests.workers.processes import linux, workers_of
 from tests.workers.streams import make_loader, signed_events, with_workers
+
+__all__ = ["one_nursery"]  # Who makes workers is not looked at here.
 
 _MEGABYTE = 2**20
 

@@ -13,6 +13,7 @@ import pytest
 from bushel import MapDataset
 from bushel.workers import launch
 from bushel.workers.start import Started
+from tests.thorough import usually
 from tests.workers import parts
 from tests.workers.processes import (
     assert_gone,
@@ -313,7 +314,12 @@ _TRAIN = """
 """
 
 
-@pytest.mark.parametrize("dead", ["nobody", "the nursery", "a worker", "all are stopped"])
+@pytest.mark.parametrize(
+    "dead",
+    usually(
+        ["nobody", "the nursery", "a worker", "all are stopped"], "the nursery", "all are stopped"
+    ),
+)
 def test_the_program_is_killed(dead: str, tmp_path: Path) -> None:
     with running(tmp_path, _TRAIN) as program:
         workers = program.hear()["workers"]

@@ -17,6 +17,7 @@ from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import PlanError
 from bushel.experimental import AutotuneParameter
 from tests.contract.test_resizing import engines_of
+from tests.nursery import one_nursery
 from tests.workers import parts
 from tests.workers.processes import (
     linux,
@@ -26,6 +27,8 @@ from tests.workers.processes import (
     workers_of,
 )
 from tests.workers.streams import make_loader, pids_without_end, with_workers
+
+__all__ = ["one_nursery"]  # Who makes workers is not looked at here.
 
 pytestmark = linux
 

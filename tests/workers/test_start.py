@@ -17,6 +17,7 @@ from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import PlanError, WorkerError
 from bushel.transport.link import Link
 from bushel.workers.payload import Payload, load, load_first
+from tests.thorough import THOROUGH
 from tests.workers import parts
 from tests.workers.processes import descendants, linux, nurseries, take_until, told, workers_of
 from tests.workers.streams import INLINE, make_loader, with_workers, workers
@@ -41,7 +42,7 @@ class _Mark(bushel.transforms.Map):
 
 
 @linux
-@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("count", [1, 2, 5] if THOROUGH else [1, 5])
 def test_as_many_as_asked_for(count: int) -> None:
     with iter(with_workers(MapDataset.range(10**9), count)) as iterator:
         for number in range(200):
