@@ -24,6 +24,8 @@ from bushel.sources.tfrecord.varints import (
 )
 from tests.grain.oracle import assert_same
 from tests.property.profile import tried
+from tests.sources.example_messages import messages
+from tests.thorough import THOROUGH
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -33,7 +35,7 @@ class _TensorFlow:
 
     @functools.cached_property
     def train(self) -> Any:
-        return pytest.importorskip("tensorflow").train
+        return pytest.importorskip("tensorflow").train if THOROUGH else messages()
 
 
 tf = _TensorFlow()

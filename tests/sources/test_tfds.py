@@ -14,6 +14,7 @@ import bushel
 from bushel.sources.array_record import ArrayRecordDataSource
 from tests.grain.oracle import assert_same
 from tests.later import later
+from tests.thorough import slow
 
 tfds = later("tensorflow_datasets")
 
@@ -107,8 +108,15 @@ def test_the_files_are_what_they_should_be(folder: Path) -> None:
     assert len(source(folder)) == RECORDS
 
 
-@pytest.mark.parametrize("worker_count", [0, 2])
-@pytest.mark.parametrize("split", ["train", "train[10%:55%]"])
+@pytest.mark.parametrize(
+    ("split", "worker_count"),
+    [
+        ("train", 0),
+        pytest.param("train", 2, marks=slow),
+        ("train[10%:55%]", 0),
+        ("train[10%:55%]", 2),
+    ],
+)
 def test_datasets_and_loaders(folder: Path, split: str, worker_count: int) -> None:
     theirs, ours = source(folder, split), source(folder, split)
     stream = dataset(bushel, ours).to_iter_dataset()

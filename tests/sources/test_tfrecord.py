@@ -22,6 +22,7 @@ from bushel.sources.tfrecord import crc as tfrecord_crc
 from bushel.sources.tfrecord import scan as tfrecord_scan
 from bushel.sources.tfrecord.scan import scan_records
 from tests.property.profile import tried
+from tests.thorough import slow
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +79,7 @@ def without_library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 # Reading by key.
 
 
+@slow
 def test_tensorflow_reads_what_is_written_and_writes_what_is_read(path: Path) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     tf = pytest.importorskip("tensorflow")
