@@ -341,9 +341,7 @@ def test_forked_children_do_not_disturb(tmp_path: Path) -> None:
     """
         for name, child in CHILDREN.items()
     )
-    assert told(tmp_path, _FORK + text + "\n    tell(children=done)") == {
-        "children": len(CHILDREN)
-    }
+    assert told(tmp_path, _FORK + text + "\n    tell(children=done)") == {"children": len(CHILDREN)}
 
 
 def test_a_forked_child_that_lives_on_keeps_no_worker_alive(tmp_path: Path) -> None:
