@@ -11,6 +11,7 @@ import pytest
 from bushel.sharding import NoSharding
 from tests.lanes.corpora import BATCH, finite, mixture
 from tests.lanes.jobs import Jobs
+from tests.thorough import slow
 
 for _package in ("jax", "orbax.checkpoint"):
     pytest.importorskip(_package)
@@ -79,6 +80,7 @@ def _part(batch: Any, rows: slice) -> Any:
     return [leaf[rows].tolist() for leaf in batch]
 
 
+@slow  # (`test_hosts.py` has the same in one process.)
 def test_processes_with_different_numbers_of_workers(jobs: Jobs) -> None:
     expected = [{"step": batch.tolist()} for batch in finite("drop", shard_options=NoSharding())]
     for told in jobs.run("differ", 2, "differ"):
