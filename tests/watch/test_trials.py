@@ -61,6 +61,9 @@ def test_threads_that_did_not_pay_are_not_used() -> None:
     told = run(tried(free, on_threads), threads=16, cores=2)
     assert told.threads == 2
     assert told.steady_seconds == pytest.approx(0.07, rel=0.03)
+    # Those that were slower than none were on trial.
+    slower = run(tried(free, TriedRun(0, 0.15, 0.001)), threads=16, cores=2)
+    assert (slower.threads, slower.steady_seconds) == (0, pytest.approx(0.1, rel=0.03))
     # Inline twice, at another pace each time: in between.
     twice = run(tried(free, TriedRun(0, 0.12, 0.12)), threads=16, cores=2)
     assert twice.steady_seconds == pytest.approx(0.11, rel=0.03)

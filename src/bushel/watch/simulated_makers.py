@@ -183,7 +183,9 @@ def _as_tried(
     made: Makers, costs: Costs, setting: Setting, idle: TriedRun, slept: TriedRun | None
 ) -> Makers | None:
     """Threads as they were when they were tried: for a loop that was idle, and one that slept."""
-    each, pay = made.each, _is_on_threads(idle, costs)
+    each = made.each
+    # Threads that are slower were on trial then: the engine ends that.
+    pay = _is_on_threads(idle, costs) and idle.seconds < costs.whole.seconds
     if not setting.step_seconds and not pay:
         return None
     if slept is not None and not pay and not _is_on_threads(slept, costs):
