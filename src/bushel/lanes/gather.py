@@ -371,6 +371,12 @@ class LanesStream(Stream):
     def index_in(self, state: State) -> int:
         return int(state["step"]) * self.width + int(state.get("row", 0))
 
+    def most_before(self, state: State | None) -> int | None:
+        if state is None:
+            return None
+        # The state may be of a job with fewer hosts, which had more of the lanes each.
+        return (int(state["step"]) + 1) * self._node.lanes * self.rows
+
     def _own_states(self, state: State) -> list[State]:
         first = self._node.first
         return [state["lanes"][str(first + lane)] for lane in range(len(self._node.parts))]

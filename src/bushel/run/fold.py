@@ -155,8 +155,11 @@ class FoldStream(Stream):
         )
 
     def _used_up(self, state: State) -> int:
-        """Windows used up to their ends: Grain counts such a one, and still names its start."""
-        return int(state["pos_in_window"] >= self._node.group_size)
+        """Windows used up to their ends: Grain counts such a one, and still names its start.
+
+        The last window may be shorter than the others, so that any of its elements may be its last.
+        """
+        return int(state["pos_in_window"] > 0)
 
     def most_before(self, state: State | None) -> int | None:
         input = self._cursor.stream

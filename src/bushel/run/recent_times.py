@@ -203,7 +203,10 @@ class Pace:
     """How soon elements come by the clock and what they cost, and how sure that is."""
 
     def __init__(self) -> None:
+        # Seconds and elements of each.
         self._windows: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
+        # The same of the blocks that were seen in each.
+        self._works: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
         # In all.
         self.finished = 0
         # Seconds on a core of an element, in the last blocks: as logarithms.
@@ -213,6 +216,7 @@ class Pace:
     def forget(self) -> None:
         self._costs.clear()
         self._windows.clear()
+        self._works.clear()
         self.break_off()
         # Seconds on the cores, elements and blocks, of late; and those of handing them over, which
         # are not known of every block.
@@ -238,6 +242,7 @@ class Pace:
 
     def _begin_window(self) -> None:
         self._cycles, self._elements, self._seconds = 0, 0, 0.0
+        self._worked = (0.0, 0.0)
 
     def add(self, count: int, seconds: float, threads: int) -> None:
         self._cycles += 1
@@ -249,8 +254,13 @@ class Pace:
                 self._begin_window()
         elif self._seconds >= _WINDOW_SECONDS and self._cycles >= _WINDOW_CYCLES * threads:
             self._windows.append((self._seconds, self._elements))
+            self._works.append(self._worked)
             self.finished += 1
             self._begin_window()
+
+    def add_work(self, count: int, seconds: float) -> None:
+        """Takes note of a block of the window: what it took."""
+        self._worked = self._worked[0] + seconds, self._worked[1] + count
 
     def add_cost(self, count: int, cpu_seconds: float, handing_seconds: float | None) -> bool:
         """Takes note of a block. Returns whether this is other work: the old is forgotten."""
@@ -292,6 +302,12 @@ class Pace:
         return max(_COSTS_UNLIKE**2, _variance(self._costs)) / max(1.0, self._cost[2])
 
     @property
+    def work(self) -> float:
+        """Seconds of an element in the blocks that were seen in the windows."""
+        elements = sum(work[1] for work in self._works)
+        return sum(work[0] for work in self._works) / elements if elements else 0.0
+
+    @property
     def windows(self) -> int:
         return len(self._windows)
 
@@ -300,6 +316,12 @@ class Pace:
         """The logarithm of the seconds from one element to the next."""
         seconds = sum(window[0] for window in self._windows)
         return math.log(max(seconds, 1e-9) / sum(window[1] for window in self._windows))
+
+    @property
+    def usual_log_cycle(self) -> float:
+        """The same of the window in the middle: a process may have been stopped in one of them."""
+        cycles = sorted(seconds / elements for seconds, elements in self._windows)
+        return math.log(max(cycles[(len(cycles) - 1) // 2], 1e-9))
 
     @property
     def variance(self) -> float:

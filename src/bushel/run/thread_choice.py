@@ -30,45 +30,21 @@ import math
 
 from bushel.run.ask_again import SOON_AGAIN_SECONDS, AskAgain, in_a_crowd, patience_with
 from bushel.run.changed_work import CHANGED, Sight
-from bushel.run.lock_looks import LockLooks
-from bushel.run.recent_times import Pace, SeenLately
+from bushel.run.recent_times import Pace
+from bushel.run.thread_gain import CLEAR, CLEARLY, TURN_WINDOWS, WORTH_IT, ThreadGain
 from bushel.run.thread_time import Spent
 
-# Threads take a core from the training loop and fight for the interpreter's lock: they must
-# earn it. Those that are there already stay as long as they earn anything.
-_WORTH_IT = 1.07
+# Threads that are there already stay as long as they earn anything.
 _STILL_WORTH_IT = 1.03
 # What looks at the lock must leave possible, at best, for more of them to be taken.
 _WORTH_MORE_LOOKS = 1.1
-# More time on the cores than that must be earned, too.
-_LET_PASS = 1.1
 # How much must be seen of each thread; what is not clear then gets a second look.
 _TRIAL_SECONDS = 0.05
-_CLEAR = 1.25
-# How far the logarithm of what threads gain may be from the truth, by what blocks take: so far at
-# the first look and at the second one, and further by so much of the share of the time that they
-# stood in the queue for a core, on one thread or on several, which wait for each other there.
-_UNSURE = (0.08, 0.04)
-_UNSURE_IN_A_CROWD = (0.25, 1.0)
-# One thread is enough where several are not faster than that.
-_AS_GOOD = 1.05
-# A gain is clear at this many times its uncertainty.
-_CLEARLY = 1.5
 # Uncertainty below which there is nothing to wait for.
 _SURE = 0.07
-# Until then inline and threads take turns: each has `_TURN_WINDOWS` windows of the clock, and
+# Until then inline and threads take turns: each has `TURN_WINDOWS` windows of the clock, and
 # there are `_MOST_TURNS` turns at the most.
-_TURN_WINDOWS = 3
 _MOST_TURNS = 3
-# Others on the cores have no use for time that is burnt: it counts so much more, by the square of
-# the share of the time in the queue for a core. (With no others, cores that share a cache or more
-# are slower when all of them work, and our own threads stand in the queue now and then.)
-_BURDEN_IN_A_CROWD = 60.0
-# How far the gain may be from what the lock allows; and further by so much of what is missed of it.
-_UNSURE_BY_LOCK = 0.2
-_UNSURE_BY_MISSED = 0.5
-# So many times as slow as in turns may threads be.
-_SLOWER_THAN_IN_TURNS = 4.0
 # Once there is nothing to decide, a look now and then is enough.
 _LOOK_EVERY_SECONDS = 0.02
 
@@ -80,19 +56,13 @@ class _Phase(enum.Enum):
     SETTLED = enum.auto()
 
 
-class ThreadChoice:
+class ThreadChoice(ThreadGain):
     """Decides between evaluating inline and on threads, and on how many."""
 
     def __init__(self, most_threads: int, cores: float, streams: int = 1) -> None:
         """`streams` are how many share this."""
-        self._most_threads = most_threads
-        self._cores = cores
+        super().__init__(most_threads, cores, streams)
         self._phase = _Phase.MEASURING
-        self._inline, self._ahead = SeenLately(streams), SeenLately(streams)
-        # How soon elements come by the clock.
-        self._inline_pace, self._ahead_pace = Pace(), Pace()
-        # The interpreter's lock while work was done inline.
-        self._lock = LockLooks()
         # Whether there ever was a trial, whether this one was looked at before, and how many there
         # were since anything was settled.
         self._tried = self._looked = False
@@ -106,7 +76,10 @@ class ThreadChoice:
         self._doubted = self._doubted_cost = False
         self._again = AskAgain()
         self.threaded = False
-        self.threads = max(1, min(most_threads, math.ceil(cores)))
+
+    @property
+    def _looked_twice(self) -> bool:
+        return self._looked or self._phase is _Phase.SETTLED
 
     @property
     def may_use_threads(self) -> bool:
@@ -151,6 +124,7 @@ class ThreadChoice:
                 self._consider_trial()  # Before all who share this have waited.
         elif self.threaded and threads == self.threads:
             self._ahead.add_work(count, spent)
+            self._ahead_pace.add_work(count, spent.seconds)
             if self._ahead_pace.add_cost(count, spent.cpu_seconds, handing_seconds):
                 self._begin_anew(self._inline_pace)
             if self._phase is _Phase.TRYING:
@@ -192,12 +166,12 @@ class ThreadChoice:
             return
         gain = self._gain_by_lock(threads, 0.0)
         at_worst, at_best = (self._gain_by_lock(threads, doubt) for doubt in (-1.0, 1.0))
-        clear = at_worst > _WORTH_IT or at_best < _WORTH_MORE_LOOKS
+        clear = at_worst > WORTH_IT or at_best < _WORTH_MORE_LOOKS
         promising = not in_a_crowd(self._inline.crowd)
-        promising &= self._gain_by_lock(threads, -2.0) > _WORTH_IT
+        promising &= self._gain_by_lock(threads, -2.0) > WORTH_IT
         if not self._lock.was_looked_at(clear, promising):
             return
-        if self._lock.is_known and gain < _WORTH_IT:
+        if self._lock.is_known and gain < WORTH_IT:
             self._settle(threaded=False, clear=clear, by_lock=True)
         else:
             self._try(self._wanted_by_lock())
@@ -236,7 +210,7 @@ class ThreadChoice:
         patience = patience_with(inline.work, self._waits, inline.crowd)
         if max(inline.seconds, inline.work_seconds) < patience:
             return
-        if self._turns and self._inline_pace.finished - self._turn_began < _TURN_WINDOWS:
+        if self._turns and self._inline_pace.finished - self._turn_began < TURN_WINDOWS:
             return
         if not self._could_gain():
             return
@@ -245,43 +219,6 @@ class ThreadChoice:
         else:
             self._phase = _Phase.LOOKING
             self._lock.forget()
-
-    def _could_gain(self) -> bool:
-        """Whether the best that could come of threads is worth a trial."""
-        return self._inline.user + self._inline.queued_work > _WORTH_IT * self._best()
-
-    def _best(self) -> float:
-        """They can at best hide the work, or divide it."""
-        inline = self._inline
-        return max(inline.user, inline.queued_work / self._wanted(), inline.cpu / self._cores)
-
-    def _gain_by_lock(self, threads: int, doubt: float) -> float:
-        """How many times as long it would take without threads, by what the lock allows.
-
-        `doubt` is how many times as much as usual the looks at it may be mistaken, in favour of
-        threads.
-        """
-        inline, work = self._inline, self._inline.queued_work
-        best = max(inline.user, work * max(self._lock.held(doubt), 1 / threads))
-        return (inline.user + work) / max(best, 1e-9)
-
-    def _wanted_by_lock(self) -> int:
-        """As many as are wanted, or one where several could only take turns with the lock."""
-        threads = self._wanted()
-        if not self._lock.is_known:
-            return threads
-        of_one, of_all = (self._gain_by_lock(number, 0.0) for number in (1, threads))
-        return 1 if of_one >= _WORTH_IT and of_all < _AS_GOOD * of_one else threads
-
-    @property
-    def _waits(self) -> bool:
-        return self._inline.cpu < 0.5 * self._inline.work
-
-    def _wanted(self) -> int:
-        """As many as keep the cores busy: more when records wait than when they compute."""
-        inline = self._inline
-        busy = min(1.0, max(inline.cpu / inline.work, 1e-3)) if inline.work else 1.0
-        return max(1, min(self._most_threads, math.ceil(self._cores / busy - 0.1)))
 
     def _try(self, threads: int) -> None:
         if threads != self.threads:
@@ -301,13 +238,13 @@ class ThreadChoice:
         if seen < looks * _TRIAL_SECONDS:
             return
         gain, unsure = self._gain()
-        worth = gain - math.log(_WORTH_IT)
-        if abs(worth) < _CLEARLY * unsure:
+        worth = gain - math.log(WORTH_IT)
+        if abs(worth) < CLEARLY * unsure:
             if not self._looked:
                 self._looked = True
                 return
             if unsure > _SURE and self._turns < _MOST_TURNS:
-                if self._ahead_pace.finished - self._turn_began >= _TURN_WINDOWS:
+                if self._ahead_pace.finished - self._turn_began >= TURN_WINDOWS:
                     self._turns += 1
                     self._measure()
                 return
@@ -317,102 +254,13 @@ class ThreadChoice:
         elif self.threads > 1 and self._one_is_enough(gain):
             self._try(1)
         else:
-            clearly = max(0.0, abs(worth) - _CLEARLY * unsure)
+            clearly = max(0.0, abs(worth) - CLEARLY * unsure)
             self._settle(threaded=worth >= 0, clear=clearly > 0.0, lost=clearly)
-
-    def _gain(self) -> tuple[float, float]:
-        """How many times as long it would take without threads, and how unsure that is.
-
-        Both as logarithms. What blocks take tells soon. But who waits for the interpreter's lock
-        wakes up every now and then to look for it, and on a busy machine stands in the queue for
-        a core each time, which does not look like waiting; and who has the lock may stand there
-        while others wait for both. So the more of a crowd there is, the more the clock counts.
-        """
-        gain, weight = math.log(self._gain_by_work()), self._unsure_by_work**-2
-        inline, ahead = self._inline_pace, self._ahead_pace
-        if inline.windows and ahead.windows:
-            by_clock = 1 / (inline.variance + ahead.variance)
-            gain = weight * gain + by_clock * (inline.log_cycle - ahead.log_cycle)
-            weight += by_clock
-            gain /= weight
-        if self._lock.is_known and self._inline.blocks:
-            allowed = math.log(self._gain_by_lock(self.threads, 0.0))
-            at_worst, at_best = (self._gain_by_lock(self.threads, doubt) for doubt in (-1.0, 1.0))
-            few_looks = math.log(at_best / at_worst) / 2
-            # Not all that it allows need come of it: threads have other things to wait for.
-            missed = _UNSURE_BY_MISSED * max(0.0, allowed - gain - _CLEARLY * weight**-0.5)
-            by_lock = 1 / (_UNSURE_BY_LOCK**2 + missed**2 + few_looks**2)
-            gain = weight * gain + by_lock * allowed
-            weight += by_lock
-            # Turns that others lose to us are no gain that threads bring.
-            gain = min(gain / weight, math.log(at_best))
-        return gain - self._burden(), weight**-0.5
-
-    @property
-    def _crowd(self) -> float:
-        return max(self._inline.crowd, self._ahead.crowd)
-
-    @property
-    def _unsure_by_work(self) -> float:
-        looked = self._looked or self._phase is _Phase.SETTLED
-        ahead, user = self._ahead, self._user_of_threads()
-        work = ahead.mean()[0] / (1 - ahead.crowd) / self.threads
-        # Of work that is hidden, it makes no difference what it takes.
-        matters = min(1.0, work / user) if user else 1.0
-        unsure = _UNSURE[looked] + _UNSURE_IN_A_CROWD[self.threads > 1] * self._crowd * matters
-        # Blocks of which some are heavy may look alike to the way that has seen none of those.
-        unlike = max(self._inline.unlike, ahead.unlike)
-        few = sum(1 / max(1, seen.remembered) for seen in (self._inline, ahead))
-        return math.hypot(unsure, math.sqrt(unlike * few))
-
-    def _gain_by_work(self) -> float:
-        """How many times as long it would take without threads, by what blocks take."""
-        inline, ahead = self._inline, self._ahead
-        work, cpu = ahead.mean()
-        user = self._user_of_threads()
-        cycle = max(user, work / (1 - ahead.crowd) / self.threads, 1e-9)
-        # Inline it takes its time on a core and its waiting, but not longer than on a thread. What
-        # was seen of it inline may be old, or was more because of an import, say.
-        work = min(work, cpu + max(0.0, inline.work - inline.cpu))
-        if inline.blocks:
-            work = min(work, inline.work)
-        work /= 1 - (inline.crowd if inline.blocks else ahead.crowd)
-        if inline.knows_user and not ahead.knows_user_well:
-            user = inline.user
-        return max(user + work, 1e-9) / cycle
-
-    def _burden(self) -> float:
-        """How much more time on the cores it takes, beyond what is let pass: as a logarithm.
-
-        Functions that fight for a lock of their own (some tokenizers do), or for memory, are
-        hardly faster on threads and keep the cores busy for it.
-        """
-        inline, ahead = self._inline_pace, self._ahead_pace
-        if not inline.cpu or not ahead.cpu:
-            return 0.0
-        doubt = math.sqrt(inline.cpu_variance + ahead.cpu_variance)
-        more = math.log(ahead.cpu / inline.cpu) - math.log(_LET_PASS) - doubt
-        return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * self._crowd**2)
 
     def _may_be_other_work(self) -> bool:
         """Whether, for once, threads burn so much that the work inline may have been lighter."""
         doubted, self._doubted_cost = self._doubted_cost, True
         return not doubted and self._ahead_pace.cpu > CHANGED * self._inline_pace.cpu
-
-    def _user_of_threads(self) -> float:
-        """The user's time while threads work: longer, where both want the lock."""
-        inline, ahead = self._inline, self._ahead
-        if ahead.knows_user_well or not inline.knows_user:
-            return ahead.user
-        # In short, little is seen of who comes for many blocks and is then away for long.
-        return max(ahead.usual_user, inline.user)
-
-    def _one_is_enough(self, gain: float) -> bool:
-        """Whether several, with that `gain`, only take turns; one would hide the work as well."""
-        user = max(self._inline.user, self._user_of_threads())
-        work = self._inline.queued_work
-        of_one = (user + work) / max(user, work, 1e-9)
-        return of_one >= _WORTH_IT and math.log(of_one) > gain - math.log(_AS_GOOD)
 
     def _settle(
         self, threaded: bool, clear: bool = False, lost: float = 0.0, by_lock: bool = False
@@ -439,21 +287,6 @@ class ThreadChoice:
         else:
             self._again.keep()
 
-    def _gain_at_best(self) -> float:
-        """What threads could bring, as far as the lock allows it, if that is known."""
-        if self._lock.is_known:
-            return self._gain_by_lock(self._wanted(), 0.0)
-        return (self._inline.user + self._inline.queued_work) / max(self._best(), 1e-9)
-
-    def _most_lost(self) -> float:
-        """How much slower threads can be that work in turns: as a logarithm.
-
-        What seems to be worse tells nothing of them: the process was stopped in a trial, say.
-        """
-        inline, ahead = self._inline_pace.cpu, self._ahead_pace.cpu
-        burnt = max(1.0, ahead / inline) if inline else 1.0
-        return math.log(_SLOWER_THAN_IN_TURNS * self.threads * burnt) + self._burden()
-
     def _reconsider(self) -> None:
         seen = self._ahead if self.threaded else self._inline
         if not seen.full:
@@ -469,11 +302,15 @@ class ThreadChoice:
         elif not self.threaded:
             if self._since >= self._again.retry_seconds:
                 self._measure()
+        elif self._disappoints():
+            self._turns = 1
+            self._ahead_pace.forget()
+            self._measure()
         else:
             gain, unsure = self._gain()
             lost = math.log(_STILL_WORTH_IT) - gain
             if lost > 0.0 and (lost > unsure or unsure <= _SURE):
-                doubtful = lost <= _CLEARLY * unsure and not self._doubted
+                doubtful = lost <= CLEARLY * unsure and not self._doubted
                 if self._since > SOON_AGAIN_SECONDS or doubtful:
                     self._doubted = True
                     self._measure()
@@ -484,7 +321,7 @@ class ThreadChoice:
 
     def _has_changed(self, then: Sight, now: Sight) -> bool:
         """Whether the same work may be better done in another way by now."""
-        more_to_gain = not self.threaded and self._gain_at_best() > _CLEAR * self._gain_then
+        more_to_gain = not self.threaded and self._gain_at_best() > CLEAR * self._gain_then
         # What was clear still is.
         return more_to_gain or (not self._clear and then.is_other_crowd(now))
 
