@@ -135,7 +135,9 @@ def test_grain_states_restore(data: st.DataObject) -> None:
         _assert_same_until_error(expected[stop:], restored, f"{state} ")
 
 
-@pytest.mark.parametrize(("count", "size"), [(1, 1), (1, 2), (2, 1), (2, 3), (4, 2), (5, 3), (6, 3)])
+@pytest.mark.parametrize(
+    ("count", "size"), [(1, 1), (1, 2), (2, 1), (2, 3), (4, 2), (5, 3), (6, 3)]
+)
 def test_grain_states_of_windows_that_are_used_up(count: int, size: int) -> None:
     """Of such a window Grain's state names the start, and the number of the next one."""
     theirs, ours = (
