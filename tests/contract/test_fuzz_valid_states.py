@@ -6,6 +6,7 @@ random places, also after their end and after errors, and go on from there in an
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -130,7 +131,8 @@ def _taken(iterator: Iterator[Any], most: int) -> list[Any]:
             break
         except Exception as error:
             # (Where it was raised is told as far as that is known: not after a filter, say.)
-            events.append(freeze_error(error)[:3])
+            kind, name, text, *_ = freeze_error(error)
+            events.append((kind, name, re.sub(r"position \d+", "position ...", text)))
     return events
 
 

@@ -58,6 +58,17 @@ def test_what_is_beyond_the_bound_is_computed_each_time() -> None:
     assert computed.count(0) == 1 and computed.count(39) == 3
 
 
+@pytest.mark.parametrize("size", [2, 5, 64])
+def test_what_is_remembered_does_not_depend_on_blocks(size: int) -> None:
+    ds, computed = _counted(40)
+    stream = RepeatIterDataset(ds.cache(max_bytes=4000), 2)
+    pull_events(stream, [1] * 2000)
+    one_by_one = sorted(computed)
+    computed.clear()
+    pull_events(stream, [size] * 2000)
+    assert sorted(computed) == one_by_one
+
+
 @tried
 @given(st.integers(0, 20), st.integers(1, 6000), st.integers(0, 2**32 - 1))
 def test_a_bound_does_not_show(size: int, bound: int, seed: int) -> None:

@@ -119,15 +119,27 @@ class CacheStream(OneInput):
             self._filled = self._remembers
             return None
         block = chunk.block
-        if self._remembers and self._room is not None:
-            self._room -= sum(bytes_of(row, objects=True) for row in block.rows())
-            self._remembers = self._room >= 0
         if self._remembers:
-            self._rows += block.rows()
-            self._parts.append((chunk.marks, len(block)))
-            self._remembers = block.failure is None
+            rows = block.rows()
+            kept = self._fitting(rows)
+            self._rows += rows[:kept]
+            self._parts.append((chunk.marks, kept))
+            self._remembers = kept == len(rows) and block.failure is None
         self._position += len(block)
         return Chunk(block, counted(chunk.marks, "position", start, len(block)))
+
+    def _fitting(self, rows: Sequence[Any]) -> int:
+        """How many of these elements there is room for; it is theirs from now on.
+
+        One by one: what is remembered does not depend on how many come at a time.
+        """
+        if self._room is None:
+            return len(rows)
+        for count, row in enumerate(rows):
+            self._room -= bytes_of(row, objects=True)
+            if self._room < 0:
+                return count
+        return len(rows)
 
     def _leads_to(self, position: int, parent: State) -> bool:
         """Whether a state of the input is that before an element which is remembered."""
