@@ -1,4 +1,4 @@
-"""What the functions and sources of a pipeline are, as far as one can tell from outside."""
+"""Digests of a pipeline's functions, and the names of its sources; no file is looked at."""
 
 import functools
 from itertools import zip_longest

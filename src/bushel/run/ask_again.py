@@ -1,4 +1,4 @@
-"""When it is asked again whether threads pay: later and later, where asking was for nothing."""
+"""When it is asked whether threads pay, and when again: later and later, if it was for nothing."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Costs of a pipeline as plain values: of each step, and of what can run where."""
+"""What the steps of a pipeline cost, as plain values, for `profile` and `simulate`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

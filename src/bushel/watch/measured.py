@@ -1,4 +1,4 @@
-"""From what was seen of a sample to what each step costs, and what can run where."""
+"""Works out the costs of each step from what `profile` saw of a sample."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The same pipeline with other numbers of workers and threads, to be profiled."""
+"""Checks what `profile` is given, and makes it anew with other numbers of workers and threads."""
 
 from collections.abc import Callable
 from dataclasses import replace
