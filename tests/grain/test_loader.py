@@ -21,7 +21,7 @@ reads = st.sampled_from([(0, 0), (0, 0), None, (2, 4)])
 
 _END = object()
 # More than any program here gives, and enough of those that fail for ever.
-_MANY = 200
+_MANY = 300
 
 
 def _ours(program: Loader, read: Any, ahead: bool) -> Any:

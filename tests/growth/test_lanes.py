@@ -108,7 +108,7 @@ def test_no_lane_has_an_evaluator_of_its_own(dataset: Any, monkeypatch: pytest.M
         compiled.append(node)
         return compile_node(node, *more)
 
-    for module in ("work", "together", "mixtures_together", "side_by_side"):
+    for module in ("range_evaluator", "streams_together", "mixtures_together", "side_by_side"):
         monkeypatch.setattr(f"bushel.run.{module}.compile_node", counted)
     stream = iter(dataset(CountingSource(8 * ELEMENTS), 1024, filtered=True))
     for _ in range(4):

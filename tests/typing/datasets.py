@@ -64,7 +64,6 @@ def files(path: str) -> None:
     reveal_type(grain.open(path, format="arrayrecord")[0])  # bytes
     reveal_type(grain.open(path, format="images", decode=True).classes)  # tuple[str, ...]
     reveal_type(grain.open(path, format="written"))  # WrittenDataSource
-    source.schema  # error: attr-defined
 
 
 def streams(ds: grain.MapDataset[int]) -> None:

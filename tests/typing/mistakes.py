@@ -13,6 +13,7 @@ def wrong_arguments(ds: grain.MapDataset[int]) -> None:
     grain.sharding.ShardOptions(0)  # error: call-arg
     grain.DataLoader([1], grain.samplers.IndexSampler(1))  # error: call-arg
     grain.load([1], batchsize=2)  # error: call-arg
+    grain.open("a.parquet").schema  # error: attr-defined
     grain.ReadOptions(threads=2)  # error: call-arg
 
 
