@@ -39,6 +39,8 @@ def _pipeline() -> bushel.IterDataset[Any]:
 
 
 PLAIN = [batch.tolist() for batch in _pipeline()]
+# Of records, or of elements that are sent to workers.
+POSITIONS = r"positions (?:\d+ to \d+|from \d+ on)"
 
 
 @pytest.fixture
@@ -167,7 +169,7 @@ def test_a_lost_result_is_made_again(
         (workers,) = iterator.stats().workers
     assert lost == [3, 7]
     assert (workers.deaths, workers.repeated_tasks) == (0, 2)
-    told = r"worker \d, process 1 on .*simulated \(node .*\) had done positions \d+ to \d+, and "
+    told = rf"worker \d, process 1 on .*simulated \(node .*\) had done {POSITIONS}, and "
     told += r"the result is lost: the store has lost it\. It is done again\."
     assert len(re.findall(told, caplog.text)) == 2
 
@@ -190,7 +192,7 @@ def test_a_result_that_never_comes_is_made_again(
     made = simulated(never_comes=never_comes)
     assert _with(bushel.RayOptions(num_workers=workers)) == PLAIN
     assert sorted(gone) == [3, 3, 7]
-    told = r"worker \d, process 1 on .*simulated \(node .*\) had done positions \d+ to \d+, and "
+    told = rf"worker \d, process 1 on .*simulated \(node .*\) had done {POSITIONS}, and "
     told += r"the result is lost: it has not come for \d+ s\. It is done again\."
     assert re.search(told, caplog.text)
     # Twice as long the second time, for a network that is slow; where others are there, they
@@ -208,7 +210,7 @@ def test_ends_are_told_with_node_and_task(
         assert [batch.tolist() for batch in iterator] == PLAIN
         (workers,) = iterator.stats().workers
     of_whom = r"worker \d, process 1 on \d+-simulated \(node \d+-\w+\) is gone "
-    had = r"while it had positions \d+ to \d+.*: simulated\."
+    had = rf"while it had {POSITIONS}.*: simulated\."
     assert re.search(of_whom + rf"\({why}\) {had}", caplog.text)
     assert workers.deaths >= len(re.findall(rf"is gone \({why}\)", caplog.text)) > 0
     assert workers.repeated_tasks > 0
