@@ -141,7 +141,7 @@ class ThreadGain(ABC):
 
     def _gain_by_work(self) -> float:
         """How many times as long it would take without threads, by what blocks take."""
-        return self._cycle_inline() / self._promised_cycle()
+        return self._cycle_inline() / self._promised_cycle(self._ahead.mean()[0])
 
     def _cycle_inline(self) -> float:
         """The time from one element to the next without threads, by what blocks take."""
@@ -158,11 +158,12 @@ class ThreadGain(ABC):
             user = inline.user
         return max(user + work, 1e-9)
 
-    def _promised_cycle(self) -> float:
-        """The time from one element to the next, if threads never waited for anything else."""
-        ahead = self._ahead
-        work = ahead.mean()[0] / (1 - ahead.crowd)
-        return max(self._user_of_threads(), work / self.threads, 1e-9)
+    def _promised_cycle(self, work: float) -> float:
+        """The time from one element to the next, if threads never waited for anything else.
+
+        `work` is what an element takes one of them.
+        """
+        return max(self._user_of_threads(), work / (1 - self._ahead.crowd) / self.threads, 1e-9)
 
     def _missed_by_clock(self) -> float:
         """How much later elements come by the clock than threads promise: as a logarithm.
@@ -173,10 +174,8 @@ class ThreadGain(ABC):
         pace = self._ahead_pace
         if not pace.work:
             return 0.0
-        work = pace.work / (1 - self._ahead.crowd)
-        promised = max(self._user_of_threads(), work / self.threads, 1e-9)
         doubt = CLEARLY * math.hypot(math.sqrt(pace.variance), self._unsure_by_work)
-        return max(0.0, pace.usual_log_cycle - math.log(promised) - doubt)
+        return max(0.0, pace.usual_log_cycle - math.log(self._promised_cycle(pace.work)) - doubt)
 
     def _disappoints(self) -> bool:
         """Whether several threads are hardly faster than one of them would be inline.
