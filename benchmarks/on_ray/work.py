@@ -43,7 +43,8 @@ class Work:
 
     def _batched(self) -> Any:
         ds = bushel.MapDataset.range(self.batches * self.batch_size)
-        return ds.map(self.record).batch(self.batch_size).to_iter_dataset()
+        # Over and over: local workers are through with an epoch before a reading is.
+        return ds.map(self.record).batch(self.batch_size).repeat().to_iter_dataset()
 
     def local(self) -> Iterable[Batch]:
         """bushel with worker processes of this machine."""
