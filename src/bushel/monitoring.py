@@ -1,4 +1,4 @@
-"""Metrics of a program's own beside those of bushel: `grain.monitoring`, with values to read back.
+"""Metrics of a user's program and of bushel: `grain.monitoring`, with values that can be read.
 
 `Counter`, `Metric` and `EventMetric` count in the process that they are in. What they have counted,
 `Get` tells, and `bushel.prometheus_collector()` hands on with the figures of the iterators.

@@ -1,4 +1,4 @@
-"""Samplers: from a step in the global order to a record's key and random generator."""
+"""Samplers of a `DataLoader`: from a global index to a record's key and random generator."""
 
 import logging
 import operator

@@ -1,4 +1,4 @@
-"""Which part of the data this process reads."""
+"""`ShardOptions` and its kin: which part of the data this process reads."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""Neighbours joined into new elements."""
+"""Operations that join neighbouring elements: batch, pack, buckets, rebatch, unbatch."""

@@ -1,4 +1,4 @@
-"""`bucket_by_length`: batches of elements of like lengths.
+"""`bucket_by_length`: batches of elements of similar lengths.
 
 Elements go into buckets by their length, and a bucket that is full becomes a batch. What is in
 the buckets is no part of a state: it is read again, and so all buckets are emptied after a

@@ -1,4 +1,4 @@
-"""Which bin a sequence goes into: the first one with room, or the one that it fills best.
+"""Chooses the bin for a sequence: first fit or best fit.
 
 Here are only numbers. Many sequences are laid at once, since the loop over them is what
 packing spends its time with.

@@ -1,4 +1,4 @@
-"""How long an element is, by the feature or the function that a user named."""
+"""The length of an element, by the feature or function that the user named."""
 
 import operator
 from collections.abc import Callable

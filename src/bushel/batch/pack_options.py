@@ -1,4 +1,4 @@
-"""What a user writes about packing, checked and put in order."""
+"""The arguments of `pack`, checked and brought into one form."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

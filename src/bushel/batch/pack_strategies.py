@@ -1,4 +1,4 @@
-"""The strategies of `pack`, and what each of them takes: first fit, best fit, cut end to end."""
+"""The strategies of `pack` and the options of each: first fit, best fit, cut end to end."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The step that leaves out the features that are not packed."""
+"""The step before `pack` that removes features that are not packed."""
 
 from bushel.batch.too_long import Only
 from bushel.core.block import Block

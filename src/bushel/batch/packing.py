@@ -1,4 +1,4 @@
-"""The rows of `pack` being filled: sequences laid side by side in bins of one length.
+"""Fills the rows of `pack`: places sequences side by side in bins of one length.
 
 A group is a set of open rows, the bins. Each sequence goes into the first bin that has room
 for it, or into the one that it fills best; one for which there is none closes the group, and

@@ -1,4 +1,4 @@
-"""Batches of elements of many lengths: sequences are padded to the longest one."""
+"""Pads sequences of different lengths to the longest one, and stacks them into a batch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

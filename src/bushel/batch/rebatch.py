@@ -1,4 +1,4 @@
-"""The step that changes the size of batches."""
+"""`RebatchIterDataset`: changes the size of batches."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Streams that make new elements of any number of neighbours: packing, splitting, rebatching.
+"""The stream of steps that join any number of neighbours: packing, splitting, rebatching.
 
 A group is a run of elements after which nothing is left over, or only a part of one element.
 The state is where the current group begins and how many of its elements have been handed out:

@@ -1,4 +1,4 @@
-"""Writes the cells of packed rows at once: sequences, padding, segment numbers, positions."""
+"""Writes all cells of packed rows at once: sequences, padding, segment ids, positions."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-"""Takes the sequences of many elements out of them at once, for packing."""
+"""Extracts the sequences of many elements at once, for packing."""
 
 from collections.abc import Sequence
 from operator import attrgetter

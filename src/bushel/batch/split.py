@@ -1,4 +1,4 @@
-"""`pack` by cutting: lays sequences end to end and cuts them into rows of one length."""
+"""`pack` with "concat_then_split": lays sequences end to end and cuts them into rows."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain

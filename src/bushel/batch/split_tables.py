@@ -1,4 +1,4 @@
-"""Many elements as tables, for the step that lays sequences end to end."""
+"""Many elements as tables, for `pack` with "concat_then_split"."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right

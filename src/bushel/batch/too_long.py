@@ -1,4 +1,4 @@
-"""What `pack` does about sequences that are longer than a row: truncates, splits or drops them."""
+"""`too_long` of `pack`: truncates, splits or drops sequences longer than a row."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""`unbatch`: each row of a batch an element again."""
+"""`unbatch`: makes each row of a batch an element again."""
 
 from collections.abc import Sequence
 from typing import Any

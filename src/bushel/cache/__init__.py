@@ -1,1 +1,1 @@
-"""Elements that are computed once: remembered in memory, or kept in a file."""
+"""`cache`: elements that are computed once, and kept in memory or in a file."""

@@ -1,4 +1,4 @@
-"""`cache`: its node, and the stream that remembers elements in memory."""
+"""`cache`: its node, and the stream that keeps elements in memory."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The stream of `cache` in a file: computed and written once, then read."""
+"""`cache(path)`: the stream that computes and writes a file once, and then reads it."""
 
 import logging
 import os

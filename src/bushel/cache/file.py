@@ -1,4 +1,4 @@
-"""The file of a cached stream: written by one, complete or not there, read by any number.
+"""The file of `cache(path)`: one process writes it, it appears when complete, any number read.
 
 A file of pieces (`files/container.py`), of which each is a block of elements: three lengths, then
 a description of elements, their bytes, and the states after them, compressed. The footer says

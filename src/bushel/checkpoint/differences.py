@@ -1,4 +1,4 @@
-"""Words the difference between two descriptions of a pipeline, by step and by parameter."""
+"""Words the difference between two descriptions of a pipeline, step by step."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest

@@ -1,4 +1,4 @@
-"""States in folders: one JSON file for each process, there as a whole or not at all."""
+"""States in folders: one JSON file for each process, written atomically."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Judges a source that is longer than when a state was saved: whether and how to go on."""
+"""Decides whether a state fits a source that has grown since it was saved."""
 
 import re
 from collections.abc import Sequence

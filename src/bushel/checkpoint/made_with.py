@@ -1,4 +1,4 @@
-"""Remembers the code and the stamps of files that a state was made with; others warn or refuse.
+"""Digests of code and files in a state: warns, or refuses, where these have changed.
 
 A position means the same when a function is mended or a file is written anew, so a state is not
 refused for that. But somebody should know: the elements that follow are others.

@@ -1,4 +1,4 @@
-"""Counts what each part of a mixture has given, read from a state: `mix_counts`."""
+"""`mix_counts` of a state: the elements that each part of a mixture has given."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

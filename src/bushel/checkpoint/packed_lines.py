@@ -1,4 +1,4 @@
-"""Packs descriptions of hundreds of lines into one text, for states of mixtures of many parts."""
+"""Compresses descriptions of hundreds of lines, as of mixtures of many parts, in states."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Signs states with the description of their pipeline, and compares it before one is restored."""
+"""Adds the description of the pipeline to states, and compares it before a restore."""
 
 import re
 from typing import Any, TypeGuard

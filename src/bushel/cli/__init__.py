@@ -1,1 +1,1 @@
-"""The command line: look at files of records, index and convert them."""
+"""The command line: inspects, indexes and converts files of records, and monitors trainings."""

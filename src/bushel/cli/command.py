@@ -1,4 +1,4 @@
-"""What every command of `bushel` has: a name, words for it, and often examples and a pipeline."""
+"""The common form of the commands of `bushel`: name, help, examples, the option `--pipeline`."""
 
 import argparse
 from typing import Any

@@ -1,4 +1,4 @@
-"""`bushel completion`: a script for a shell, with the commands and options as they are."""
+"""`bushel completion`: a shell script that completes commands and options."""
 
 from typing import Any
 

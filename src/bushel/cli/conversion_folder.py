@@ -1,4 +1,4 @@
-"""The folder in which a conversion works, and what of it is found again after a kill."""
+"""The working folder of `bushel convert`, and what a killed conversion left in it."""
 
 import json
 import os

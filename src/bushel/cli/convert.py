@@ -1,4 +1,4 @@
-"""`bushel convert`: records of one format in files of another.
+"""`bushel convert`: records of one format written to files of another.
 
 A conversion works in a folder of its own beside the files it is to make. There each shard is
 written under a private name and gets its own when it is whole. When all are there, they move to

@@ -1,4 +1,4 @@
-"""`bushel inspect`: what is in files of records."""
+"""`bushel inspect`: format, records, sizes and schema of files."""
 
 import os
 from typing import Any

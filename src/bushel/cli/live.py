@@ -1,4 +1,4 @@
-"""`bushel top` and `bushel serve`: what programs that train are at now."""
+"""`bushel top` and `bushel serve`: the figures of running trainings."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The command `bushel`, its subcommands, and those that look at files (`head`, `count`, ...)."""
+"""The command `bushel`, its subcommands, and those for files (`head`, `sample`, `index`, ...)."""
 
 import argparse
 import io

@@ -1,4 +1,4 @@
-"""`bushel replay`, `diff` and `why-slow`: what the flight recorder wrote, looked at again."""
+"""`bushel replay`, `diff` and `why-slow`: commands for recordings of the flight recorder."""
 
 import argparse
 import json

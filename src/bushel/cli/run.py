@@ -1,4 +1,4 @@
-"""`bushel run` and `bushel verify`: a pipeline written out, and compared with what was written."""
+"""`bushel run` and `bushel verify`: write a pipeline to files, and verify what was written."""
 
 import argparse
 from typing import Any

@@ -1,4 +1,4 @@
-"""Serves the figures of programs that train, to a browser and to Prometheus."""
+"""The web server of `bushel serve`: figures for a browser and for Prometheus."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Records as text and as JSON, for people and programs."""
+"""Prints records as text and as JSON."""
 
 import math
 from typing import Any

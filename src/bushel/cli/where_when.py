@@ -1,4 +1,4 @@
-"""`bushel where` and `bushel when`: what a step is made of, and when a record is seen."""
+"""`bushel where` and `bushel when`: the records of a step, and the steps of a record."""
 
 import argparse
 import importlib.util

@@ -1,1 +1,1 @@
-"""What every other part of bushel is built on: nodes, blocks, streams, states and options."""
+"""The vocabulary of the code: nodes, blocks, streams, states and options."""

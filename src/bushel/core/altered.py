@@ -1,4 +1,4 @@
-"""Which values around a function it changes: those are its memory, no part of what it does.
+"""Which values a function mutates: these are left out of its digest.
 
 A list or dict that is handed on may be changed by whoever gets it. So of those only such count
 that are nothing but read.

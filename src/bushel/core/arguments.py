@@ -1,4 +1,4 @@
-"""Arguments as users give them: what is wrong with one, and what to write instead."""
+"""Checks of arguments that several operations share, and their error messages."""
 
 import functools
 import operator

@@ -1,4 +1,4 @@
-"""Tunes how large blocks are: learned while running, never visible.
+"""Tunes how large blocks are while a pipeline runs, from measured times.
 
 It is learned from measured times that the caller hands in, so a test can hand in its own.
 """

@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with` statement: the base class of such objects."""
+"""The base class of objects that are closed at the end of a `with` statement."""
 
 from types import TracebackType
 from typing import Self

@@ -1,4 +1,4 @@
-"""A place in a stream: elements are taken from it by number, whatever its chunks are."""
+"""A place in a stream: takes elements by number, independent of chunks."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Objects that do more than others of their class, while the others pay nothing for it.
+"""Gives single objects more behaviour by a derived class, without overhead for others.
 
 An iterator that is recorded or traced, and a stream whose pulls are counted, are made objects of a
 class derived from their own. To ask at each element of each iterator whether it is recorded would

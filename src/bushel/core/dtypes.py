@@ -1,4 +1,4 @@
-"""Types of arrays as text and back: numpy's own, structured ones, and those of ml_dtypes."""
+"""Array types to text and back: numpy's, structured ones, and those of ml_dtypes."""
 
 from functools import lru_cache
 from typing import Any, TypeAlias

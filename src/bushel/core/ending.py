@@ -1,4 +1,4 @@
-"""The end of the program: our threads are gone before the interpreter takes itself apart.
+"""The end of the program: ends bushel's threads before the interpreter shuts down.
 
 They are daemons, so that a read which hangs keeps no program from ending. But a daemon that
 is inside of a C++ library when the interpreter goes may take the whole process down with it:

@@ -1,4 +1,4 @@
-"""Digests of a pipeline's functions, and the names of its sources; no file is looked at."""
+"""Digests of a pipeline's functions, and the names of its sources; reads no files."""
 
 import functools
 from itertools import zip_longest

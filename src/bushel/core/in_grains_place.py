@@ -1,4 +1,4 @@
-"""bushel under Grain's name, for programs whose imports are not one's own to change."""
+"""`replace_grain`: libraries that import Grain get bushel instead."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""Puts the large arrays of elements into their batch as soon as each element is made.
+"""Copies the large arrays of elements into their batch as soon as each element is made.
 
 Pictures that are made one after the other, and joined when the last one is there, have left the
 processor's caches by then, and each of them was made in memory that had to be found anew. So

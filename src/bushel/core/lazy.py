@@ -1,4 +1,4 @@
-"""Public names that are imported when they are first used."""
+"""Imports public names when they are first used."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Words for what the system refuses: which limit it is (files, disk, processes), and what to do."""
+"""Messages for limits of the system (files, disk, processes): which limit, and what to do."""
 
 import errno
 import os

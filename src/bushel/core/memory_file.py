@@ -1,4 +1,4 @@
-"""Files that live in memory and have no name: shared by handing on their descriptors."""
+"""Files in memory without a name, shared by passing their descriptors."""
 
 import mmap
 import os

@@ -1,4 +1,4 @@
-"""Streams that read from several streams: a cursor in each, and their states."""
+"""Streams with several input streams: a cursor in each, and their states."""
 
 from collections.abc import Sequence
 

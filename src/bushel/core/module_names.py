@@ -1,4 +1,4 @@
-"""What a function uses of the modules around it: other functions, and constants written there.
+"""Finds the functions and constants of modules that a function uses.
 
 Only what is part of the program is followed, not what is installed. And only those constants
 count that a module gives once, as they are: what is computed may differ from run to run, and what

@@ -1,4 +1,4 @@
-"""Names of functions and sources, as messages and states have them."""
+"""Names of functions and sources in messages and states."""
 
 import functools
 from typing import Any

@@ -1,4 +1,4 @@
-"""Things that a process makes when they are first wanted, and keeps: one keeper for all of them.
+"""The keeper of per-process objects: made on first use, bounded, dropped after a fork.
 
 Open files, mapped files, decoded parts of files: a child that was forked must not use those of
 its parent (it shares offsets, and locks may be held by threads that it does not have), and none

@@ -1,4 +1,4 @@
-"""Nodes that change no element: seeds, options, prefetching, workers, and the step to a stream."""
+"""Nodes that change no element: seeds, options, prefetch, workers, `to_iter_dataset`."""
 
 from collections.abc import Iterable
 from typing import Any

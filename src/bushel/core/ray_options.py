@@ -1,4 +1,4 @@
-"""`RayOptions`: what a user says of workers on a cluster."""
+"""`RayOptions`: the options of workers on a Ray cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Records as a loader's older operations see them: data and where it came from."""
+"""`Record`, an element of the loader's older operations: data and metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers from a seed and a position; no state is hidden anywhere.
+"""Random generators made from a seed and a position, without hidden state.
 
 Every record gets a generator of its own. To make one costs ten times what most functions
 then do with it, so a few are kept and wound to the place where a fresh one would start.

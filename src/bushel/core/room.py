@@ -1,4 +1,4 @@
-"""The memory in which the arrays of a batch are made: a worker says where, else it is anywhere.
+"""Allocates the arrays of a batch: in the shared memory of a worker, or anywhere.
 
 A worker process sends batches through shared memory. It has them made there, by `made_in`,
 and so saves a copy.

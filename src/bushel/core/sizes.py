@@ -1,4 +1,4 @@
-"""How many bytes an element is."""
+"""The number of bytes of an element."""
 
 import sys
 from typing import Any

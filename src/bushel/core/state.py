@@ -1,4 +1,4 @@
-"""The grammar of states, which are plain JSON: the states within a state, found and replaced.
+"""The structure of states, which are plain JSON: finds and replaces states within a state.
 
 A step's state holds the states of the streams that it reads from, and fields of its own:
 

@@ -1,4 +1,4 @@
-"""The fields that a stream's state may have: declared in its file, checked before a restore.
+"""Fields of a stream's state: declared beside the stream, checked before a restore.
 
     class RepeatStream(OneInput):
         def fields(self) -> Fields:

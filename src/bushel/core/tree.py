@@ -1,4 +1,4 @@
-"""Nested elements: dicts, lists, tuples and registered classes with leaves at the ends.
+"""Nested elements: dicts, lists, tuples and registered classes, with leaves.
 
 The same notion of a tree as JAX has, without importing it. Classes that a user registered
 with `jax.tree_util` are understood whenever JAX is loaded, and a class can only have been

@@ -1,4 +1,4 @@
-"""`AutotuneParameter` and `"auto"`: the bounds within which a number is tuned elsewhere."""
+"""`AutotuneParameter` and `"auto"`: bounds for numbers that are tuned while running."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

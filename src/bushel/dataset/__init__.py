@@ -1,4 +1,4 @@
-"""What users chain: random-access datasets and streams."""
+"""`MapDataset` and `IterDataset`: the methods that users chain."""
 
 from bushel.dataset.random_access import (
     MapDataset as MapDataset,

@@ -1,4 +1,4 @@
-"""What random-access datasets and streams have in common: `apply`, `pipe`, `on_error`, `write`."""
+"""Methods of both `MapDataset` and `IterDataset`: `apply`, `pipe`, `on_error`, `write`."""
 
 from __future__ import annotations
 

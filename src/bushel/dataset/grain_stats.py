@@ -1,4 +1,4 @@
-"""Methods with which Grain's datasets measure themselves, for users' datasets that call them."""
+"""Statistics methods of Grain's datasets, for users' subclasses that call them."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext

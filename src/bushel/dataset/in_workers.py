@@ -1,4 +1,4 @@
-"""`mp_prefetch`, `ray_prefetch` and `prefetch`: streams made ahead by processes or by a thread."""
+"""`mp_prefetch`, `ray_prefetch` and `prefetch`: prefetch by processes or by a thread."""
 
 from __future__ import annotations
 

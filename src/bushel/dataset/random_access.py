@@ -1,4 +1,4 @@
-"""`MapDataset`: random access to element i, in as many epochs as one likes.
+"""`MapDataset`: random access to element i, over any number of epochs.
 
 Each method builds one node and returns a new dataset; nothing is read or computed until an
 element is asked for.

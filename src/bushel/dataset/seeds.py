@@ -1,4 +1,4 @@
-"""Seeds of random steps: given and checked, or derived from `ds.seed(...)` upstream."""
+"""Seeds of random steps: given as arguments, or derived from `ds.seed(...)`."""
 
 import operator
 from typing import Any

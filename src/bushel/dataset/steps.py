@@ -1,4 +1,4 @@
-"""Steps that need more than their operation knows: a seed from upstream, a way to open streams."""
+"""Makes nodes that need more than their arguments: a derived seed, a way to open streams."""
 
 from typing import Any
 

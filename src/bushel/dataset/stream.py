@@ -1,4 +1,4 @@
-"""`IterDataset`: streams, which can only be iterated, by iterators that have a state.
+"""`IterDataset`: streams, which can only be iterated, with a state at every element.
 
 Each method builds one node and returns a new dataset; nothing is read or computed until an
 element is asked for.

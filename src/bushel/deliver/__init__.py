@@ -1,1 +1,1 @@
-"""Iterators: elements handed over one by one, to devices too, and what is known of the job."""
+"""Iterators and their statistics, devices, and the process's place in its job."""

@@ -1,4 +1,4 @@
-"""Programs with an `Accelerator` of Hugging Face Accelerate: their device, their processes."""
+"""The device and the processes of a program with Hugging Face Accelerate."""
 
 import contextlib
 import contextvars

@@ -1,4 +1,4 @@
-"""`device_put` and the processes of a JAX job: the one place that imports JAX."""
+"""`device_put`, and the processes of a JAX job: the only file that imports JAX."""
 
 import atexit
 import itertools

@@ -1,4 +1,4 @@
-"""Starts workers when a dataset with workers is built, long before anybody iterates over it."""
+"""Starts the nursery of workers when a dataset is built, before it is iterated."""
 
 from bushel.core.options import WorkersKey
 from bushel.workers.home import expect_workers

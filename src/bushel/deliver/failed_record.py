@@ -1,4 +1,4 @@
-"""Names the file and record that a function failed on, when its error is about to be raised."""
+"""Adds the file and record that a function failed on to its error."""
 
 from collections.abc import Iterator
 

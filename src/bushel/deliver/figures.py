@@ -1,4 +1,4 @@
-"""Figures of an iterator at work, as plain values; `watch/` makes words of them."""
+"""The statistics of an iterator as plain values; `watch/` formats them."""
 
 from bushel.core.frozen import frozen
 from bushel.run.step_total import StepTotal

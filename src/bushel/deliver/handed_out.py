@@ -1,4 +1,4 @@
-"""How far a packer has handed out the elements that it was given, for `mix_counts`.
+"""Which elements a packer has already delivered in its rows, for `mix_counts`.
 
 The state of a packer is where its group begins, and how many rows of the group were handed out.
 Which elements are in these rows is not part of the state: the group is made again to see it.

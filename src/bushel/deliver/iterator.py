@@ -1,4 +1,4 @@
-"""Iterators: elements one by one, and a state at every one of them."""
+"""`DatasetIterator`: elements one by one, with a state at every element."""
 
 import functools
 import math

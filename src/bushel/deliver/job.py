@@ -1,4 +1,4 @@
-"""Which process of its job this is, whatever started the job: JAX, torch, Ray Train."""
+"""The rank of this process in its job, whatever started the job: JAX, torch, Ray Train."""
 
 from collections.abc import Callable
 

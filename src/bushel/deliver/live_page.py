@@ -1,4 +1,4 @@
-"""A page in memory with the figures of an iterator, for other processes to look at.
+"""The page of memory that an iterator writes its figures to, for other processes.
 
 It is a file without a name. Another process of the same user finds it among the open files of
 this one, so the trainer needs no thread, no socket and no file on a disk for it, and can be looked

@@ -1,4 +1,4 @@
-"""`get_next_index` and `set_next_index`: where an iterator stands, as the index of an element."""
+"""`get_next_index` and `set_next_index`: the place of an iterator as an index."""
 
 import operator
 from typing import Any, cast

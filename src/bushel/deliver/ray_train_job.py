@@ -1,4 +1,4 @@
-"""The workers of a Ray Train run that neither JAX nor torch has made a job of."""
+"""The ranks of a Ray Train run that is neither a JAX job nor a torch job."""
 
 import importlib
 import itertools

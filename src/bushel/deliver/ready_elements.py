@@ -1,4 +1,4 @@
-"""The elements of a chunk that wait to be handed out, and the state at each of them."""
+"""Elements of the current chunk that are not delivered yet, and their states."""
 
 import operator
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What threads and workers did in the course of a run, in few looks, however long it was."""
+"""The history of threads and workers over a run, in a bounded number of samples."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

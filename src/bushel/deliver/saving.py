@@ -1,4 +1,4 @@
-"""Saves and loads the states of iterators in the folders that Orbax makes for them."""
+"""Saves and loads states of iterators in the folders that Orbax makes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

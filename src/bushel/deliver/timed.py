@@ -1,4 +1,4 @@
-"""The iterator of a pipeline whose steps are counted and timed."""
+"""The iterator of `bushel.iterate`: its steps are counted and timed."""
 
 import functools
 import json

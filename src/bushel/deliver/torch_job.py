@@ -1,4 +1,4 @@
-"""The processes of a torch job: their numbers, and the store in which they leave notes."""
+"""The ranks of a torch job, and its store, which carries messages between them."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""Refuses to iterate whole copies of a dataset in the worker processes of a torch `DataLoader`."""
+"""Refuses unsharded datasets in the worker processes of a torch `DataLoader`."""
 
 import sys
 

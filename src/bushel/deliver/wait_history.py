@@ -1,4 +1,4 @@
-"""How long a loop waited in the course of a run, in few columns, however long it was."""
+"""The history of a loop's waits over a run, in a bounded number of columns."""
 
 from typing import NamedTuple
 

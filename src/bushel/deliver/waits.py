@@ -1,4 +1,4 @@
-"""How long the user's loop waited for elements, measured where it does: at `next`."""
+"""Measures how long the user's loop waits for elements, in `next`."""
 
 import math
 import time

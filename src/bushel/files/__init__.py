@@ -1,1 +1,1 @@
-"""Bytes of files, here or far away: which files, ranges of them, and where records begin."""
+"""Bytes of files, local or remote: names, ranges, indexes, the cache on disk."""

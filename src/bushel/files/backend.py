@@ -1,4 +1,4 @@
-"""The way to a file far away: through obstore where it can, else through fsspec."""
+"""Opens remote files: through obstore where it can, else through fsspec."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Object stores for a process that was forked: asked in a process beside it, that was not.
+"""Remote reads of a forked process, done by a helper process that was not forked.
 
     forked process ── thread ─── connection ── thread ── beside.py ── obstore ── store
                    └─ thread ─── connection ── thread ──┘

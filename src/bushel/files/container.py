@@ -1,4 +1,4 @@
-"""Files of pieces, each with its checksum: indexes, positions, streams, and parts of tables.
+"""Files of checksummed pieces: indexes, positions, cached streams, parts of tables.
 
     BUSHELC1  piece  piece  ...  footer (JSON)  length and checksum of the footer  BUSHELCE
 

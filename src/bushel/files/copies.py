@@ -1,4 +1,4 @@
-"""Files that are made once of another file, and kept in the cache folder.
+"""Copies and unpacked versions of files, made once and kept in the cache folder.
 
 They are for what cannot be read where it lies: files far away that have to be in memory as they
 are, and compressed ones. There is one for each file, named for the file and its stamp. It is

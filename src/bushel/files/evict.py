@@ -1,4 +1,4 @@
-"""Bounds a folder that many processes fill: what is oldest goes."""
+"""Bounds the size of a folder that many processes fill: evicts the oldest files."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The index of a file: where its records begin, looked up once and kept.
+"""The index of a file: the offsets of its records, found once and stored.
 
 An index lies beside its file, or in a cache folder where that cannot be written. It says of
 which file it is (size and time of change), and is made again when the file is another, or when

@@ -1,4 +1,4 @@
-"""The latest of some folders, each of which is there as a whole or not at all."""
+"""Keeps the latest of several numbered folders, each written atomically, such as checkpoints."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Files on this machine, read by ranges."""
+"""Reads ranges of local files."""
 
 import errno
 import os

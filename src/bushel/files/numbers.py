@@ -1,4 +1,4 @@
-"""Columns of 64-bit integers in a file of pieces: mapped, and checked where they are looked at.
+"""Columns of 64-bit integers in a file of pieces: mapped, and verified when they are read.
 
 To open a file takes no time however long it is, and processes share its memory. A piece is
 checked when this process first looks at a number in it.

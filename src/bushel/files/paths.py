@@ -1,4 +1,4 @@
-"""Which files are meant: names, globs and folders, here or far away."""
+"""Expands names, globs and folders, local or remote, to files."""
 
 import glob
 import os

@@ -1,4 +1,4 @@
-"""Private files and folders: what bushel keeps for itself belongs to its user alone.
+"""Private files and folders: makes sure that kept files belong to the user alone.
 
 What is kept is believed when it is read again. So nobody else may have written it: a private
 folder (0700) belongs to the user and is no link, and so does every file that is opened in one.

@@ -1,4 +1,4 @@
-"""A line that tells how far long work has come: one way for all that takes long.
+"""The progress line of slow operations.
 
 It is shown where somebody sees it: at a terminal, and in a notebook. `BUSHEL_PROGRESS=0` in the
 environment switches it off, and `BUSHEL_PROGRESS=1` has it in logs as well.

@@ -1,4 +1,4 @@
-"""Files far away, read by ranges: neighbours in one request, and many requests at a time."""
+"""Reads ranges of remote files: neighbours in one request, many requests in parallel."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Pieces of remote files, kept on a disk of this machine for all processes on it.
+"""The cache of remote files: pieces on a local disk, shared by all processes of the user.
 
 A remote file is cut into segments, and a segment into pieces. What is kept of a segment is one
 file, in which each piece has its place; it has holes where a piece is not there.

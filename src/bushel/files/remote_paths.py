@@ -1,4 +1,4 @@
-"""Which remote files are meant: names, globs and folders."""
+"""Expands names, globs and folders on remote file systems."""
 
 import glob
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Threads for requests that are under way at the same time."""
+"""The threads that send requests in parallel."""
 
 import os
 import threading

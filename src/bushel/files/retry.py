@@ -1,4 +1,4 @@
-"""Makes requests again that fail by accident, later and later."""
+"""Repeats requests that fail transiently, with growing delays."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Object stores and web servers, through obstore: `s3://`, `gs://`, `az://`, `https://`.
+"""Object stores and web servers by obstore: `s3://`, `gs://`, `az://`, `https://`.
 
 It keeps connections, and makes requests again that failed by accident. In a process that was
 forked from one that used it, nothing of it works: there `beside.py` asks it in another process.

@@ -1,4 +1,4 @@
-"""Remote files that obstore does not serve, through the file systems of fsspec.
+"""Remote file systems by fsspec, for what obstore does not support.
 
 And what fsspec was told, in the environment or in files: every process finds that for itself, and
 no key travels in a pickle.

@@ -1,4 +1,4 @@
-"""Whole files to object stores: put there, listed, read, removed."""
+"""Uploads, lists, reads and removes whole objects in object stores."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Writes files as a whole or not at all, and lets one process in at a time."""
+"""Writes files atomically, and locks them so that one process at a time writes."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""`TFRecordIterDataset`: a stream of a file from its beginning to its end."""
+"""`TFRecordIterDataset`: a stream over one TFRecord file."""
 
 import os
 

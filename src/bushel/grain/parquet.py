@@ -1,4 +1,4 @@
-"""`ParquetIterDataset`; for records in any order there is `sources.ParquetDataSource`."""
+"""`ParquetIterDataset`: a stream over Parquet files, one row group at a time."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A stream as several streams, each over a part of its source."""
+"""Splits a stream into several, each over a part of its source, as Grain's interleave does."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""`get_element_spec`: what elements will look like, told without reading any."""
+"""`get_element_spec`: the structure of elements, found without reading any."""
 
 import functools
 from dataclasses import dataclass

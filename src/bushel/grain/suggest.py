@@ -1,4 +1,4 @@
-"""`pick_performance_config`: how many workers and how large a buffer fit into the memory."""
+"""`pick_performance_config`: numbers of workers and buffers that fit into the memory."""
 
 import math
 from collections.abc import Iterator

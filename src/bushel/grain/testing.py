@@ -1,4 +1,4 @@
-"""Checks that users can run on their own datasets."""
+"""Checks that users can run on their own datasets, such as checkpoint tests."""
 
 from typing import Any
 

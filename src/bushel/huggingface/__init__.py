@@ -1,4 +1,4 @@
-"""For those who train with Hugging Face: a `Trainer` for datasets, and the way to `datasets`."""
+"""Integration with Hugging Face: a `Trainer` with exact resume, and `datasets`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""From a pipeline to a dataset of Hugging Face's `datasets`: the one file that imports it."""
+"""Makes datasets of Hugging Face's `datasets` from a pipeline: the only file that imports it."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""A `Trainer` whose data is a pipeline, and whose checkpoints have its position.
+"""`bushel.huggingface.Trainer`: trains on a pipeline, with its place in checkpoints.
 
 The one file that imports transformers.
 """

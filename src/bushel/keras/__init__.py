@@ -1,4 +1,4 @@
-"""For those who train with Keras 3: what `fit`, `evaluate` and `predict` take, and its resume."""
+"""Integration with Keras 3: datasets for `fit`, `evaluate`, `predict`, and checkpoints."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Datasets for Keras 3, and checkpoints of both: the one file that imports Keras."""
+"""Datasets for Keras 3, and checkpoints of model and data: the only file that imports Keras."""
 
 import functools
 import inspect

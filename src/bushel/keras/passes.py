@@ -1,4 +1,4 @@
-"""Where a training with Keras is in its data, however far Keras has read ahead."""
+"""The place of a Keras training in its data, however much Keras has prefetched."""
 
 import threading
 from collections.abc import Iterator

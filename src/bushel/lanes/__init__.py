@@ -1,1 +1,1 @@
-"""Lanes: positions dealt to a fixed number of streams, which the hosts of a job own."""
+"""Lanes: positions distributed over a fixed number of streams, which hosts own."""

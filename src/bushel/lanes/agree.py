@@ -1,4 +1,4 @@
-"""How the processes of a job agree on a number: the least number of steps that all have ready."""
+"""How hosts agree on the number of steps: the least that any of them has ready."""
 
 import logging
 import threading

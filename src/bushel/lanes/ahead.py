@@ -1,4 +1,4 @@
-"""Hands out what workers made when all hosts of a job have agreed to its steps."""
+"""Delivers steps that workers have prefetched, once all hosts have agreed to them."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias

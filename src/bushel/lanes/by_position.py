@@ -1,4 +1,4 @@
-"""Reads lanes by position, all lanes of a host side by side."""
+"""Reads all lanes of a host together, by position."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""`lanes`: positions dealt to lanes and rows gathered from them, as a dataset says it.
+"""`lanes`: the nodes that deal positions to lanes and gather rows from them.
 
     shuffle ─ lanes(4) ─┬ filter ─┬ batch(8)
                         ├ filter ─┤

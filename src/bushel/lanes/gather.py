@@ -1,4 +1,4 @@
-"""The stream of the lanes of one host: gathers rows from each of them into steps."""
+"""The stream of the lanes of one host: gathers rows from each lane into steps."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Puts elements of lanes in the order of steps: some of the first lane, of the second, ..."""
+"""Orders elements of lanes as rows of steps: some of the first lane, of the second, ..."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""`merge_states`: the states of all hosts of a job put together, for another number of hosts."""
+"""`merge_states`: merges the states of all hosts, for another number of hosts."""
 
 import json
 from collections.abc import Iterator, Sequence

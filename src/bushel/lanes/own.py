@@ -1,4 +1,4 @@
-"""Puts the lanes of this host in the place of all lanes, when an iterator is made."""
+"""Replaces all lanes by those of this host, when an iterator is made."""
 
 from collections.abc import Callable
 from dataclasses import replace

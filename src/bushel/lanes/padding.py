@@ -1,4 +1,4 @@
-"""Elements to pad a last step with: zeros in the shape of others."""
+"""Elements that pad a last step: zeros with the structure of other elements."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Takes elements from many lanes: some way ahead of the steps that need them, and side by side."""
+"""Prefetches elements of many lanes, together."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The lanes of a host in a state: marks between their rows, and what a state must have."""
+"""States of the lanes of a host: at every row, and their checks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

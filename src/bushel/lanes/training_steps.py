@@ -1,4 +1,4 @@
-"""The order of steps as one host sees them: rows from lane after lane, by position."""
+"""Lanes as an order: the positions of one host's rows, step by step."""
 
 import numpy as np
 

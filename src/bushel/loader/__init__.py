@@ -1,1 +1,1 @@
-"""The loader: a source, a sampler and operations, as Grain puts them together."""
+"""`DataLoader`: a source, a sampler and operations, as in Grain."""

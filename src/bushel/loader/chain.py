@@ -1,4 +1,4 @@
-"""Makes the nodes of a loader from its source, sampler, shard and operations; checks operations."""
+"""Makes the nodes of a `DataLoader` from its arguments, and checks its operations."""
 
 import operator
 import sys

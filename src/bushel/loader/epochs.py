@@ -1,4 +1,4 @@
-"""Passes over a dataset or loader, one after the other: for torch, Keras and Hugging Face."""
+"""Successive epochs over a dataset or loader, for torch, Keras and Hugging Face."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext

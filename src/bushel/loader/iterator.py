@@ -1,4 +1,4 @@
-"""The iterator of a loader, and its states, which are JSON in bytes."""
+"""The iterator of a `DataLoader`; its states are JSON in bytes."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""DataLoader: source, sampler and operations; Grain's older face, built as a chain."""
+"""`DataLoader`: builds a pipeline from a source, a sampler and operations."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar

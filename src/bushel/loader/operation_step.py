@@ -1,4 +1,4 @@
-"""A user's own operation over Records, as the step of a stream that calls it."""
+"""The stream of a user's own operation over Records."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

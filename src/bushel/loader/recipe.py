@@ -1,4 +1,4 @@
-"""What a loader is made of, as its user gave it: a value."""
+"""The arguments of a `DataLoader`, as a value."""
 
 from typing import Any
 

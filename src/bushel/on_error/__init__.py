@@ -1,1 +1,1 @@
-"""What becomes of records that cannot be read, or made: skipped, replaced, counted, listed."""
+"""`on_error`: records that cannot be read or made are skipped, replaced, counted, listed."""

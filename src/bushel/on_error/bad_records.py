@@ -1,4 +1,4 @@
-"""Bad records, which could not be read or made: what is told of each, and how guards note them.
+"""Bad records: what is noted about each, and how guards note them.
 
 While a block is evaluated, on whatever thread, the guards in it note what they passed over.
 Whoever asked for the block takes the notes along, up to the stream, which counts them in order

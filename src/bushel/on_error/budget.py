@@ -1,4 +1,4 @@
-"""The budget for bad records: how many a stream has passed over, in its order, and in its states.
+"""The budget of bad records: counted in the order of the stream, and part of its states.
 
 The count is part of a stream's state: a budget is used up at the same record whoever does the
 work, and however often the stream was stopped and resumed.

@@ -1,4 +1,4 @@
-"""The stream of `on_error`: passes over what fails in the stream before it."""
+"""`on_error` in a stream: skips or replaces elements that fail before it."""
 
 from typing import Any
 

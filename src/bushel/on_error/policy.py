@@ -1,4 +1,4 @@
-"""The node of `on_error`: what becomes of elements that cannot be made."""
+"""`on_error`: its node, and what replaces an element that fails."""
 
 import copy
 from typing import Any

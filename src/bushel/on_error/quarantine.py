@@ -1,4 +1,4 @@
-"""The file in which bad records are listed."""
+"""`quarantine=`: the file that lists bad records."""
 
 import os
 import threading

@@ -1,1 +1,1 @@
-"""Which element comes when: arithmetic from positions to positions."""
+"""Which element comes when: operations that are arithmetic on positions, and their streams."""

@@ -1,4 +1,4 @@
-"""`concatenate`: one dataset after the other by arithmetic, or one stream after the other."""
+"""`concatenate`: one dataset after the other, by arithmetic; or one stream after the other."""
 
 from collections.abc import Sequence
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""Shares of a mixture's parts in whole numbers, exactly: which elements fall due to a part."""
+"""Exact integer shares of the parts of a mixture: which elements come from which part."""
 
 from typing import TypeAlias
 

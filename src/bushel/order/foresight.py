@@ -1,4 +1,4 @@
-"""How far each of many streams that are read in turn is read ahead of what is needed.
+"""How far each of many streams that are read in turn is prefetched.
 
 To read from a stream costs some tens of microseconds, however few elements are read. Where
 there are a thousand, each gives an element now and then: so several are read at once, and wait.

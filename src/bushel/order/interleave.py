@@ -1,4 +1,4 @@
-"""`interleave`: several streams in turn, of which only a few are open at a time."""
+"""`interleave`: takes elements of several streams in turn, a few of which are open at a time."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Interleaves streams of positions, read side by side as long as none ends."""
+"""Interleaves random-access datasets, evaluated together until the first ends."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""States of an interleaving: what is in one, at every element, and what must be true of it."""
+"""The state of an interleave at every element, and its checks."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

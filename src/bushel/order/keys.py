@@ -1,4 +1,4 @@
-"""Which record of a source an element is made of, for messages."""
+"""The key of the record that an element is made from, for error messages."""
 
 from typing import Any
 

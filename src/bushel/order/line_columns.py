@@ -1,4 +1,4 @@
-"""Proportions of a mixture's parts on the lines of a schedule, computed when they are needed."""
+"""The proportions of a `WeightSchedule` between its points, computed when needed."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""`mix` and `select_from_datasets` by position: orders over several inputs."""
+"""`mix` and `select_from_datasets` of random-access datasets."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Notes in a mixture's state how far a later step holds its elements, or has seen them.
+"""Notes in a mixture's state which of its elements later steps hold back, or have seen.
 
 The state of such a step is where its input was before the group: after a restore the group is
 made again. A mixture below the step then has to give the same elements once more, though its

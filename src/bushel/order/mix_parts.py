@@ -1,4 +1,4 @@
-"""Reads the parts of a mixture: as streams, or side by side by position."""
+"""Reads the parts of a mixture: as streams, or together by position."""
 
 import time
 from abc import ABC, abstractmethod

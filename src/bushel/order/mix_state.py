@@ -1,4 +1,4 @@
-"""The state of a mixture: its fields, and how they fit together."""
+"""The state of a mixture: its fields and their checks."""
 
 import json
 import zlib

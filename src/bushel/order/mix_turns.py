@@ -1,4 +1,4 @@
-"""Whose turn it is: which part of a mixture gives the next element.
+"""Chooses the part of a mixture that gives the next element.
 
 Where the weights stay the same, that is a function of the number of the element (see
 `order/pattern.py`). Where they change, each part is due a share of each element, and gets one

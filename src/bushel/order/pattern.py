@@ -1,4 +1,4 @@
-"""The pattern of a mixture in fixed proportions: whose element comes at each position.
+"""The pattern of a mixture with fixed weights: the part at each position.
 
 Parts are asked one after the other. The first takes its share of all positions, spread as
 evenly as can be; what it leaves is numbered anew, and the next part takes its share of that:

@@ -1,4 +1,4 @@
-"""The patterns of many mixtures in fixed proportions, located together."""
+"""The patterns of many mixtures with fixed weights, computed together."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The permutations of many shuffles at once: one for each part of a mixture.
+"""The permutations of many shuffles, computed together: one for each part of a mixture.
 
 Of a mixture of a thousand shuffled parts a block has a few positions of each. To permute a few
 positions costs as much as to permute hundreds, so those of all parts are permuted together.

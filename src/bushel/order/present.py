@@ -1,4 +1,4 @@
-"""Orders that may miss an element, and the step that raises where one is missing after all."""
+"""Orders over datasets that may have gaps, and the error if an element is missing."""
 
 from abc import abstractmethod
 

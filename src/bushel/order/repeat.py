@@ -1,4 +1,4 @@
-"""`repeat`: several epochs in a row, by arithmetic or over a stream."""
+"""`repeat`: several epochs in a row, by arithmetic or of a stream."""
 
 import sys
 from collections.abc import Sequence

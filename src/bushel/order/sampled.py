@@ -1,4 +1,4 @@
-"""Records of a loader in the order of its sampler, with their metadata."""
+"""Records of a `DataLoader` in the order of its sampler, with their metadata."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`WeightSchedule`: weights of a mixture that change on the way, the same in every run."""
+"""`WeightSchedule`: weights of a mixture that change over its elements."""
 
 import sys
 from collections.abc import Mapping, Sequence

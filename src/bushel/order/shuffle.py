@@ -1,4 +1,4 @@
-"""`shuffle` of a whole random-access dataset, by position."""
+"""`shuffle` of a random-access dataset: global, by position."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`skip_steps`: a stream without some ranges of its steps, such as those of bad batches."""
+"""`skip_steps`: leaves ranges of steps out of a stream, such as bad batches."""
 
 import sys
 from abc import abstractmethod

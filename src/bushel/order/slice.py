@@ -1,4 +1,4 @@
-"""`slice`: every step-th element from a start up to a stop."""
+"""`slice`, `ds[a:b:c]`: every step-th element from a start up to a stop."""
 
 from collections.abc import Sequence
 

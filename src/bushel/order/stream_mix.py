@@ -1,4 +1,4 @@
-"""`mix` of streams in proportion: as a user says it, and as it runs."""
+"""`mix` of streams: its arguments, its node and its stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias

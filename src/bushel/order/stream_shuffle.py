@@ -1,4 +1,4 @@
-"""`shuffle` of a stream in a bounded buffer: where each element goes is arithmetic.
+"""`shuffle` of a stream with a bounded buffer: the place of each element is computed.
 
 The stream is cut into blocks of n elements. The elements of a block are dealt, by a random
 permutation, to the next n output blocks, one to each: so output block e has one element from

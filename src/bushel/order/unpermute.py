@@ -1,4 +1,4 @@
-"""The permutation of a shuffle run backwards: at which position a record stands.
+"""The inverse of a shuffle's permutation: the position of a record.
 
 A cipher is undone by its rounds in reverse. A walk is undone by a walk in the other direction: on
 the way from a position to its image everything was outside of the range, so the first value

@@ -1,4 +1,4 @@
-"""Weights between the points of a schedule, and how much they change in a stretch of steps."""
+"""Linear weights between the points of a `WeightSchedule`."""
 
 from typing import TypeAlias, cast
 

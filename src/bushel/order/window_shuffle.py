@@ -1,4 +1,4 @@
-"""Window shuffles: by position, and of a stream, whose windows are filled and then handed out."""
+"""Window shuffles: by position, and of a stream, one window at a time."""
 
 from collections.abc import Sequence
 from typing import Any

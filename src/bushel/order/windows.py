@@ -1,4 +1,4 @@
-"""`windows`: neighbours that overlap, by arithmetic or from a stream."""
+"""`windows`: overlapping groups of neighbours, by position or of a stream."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`zip`: one element from each of several streams, in a tuple."""
+"""`zip`: tuples of one element from each of several datasets or streams."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""Which records a step is made of, and at which steps a record is seen."""
+"""`where`, `when`, `covers`, `diff`: the records of a step, and the steps of a record."""

@@ -1,4 +1,4 @@
-"""`diff`: what two pipelines differ in, and whether their records do."""
+"""`diff`: the difference between two pipelines, and whether their records differ."""
 
 from typing import Any
 

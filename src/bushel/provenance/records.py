@@ -1,4 +1,4 @@
-"""The records that elements are made of: which source reads them, and where they are stored."""
+"""The records that elements are made from: their sources, and where they are stored."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""`report()`: gathers what the page about a run tells of an iterator."""
+"""`iterator.report()`: gathers the contents of the report about a run."""
 
 from typing import Any
 

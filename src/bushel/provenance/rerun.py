@@ -1,4 +1,4 @@
-"""Runs a pipeline again over tagged elements, where only running tells what is in a step."""
+"""Replays a pipeline over tagged elements, where arithmetic cannot find the records of a step."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""From a record up to the steps that have it: orders run backwards, some epochs at a time."""
+"""From a record to its steps: inverts orders, some epochs at a time."""
 
 from collections.abc import Callable
 

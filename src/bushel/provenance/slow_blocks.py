@@ -1,4 +1,4 @@
-"""The blocks that took longest in a run, and which records they began with."""
+"""The slowest blocks of a run, and the first record of each."""
 
 import operator
 from collections.abc import Sequence

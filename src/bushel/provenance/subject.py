@@ -1,4 +1,4 @@
-"""What may be asked about: datasets, loaders, and iterators over them."""
+"""The arguments of `where` and its kin: datasets, loaders, iterators."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tags of traced elements: which records each is made of."""
+"""Tags of traced elements: the records that each was made from."""
 
 from collections.abc import Iterable
 from typing import Any

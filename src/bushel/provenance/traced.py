@@ -1,4 +1,4 @@
-"""Makes the same pipeline over tagged elements, which know where they come from.
+"""Makes the same pipeline over tagged elements, which carry their origin.
 
 Where functions decide what is in a step (a filter, a pack), or a memory does (a buffer that is
 shuffled, a mixture), the pipeline is run again from a state. Its own streams do that, over elements

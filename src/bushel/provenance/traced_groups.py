@@ -1,4 +1,4 @@
-"""Packing and rebatching of tagged elements: a group has the tags of its members."""
+"""Packing and rebatching of tagged elements: a group gets the tags of its members."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where tags begin: elements of datasets with their positions, of files with their bytes."""
+"""Sources of tagged elements: datasets with positions, files with their bytes."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Steps over tagged elements: functions of the user's see the values, and tags go along."""
+"""Steps over tagged elements: the user's functions get the values, tags are kept."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Walks from elements down to records by arithmetic: nothing is read, no function is called.
+"""From elements to records by arithmetic: reads nothing, calls no function.
 
 step ─ batch ─ shuffle ─ source        steps 7 and 8
   7      14      3         key 3       each step is known by its positions in the input of the

@@ -1,1 +1,1 @@
-"""Running pipelines: by position, or as streams."""
+"""The engine: plans pipelines and runs them by position, as streams, on threads."""

@@ -1,4 +1,4 @@
-"""Asks the allocator to keep memory that was freed, for what is allocated next."""
+"""Makes the C library's allocator keep freed memory for reuse."""
 
 from contextlib import suppress
 from functools import cache

@@ -1,4 +1,4 @@
-"""When it is asked whether threads pay, and when again: later and later, if it was for nothing."""
+"""When threads are tried again: later after each trial that they lost."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""`prefetch`: a stream pulled by a thread of its own; tunes how many elements its buffer holds."""
+"""`prefetch`: pulls a stream in a thread of its own, and tunes the size of its buffer."""
 
 import threading
 import time

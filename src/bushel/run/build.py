@@ -1,4 +1,4 @@
-"""Lowers a cut pipeline: makes the streams that run, for each node by its kind."""
+"""Lowers a cut pipeline: makes a stream for each node, by its kind."""
 
 import math
 import weakref

@@ -1,4 +1,4 @@
-"""Whether the work is still what it was when the number of threads was chosen."""
+"""Detects that the work has changed since the number of threads was chosen."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""`compact`: random access to the elements that filters leave, which one pass finds.
+"""`compact`: random access to the elements that filters keep, found in one pass.
 
 The pass is made when somebody first needs to know: an element, or the length. What it finds are
 positions, four or eight bytes for each element that is left.

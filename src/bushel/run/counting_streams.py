@@ -1,4 +1,4 @@
-"""Makes streams count what they give, and time some of their turns, for `StepTimes`."""
+"""Wraps streams so that they count their elements and time some of their pulls."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain

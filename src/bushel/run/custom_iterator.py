@@ -1,4 +1,4 @@
-"""The stream of a user's own dataset or iterator."""
+"""The stream of a user's own `IterDataset` or iterator."""
 
 from collections.abc import Iterator
 from typing import Any

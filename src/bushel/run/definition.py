@@ -1,4 +1,4 @@
-"""The definition of a pipeline: its element at a position, by the kind of each node, slowly.
+"""The definition of a pipeline: its element at a position, slowly; only tests run it.
 
 This is the definition, to be read in one sitting. It is slow: one element at a time, nothing
 kept, nothing looked ahead. `run/inline.py` does the same for blocks of positions, quickly; it and

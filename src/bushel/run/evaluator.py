@@ -1,4 +1,4 @@
-"""What evaluators by position have in common: a block at these positions, or at this range."""
+"""The interface of evaluators by position: a block at given positions, or at a range."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The number of threads that a user set, kept where a source counts on it."""
+"""A number of threads that the user fixed, for sources that rely on it."""
 
 from typing import Any
 

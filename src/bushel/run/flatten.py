@@ -1,4 +1,4 @@
-"""Evaluates an `Expand` by position: several elements made of each."""
+"""Evaluates an `Expand` by position: several elements made from each."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Evaluates positions a block at a time: the fast path of what `run/definition.py` defines.
+"""Evaluates positions a block at a time: the fast form of `run/definition.py`.
 
 `compile_node(node).at(positions)` gives the block of the elements at these positions.
 """

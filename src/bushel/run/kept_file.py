@@ -1,4 +1,4 @@
-"""The file in which `compact` keeps positions, with the pipeline that they are of."""
+"""The file of `compact(cache=path)`: positions, and the pipeline that they belong to."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Reads many streams of positions side by side of which some positions have no element.
+"""Evaluates many filtered streams together, as positions of which some are dropped.
 
 A filter leaves elements out, so nobody knows the position of the next one before it was looked at.
 So what was evaluated of all streams and not yet taken waits by stream; whose turn it is

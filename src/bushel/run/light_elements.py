@@ -1,4 +1,4 @@
-"""Whether elements are so cheap that one thread reads many streams in one go."""
+"""Decides whether elements are cheap enough to read many streams together in one thread."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How much of its time the work holds the interpreter's lock, by what `LockProbe` saw."""
+"""The share of time in which the work holds the GIL, from the samples of `LockProbe`."""
 
 import math
 

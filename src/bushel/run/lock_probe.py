@@ -1,4 +1,4 @@
-"""A thread that looks now and then whether the interpreter's lock is held.
+"""A thread that samples whether the interpreter's lock (the GIL) is held.
 
 A thread that does nothing sleeps for a moment, now and then, and is to have the lock again when it
 wakes up. If it is free, it has it at once; if not, it waits, and so gives its core away once more

@@ -1,4 +1,4 @@
-"""What a step costs beside its work, and how large blocks must be for a long chain of steps."""
+"""The overhead of a step, and the block size that long chains of steps need."""
 
 import math
 

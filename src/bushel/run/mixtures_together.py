@@ -1,4 +1,4 @@
-"""Evaluates the next elements of many mixtures together, as lanes have one each.
+"""Evaluates many mixtures together, as in lanes that have one each.
 
 A mixture whose parts are read by position knows whose turn it is, and how far each part was read.
 So what comes next in a thousand of them is a position for each element, in a part of one of them:

@@ -1,4 +1,4 @@
-"""Counts, and keeps the states of, elements that are made one by one when they are taken."""
+"""Counts and states of elements that are made one by one, when they are taken."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The plan of a pipeline: what was described, dealt and cut, and at last lowered, each a value.
+"""The plan of a pipeline: described, dealt to lanes, cut for workers, and lowered.
 
     described   the steps, as the user wrote them
     dealt       the same, with the lanes of this host in the place of all lanes

@@ -1,4 +1,4 @@
-"""A stream of positions as a part that is read side by side: its state is how far it was read."""
+"""A random-access dataset as a part that is evaluated together with others."""
 
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""The stream of a random-access dataset: its positions in order, inline or by threads."""
+"""The stream of a random-access dataset: its positions in order, inline or on threads."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The quota: warns, or raises, where a filter drops nearly everything."""
+"""Warns, or raises, where a filter drops nearly everything."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Evaluates a range of positions for a stream, on whichever thread, and notes bad records."""
+"""Evaluates a range of positions for a stream, in any thread, and notes bad records."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Times seen lately of one way to run: of blocks, of elements, and of the user's own work."""
+"""Recent times of one mode (inline or threads): of blocks, of elements, of the user's work."""
 
 import math
 from collections import deque

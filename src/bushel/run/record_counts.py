@@ -1,4 +1,4 @@
-"""Counts the records that each step of a dataset had to do with, by the positions read."""
+"""Counts the records that each step of a dataset handled, by the positions read."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Reads many streams of positions side by side, as arrays: of each only how far it was read.
+"""Evaluates many streams of positions together, as arrays.
 
 A stream of a random-access dataset is its next position. So a thousand of them that are read in
 turn are an array of a thousand positions, and their next elements are evaluated together:

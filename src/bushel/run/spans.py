@@ -1,4 +1,4 @@
-"""Spans of time: when a step worked, in which process and on which thread, for a trace."""
+"""Spans for a trace: when a step ran, in which process and on which thread."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""What the steps did in one turn that was timed."""
+"""The counts and times of all steps in one timed pull."""
 
 import threading
 from collections.abc import Callable, Sequence

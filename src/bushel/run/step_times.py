@@ -1,4 +1,4 @@
-"""Counts and times the steps of a pipeline: what each has done, and how long some turns took.
+"""Statistics of steps: counts all elements, and times a sample of the pulls.
 
 Only a pipeline that is to be measured is built with it; any other has nothing of this in it.
 

@@ -1,4 +1,4 @@
-"""Sums for one step: what it has done, and how long it took in the turns that were timed."""
+"""Totals of one step: its elements, and its time in the timed pulls."""
 
 import operator
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Applies the steps of many streams together, where they are alike, to the elements left."""
+"""Applies equal steps of many streams together, to all their elements."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decides whether threads pay, and how many: learned while running, never visible in the output.
+"""Decides whether to use threads, and how many, from measured times.
 
 Everything is learned from times that the caller hands in, so a test can hand in its own. Work is
 told without the time that it stood in the queue for a core (`run/thread_time.py`): what other

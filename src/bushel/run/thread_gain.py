@@ -1,4 +1,4 @@
-"""What threads would bring, by what was seen of the work, of the lock and of the clock."""
+"""Estimates the gain from threads, from the times of the work, the GIL and the clock."""
 
 import math
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""A stopwatch for a thread: its time on a core, waiting, and in the queue for a core.
+"""A stopwatch for a thread: time on a core, waiting, and in the run queue.
 
 A thread that is off its core either waits (for a disk, a network, a lock) or is ready and stands
 in the queue because others have the cores. The two look alike to a clock and mean opposite

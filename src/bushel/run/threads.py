@@ -1,4 +1,4 @@
-"""Evaluates blocks ahead on a pool of threads, and delivers them in order."""
+"""Prefetches blocks on a pool of threads, and delivers them in order."""
 
 import threading
 import time

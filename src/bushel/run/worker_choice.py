@@ -1,4 +1,4 @@
-"""Decides how many worker processes there should be, from figures that are handed in.
+"""Chooses the number of worker processes: a pure function of measurements.
 
 Nothing here looks at a clock or at the machine, so that a test can hand in figures of machines
 that it made up. What a decision goes by is the wait of whoever takes what the workers make: while

@@ -1,4 +1,4 @@
-"""Figures of worker processes: what they have done, as plain values."""
+"""Statistics of worker processes, as plain values."""
 
 from bushel.core.frozen import frozen
 

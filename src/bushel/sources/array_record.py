@@ -1,4 +1,4 @@
-"""ArrayRecord files: records by key from any number of files, many in one call.
+"""ArrayRecord files: random access to any number of files, many records in one call.
 
 The package's reader can be asked in two ways, and which is faster depends:
 

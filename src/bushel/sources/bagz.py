@@ -1,4 +1,4 @@
-"""Bagz files: records of bytes by key, from any number of files."""
+"""Bagz files: random access to records of bytes, in any number of files."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""What a source is: a length, and records by key; many at a time where it can."""
+"""The protocol of a source: a length and records by key, many at a time where it can."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Searches a file by numpy, in chunks, on all cores."""
+"""Searches a file with numpy, in chunks, on all cores."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The endings of file names by format, and the first bytes of compressed files."""
+"""File name endings of formats, and the first bytes of compressed files."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Folders that Energon (Megatron) prepared: tar files of samples, and parts of them by name.
+"""Folders that Energon (Megatron) prepared: tar files of samples, in named splits.
 
     shards/000.tar          samples, as WebDataset has them
     .nv-meta/.info.json     how many each has; .info.yaml before version 7

@@ -1,4 +1,4 @@
-"""Files that are a record each: any, or images in a folder for each class."""
+"""Files that are one record each: any files, or images in a folder for each class."""
 
 import os
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The list of formats, and which one files have: by their first bytes and by their endings."""
+"""The list of formats, and format detection by first bytes and file name endings."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face, read from their Arrow tables where that gives the same records.
+"""Hugging Face datasets, read from their Arrow tables where the records are the same.
 
 Whatever has to be decoded (images, audio), transformed, or put into tensors is asked of the
 library; numbers, strings, lists and dicts lie in the table as they are.

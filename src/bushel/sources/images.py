@@ -1,4 +1,4 @@
-"""Decodes images, by Pillow."""
+"""Decodes images with Pillow."""
 
 import io
 

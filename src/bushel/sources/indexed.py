@@ -1,4 +1,4 @@
-"""Sources over files in which records stand one after the other, read through an index.
+"""Sources over files of consecutive records, which are read through an index.
 
 The index says where records begin: record i is what lies from `bounds[i]` up to `bounds[i+1]`.
 

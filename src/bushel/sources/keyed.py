@@ -1,4 +1,4 @@
-"""The base class of sources that read many records at a time: keys checked, grouped by part."""
+"""The base class of sources that read many records at a time: checks and groups keys."""
 
 import operator
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Sources in memory: ranges and columns; `source_node` makes a node of what a user gave."""
+"""Sources in memory: ranges and columns; `source_node` makes the node of any source."""
 
 import os
 from collections.abc import Hashable, Sequence

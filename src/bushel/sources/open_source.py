@@ -1,4 +1,4 @@
-"""`bushel.open`: files of any format, and for a type checker the source of each."""
+"""`bushel.open`: opens files of any format, with the type of each source for editors."""
 
 from __future__ import annotations
 

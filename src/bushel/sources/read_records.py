@@ -1,4 +1,4 @@
-"""Reads records of a source by key: many in one call or one by one, up to the first that fails."""
+"""Reads records of a source by key: many in one call or one by one, up to a failure."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where a source stores its records: asked here, for errors, reports and provenance alike."""
+"""Where a source stores a record (file, offset), for errors, reports and provenance."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Datasets of torch, with numpy arrays in the place of tensors.
+"""torch datasets as sources, with numpy arrays in place of tensors.
 
 Torch is never imported here: whoever has a dataset of it has done so.
 """

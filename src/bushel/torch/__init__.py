@@ -1,4 +1,4 @@
-"""For those who train with torch: loaders of tensors, with a state as torch's tools take it."""
+"""Integration with torch: loaders of tensors, with a state."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""From the arrays of an element to tensors: the one file that imports torch."""
+"""Arrays of an element to tensors: the only file that imports torch."""
 
 import warnings
 from collections.abc import Callable

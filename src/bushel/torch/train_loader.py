@@ -1,4 +1,4 @@
-"""Loaders for trainings with torch: passes over a dataset as tensors, resumable at any batch."""
+"""`bushel.torch.loader`: epochs over a dataset as tensors, resumable at any batch."""
 
 from collections.abc import Iterator
 from typing import Any

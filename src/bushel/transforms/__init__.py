@@ -1,4 +1,4 @@
-"""Transformations: base classes to subclass, and the declaration of a batch."""
+"""The user's functions: `map`, `filter`, flat map, and the classes to subclass."""
 
 from bushel.transforms.base import (
     Batch,

@@ -1,4 +1,4 @@
-"""`filter`: elements that are left out."""
+"""`filter`: drops elements."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import truth

@@ -1,4 +1,4 @@
-"""Flat maps: several elements made of one."""
+"""Flat maps: make several elements of one."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""JPEG files: decoded no larger and no further than needed, and cropped at random on the way.
+"""`DecodeAndRandomCrop`: decodes JPEGs no larger and no further than the crop needs.
 
 A JPEG is stored as waves over blocks of 8 × 8 pixels, so a decoder can leave out the shorter ones
 and give a half, a quarter or an eighth of the size for a part of the work. And most files are

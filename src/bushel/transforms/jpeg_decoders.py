@@ -1,4 +1,4 @@
-"""The one file that imports decoders of JPEG files: simplejpeg, OpenCV, Pillow.
+"""The only file that imports JPEG decoders: simplejpeg, OpenCV, Pillow.
 
 The first two decode alike, bit for bit, and Pillow does where nothing is scaled or grey.
 """

@@ -1,4 +1,4 @@
-"""Reads the header of a JPEG file: its size and form, before its first pixel."""
+"""Reads the header of a JPEG file: its size and encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies arrays that would keep a much larger one in memory, such as the crop of a picture.
+"""Copies arrays that would keep a much larger array in memory, such as crops of images.
 
 A block of such elements keeps all pictures until it is made a batch, and each one is decoded
 into memory that has to be found anew. A copy of the crop lets the next picture have the memory of

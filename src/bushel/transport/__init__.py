@@ -1,1 +1,1 @@
-"""Carrying values between processes: shared memory, and the messages beside it."""
+"""Values between processes: shared memory, and messages over sockets."""

@@ -1,4 +1,4 @@
-"""Room in a slot, in which a batch is made where it will be sent from."""
+"""A slot of shared memory in which a batch is made before it is sent."""
 
 import math
 import threading

@@ -1,4 +1,4 @@
-"""A channel between two processes: whole messages, and files, over a socket pair."""
+"""A channel between two processes: whole messages and file descriptors over a socket pair."""
 
 import array
 import errno

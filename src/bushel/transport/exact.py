@@ -1,4 +1,4 @@
-"""Pickles values that plain pickle would make something else of.
+"""Pickles values that plain pickle would change.
 
 A memoryview would become bytes; a masked array that has no mask would have one, and forget that
 its mask is hard; an array class of the user's own would lose its attributes.

@@ -1,4 +1,4 @@
-"""Packs exceptions: the same type on the other side, with the traceback as text and as frames.
+"""Pickles exceptions: the same type, with the traceback as text and as frames.
 
 As text, which has all that there was to say, and as one that debuggers can follow.
 """

@@ -1,4 +1,4 @@
-"""Makes the frames of another process's traceback again, so that it is shown as if it were here.
+"""Reconstructs the frames of another process's traceback.
 
 A traceback is a chain of frames, and a frame cannot leave its process. But a frame that comes of
 running one `raise`, in code that says it is of such a file, function and line, is one that

@@ -1,4 +1,4 @@
-"""Large pages of memory for slots.
+"""Large pages of memory (2 MB) for slots.
 
 Memory is found page by page, and a batch of ten megabytes has 2,400 pages of 4 kB. Each is cleared
 and handed over by itself when it is touched for the first time, and there are more than the

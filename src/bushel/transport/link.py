@@ -1,4 +1,4 @@
-"""A link: values of any kind between two processes, their arrays in shared memory.
+"""A link: sends values of any kind to another process, their arrays in shared memory.
 
     ┌──────────────┬──────────────┬─────────┬───────────────┐
     │ array        │ array        │ ...     │ pickle        │   one slot

@@ -1,4 +1,4 @@
-"""Sends classes that have no importable name (of the main module, or local) by value.
+"""Sends classes without an importable name (of the main module, or local) by value.
 
 cloudpickle sends such a class by value, and marks it, so that a process that sees the mark
 again has one class and not two. But it also sets everything that is in the class once more:

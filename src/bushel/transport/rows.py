@@ -1,4 +1,4 @@
-"""Packs rows as columns where that is possible, and makes the same rows of them again.
+"""Sends similar rows as columns, and restores the same rows.
 
 Elements that are alike, or differ in their lengths only, are taken apart (`core/ragged.py`) into
 a few flat arrays. Those are made where they will be sent from, so that nothing is copied twice.

@@ -1,4 +1,4 @@
-"""A numpy array in named shared memory, which another process opens by its name.
+"""`SharedMemoryArray`: a numpy array in shared memory with a name.
 
 bushel's own workers send arrays another way (see `slots`), without names. This class is for
 programs that pass arrays between processes themselves.

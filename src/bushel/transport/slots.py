@@ -1,4 +1,4 @@
-"""Slots: shared memory that one side fills and the other reads, again and again.
+"""Slots: shared memory that one process fills and the other reads, reused.
 
     sender                                    receiver
     ring.take(size) -> slot

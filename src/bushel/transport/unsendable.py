@@ -1,4 +1,4 @@
-"""Refuses what means something in one process only: open files, sockets, iterators, locks.
+"""Refuses objects that belong to one process: open files, sockets, iterators, locks.
 
 Some of them can be pickled all the same: an open text file as a copy of the rest of it, an
 iterator as another one at the same place. Each process would then have its own, and what one

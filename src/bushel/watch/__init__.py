@@ -1,1 +1,1 @@
-"""What a pipeline is and does, for people: values, and the texts and pages made of them."""
+"""Explanations, statistics, profiles, recordings: values, and their texts and pages."""

@@ -1,4 +1,4 @@
-"""Advice in `explain`: rules about the steps of a line, what to write instead, and why.
+"""The advice of `explain()`: rules about steps, with what to write instead.
 
 A rule looks at what was described and where it runs, and at no time or size. What it says is true
 of every pipeline that it speaks of; where it cannot know, it says nothing.

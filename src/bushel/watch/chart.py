@@ -1,4 +1,4 @@
-"""The parts that charts of a run have in common, as SVG: a frame, lines across, labels."""
+"""Parts of SVG charts: frame, grid lines, labels."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""A checksum of an element: the same for the same values, in any process and on any machine."""
+"""The checksum of an element, equal in any process and on any machine."""
 
 import zlib
 from collections.abc import Iterable, Iterator

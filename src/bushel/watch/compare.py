@@ -1,4 +1,4 @@
-"""Two recorded runs beside each other: where they part, and how long each of them waited."""
+"""Compares two recorded runs: the first difference, and the wait of each."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the steps of a pipeline cost, as plain values, for `profile` and `simulate`."""
+"""Costs of the steps of a pipeline, as plain values, for `profile` and `simulate`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Counts how many elements each step makes, as far as that is known without reading."""
+"""The number of elements of each step for `explain()`, as far as known without reading."""
 
 from collections.abc import Sequence
 

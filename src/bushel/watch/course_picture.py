@@ -1,4 +1,4 @@
-"""Pictures of threads and workers in the course of a run, as SVG."""
+"""Charts of threads and workers over time, as SVG."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise

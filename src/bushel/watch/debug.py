@@ -1,4 +1,4 @@
-"""Iterators that tell in the log what they do, as Grain's debug mode asks for it."""
+"""Iterators of Grain's debug mode, which log their statistics."""
 
 import logging
 from time import perf_counter

@@ -1,4 +1,4 @@
-"""Durations and percentages as people write them."""
+"""Formats durations and percentages."""
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""`explain`: reads nothing, starts nothing, and never raises for a pipeline that was built."""
+"""`explain()`: makes an explanation of a pipeline, without reading or starting anything."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What `explain` returns: the steps, where each of them runs, and what to change."""
+"""The result of `explain()`: the steps, where each runs, and advice."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

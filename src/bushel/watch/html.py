@@ -1,4 +1,4 @@
-"""Pieces of HTML for notebooks and reports: no script, nothing from elsewhere, all text escaped.
+"""Pieces of HTML for notebooks and reports: no script, all text escaped.
 
 Colours are those of whatever is around a piece, so that it reads in light and in dark; a page of
 its own (`page`) follows what the reader's system asks for.

@@ -1,4 +1,4 @@
-"""`bushel.iterate`: an iterator that is counted and timed, published, and recorded."""
+"""`bushel.iterate`: an iterator with statistics, published and recorded."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Works out the costs of each step from what `profile` saw of a sample."""
+"""Computes the costs of each step from the sample of `profile`."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What the memory of large elements costs, tried in this process."""
+"""Measures the memory costs of large elements in this process."""
 
 from time import perf_counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""Notes of `explain` about one step: the line of its function, the files of its source."""
+"""The notes of `explain()` about a step: the line of its function, the files of its source."""
 
 import functools
 import os

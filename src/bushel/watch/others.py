@@ -1,4 +1,4 @@
-"""What other programs did with the cores of this machine while something was tried.
+"""Measures how much other programs used the cores during a trial.
 
 They need not even take turns with it: cores share caches and the way to memory, and some are two
 halves of the same.

@@ -1,4 +1,4 @@
-"""The figures of a program's own iterators, for its own Prometheus server or OpenTelemetry.
+"""`prometheus_collector` and `opentelemetry_metrics`: metrics for the program's own server.
 
 Whoever asks for them is on a thread of its own, and reads what the iterators have published: no
 training waits for it.

@@ -1,4 +1,4 @@
-"""Where each step of a stream runs, by the very plan that would run it (`run/plan.py`)."""
+"""Where each step runs, from the plan that would run it (`run/plan.py`)."""
 
 from collections.abc import Iterator
 from dataclasses import replace

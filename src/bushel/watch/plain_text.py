@@ -1,4 +1,4 @@
-"""Numbers, words and tables as text, for terminals and logs."""
+"""Formats numbers, words and tables as text."""
 
 from collections.abc import Sequence
 from textwrap import fill

@@ -1,4 +1,4 @@
-"""Checks what `profile` is given, and makes it anew with other numbers of workers and threads."""
+"""Checks the arguments of `profile`, and changes a pipeline's workers and threads."""
 
 from collections.abc import Callable
 from dataclasses import replace

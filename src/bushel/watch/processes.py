@@ -1,4 +1,4 @@
-"""Finds programs of this machine that train with bushel, and what their iterators have published.
+"""Finds processes of this machine that publish the figures of their iterators.
 
 Nothing is asked of them: their open files are looked at. So it does not matter whether they answer.
 """

@@ -1,4 +1,4 @@
-"""`bushel.profile`: measures what steps cost, says what that means, and tries whether it is so."""
+"""`bushel.profile`: measures the costs of steps, predicts throughput, and verifies it."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""What `profile` returns: values, a text, a page."""
+"""The result of `profile`: values, a text, a page."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Figures as metrics, in the text format of Prometheus.
+"""Figures in the text format of Prometheus.
 
 Labels are numbers and names, and never a path. A counter never falls: the times of steps, which
 are estimated from some of their calls, may be found to be a little less than it seemed, and a

@@ -1,4 +1,4 @@
-"""Reads the figures that an iterator of another process has published.
+"""Reads the figures that an iterator of another process publishes.
 
 Another process has written them, and whatever it wrote: nothing is believed that does not look
 like figures, and no text reaches a terminal or a page as it is.

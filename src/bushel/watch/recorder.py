@@ -1,4 +1,4 @@
-"""The flight recorder: a file that tells afterwards where a run was, step by step.
+"""The flight recorder: writes states, waits, checksums and events of a run to a file.
 
 Lines of JSON, each written by one call at the end of the file, so that whatever ends the program
 leaves all lines but perhaps the last whole. The first one says what was recorded; every so many

@@ -1,4 +1,4 @@
-"""Reads what the flight recorder wrote, up to where the file was cut.
+"""Reads a recording of the flight recorder, up to where it was cut.
 
 Nothing in the file is run, and nothing is believed: each line is checked, and those that are
 damaged are named and passed over.

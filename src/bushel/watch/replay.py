@@ -1,4 +1,4 @@
-"""Makes a step of a recorded run once more, and compares it with what was recorded."""
+"""`bushel replay`: runs a recorded step again, and compares checksums."""
 
 import os
 import zipfile

@@ -1,4 +1,4 @@
-"""A page about a run: why it is slow, what the steps took, when the loop waited and for what."""
+"""The HTML report about a run: why it is slow, its steps, its waits."""
 
 import json
 import os

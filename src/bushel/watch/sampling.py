@@ -1,4 +1,4 @@
-"""Runs a pipeline for a while, to be profiled: every step looked at, or as fast as it goes.
+"""Runs a sample of a pipeline for `profile`, with and without timing each call.
 
 Each run goes on where the one before it ended, so that records are not read again while they are
 still in the caches of the machine.

@@ -1,4 +1,4 @@
-"""What it costs to send elements from a worker, and to take them: tried in this process."""
+"""Measures what it costs to send elements from a worker and to receive them."""
 
 import socket
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`bushel.simulate`: a training on a cluster that is not there, from what a pipeline costs here."""
+"""`bushel.simulate`: predicts a training on a cluster from the costs of a pipeline."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass

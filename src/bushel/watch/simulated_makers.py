@@ -1,4 +1,4 @@
-"""Who would make the elements of a training that is not there, and what they would take.
+"""Simulated workers and threads, and the resources that they share.
 
 What one of them takes follows from the sample. What several take at the same time, on cores that
 share a cache, a way to memory and perhaps more, nobody can tell from one: where the pipeline was

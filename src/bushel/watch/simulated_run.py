@@ -1,4 +1,4 @@
-"""What `simulate` and `profile` predict by: when each task begins, ends and is taken.
+"""The simulation of `simulate` and `profile`: when each task begins, ends and is taken.
 
 Hosts are alike; each has its workers (or threads), its cores and its way to the data. All of them
 take a step together. Pure: nothing is measured, and nobody sleeps. Per task and host:

@@ -1,4 +1,4 @@
-"""`stats()`: what an iterator has done so far, the loop's wait and the work of each step."""
+"""`iterator.stats()`: the loop's wait, and the work of each step."""
 
 import operator
 import re

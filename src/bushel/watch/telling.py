@@ -1,4 +1,4 @@
-"""Writes into the log what the user asked for by a setting."""
+"""Writes to the log what the user asked for in `config`."""
 
 import logging
 

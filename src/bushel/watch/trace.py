@@ -1,4 +1,4 @@
-"""Traces for Perfetto and Chrome: what was at work when, in which process and on which thread.
+"""`iterator.trace`: traces for Perfetto and Chrome.
 
 A file of JSON in the format of Chrome's trace events, which `ui.perfetto.dev` and `chrome://tracing`
 open. It is written when its time is over, the next time that the loop needs data, and at the latest

@@ -1,4 +1,4 @@
-"""Runs a pipeline for a moment as a loop would that does nothing itself, or sleeps.
+"""Runs a pipeline for a moment with a loop that does nothing, or sleeps.
 
 So it is found what several workers or threads get done at the same time on this machine: cores
 that share a cache, a way to memory or the interpreter's lock do less together than each alone.

@@ -1,4 +1,4 @@
-"""Counters, numbers and distributions of a program's own, under the names that Grain has for them.
+"""The metrics of `bushel.monitoring`: counters, values and distributions, as in Grain.
 
 They count in the process that they are in. `bushel.prometheus_collector()` has them, too.
 """

@@ -1,4 +1,4 @@
-"""Shows the pipeline of an iterator after its first element, as Grain's setting asks for it.
+"""Grain's visualisation setting: logs the pipeline of an iterator after its first element.
 
 It is what `explain` tells, and what the first element looks like after each step. For that the
 first element is made once more, by steps whose elements are known to be made of others alone; of

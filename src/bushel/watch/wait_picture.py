@@ -1,4 +1,4 @@
-"""A picture of waits in the course of a run, as SVG."""
+"""The chart of waits over a run, as SVG."""
 
 import math
 from collections.abc import Sequence

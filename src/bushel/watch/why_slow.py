@@ -1,4 +1,4 @@
-"""`why_slow()`: why a loop waits for data, rules with their numbers and one change to make."""
+"""`why_slow()`: rules for why a loop waits for data, each with one change to make."""
 
 import math
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""Worker processes: what they are told, how they run, and who looks after them."""
+"""Worker processes: start, tasks, shared memory, replacement."""

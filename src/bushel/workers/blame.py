@@ -1,4 +1,4 @@
-"""Judges what a worker died of: the element that it was at, or something else."""
+"""Decides whether a worker died of the element that it computed, or of something else."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The nursery, and the processes that it forks, as the trainer sees them.
+"""The trainer's handles of the nursery and of the workers that it forks.
 
 Nobody waits for the nursery: a worker can be told what to do before it is born.
 """

@@ -1,4 +1,4 @@
-"""Nurseries that are started before they are wanted, and shared while somebody has them.
+"""Nurseries that are started before they are needed, and shared between datasets.
 
 It takes a tenth of a second to start one, in which the program goes on building and importing. So
 one is started when a dataset with workers is built. There is one for all that was built and not

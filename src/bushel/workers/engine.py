@@ -1,4 +1,4 @@
-"""The engine of one iterator: gives tasks out, takes outcomes in."""
+"""The engine of one iterator with workers: gives out tasks, receives outcomes."""
 
 import time
 import weakref

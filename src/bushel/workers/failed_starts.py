@@ -1,4 +1,4 @@
-"""Counts workers that end before they begin: bad luck at first, then a reason to give up.
+"""Counts workers that die before they have started, and gives up after too many.
 
 What counts is what happened, not how many were hit by it. Where the nursery dies, all that it
 was asked for die with it, of one cause; where somebody kills all workers, each dies, but no

@@ -1,4 +1,4 @@
-"""A fragment: the part of a pipeline that a worker evaluates without asking anybody.
+"""A fragment: a part of a pipeline that a worker evaluates; its tasks and outcomes.
 
 It begins with a random-access dataset, of which a task names a range of positions, or with a
 block that comes with the task. What follows are steps that need no element but their own

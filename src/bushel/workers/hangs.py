@@ -1,4 +1,4 @@
-"""Finds workers that make no progress while the trainer waits for them.
+"""`hang_timeout`: detects workers that make no progress while the trainer waits.
 
 What a worker notes on its page (see `Status`) is progress. One that is not ready is watched in
 the same way: it notes what it starts with. Before it can, and while it imports what the pipeline

@@ -1,4 +1,4 @@
-"""Where the workers of a loader or dataset stay between two passes, and before the first.
+"""Keeps the workers of a loader or dataset between two passes.
 
 A home is made with the dataset, long before there is anything to keep in it. So it imports
 next to nothing.

@@ -1,4 +1,4 @@
-"""Has a worker keep the memory of arrays that died, since it makes the same sizes all the time.
+"""Makes a worker keep the memory of freed arrays, for arrays of the same sizes.
 
 glibc gives the memory of large arrays back to the system when they die, and gets it again, page
 by page, for the next ones: a tenth of the time of decoding images.

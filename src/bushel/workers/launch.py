@@ -1,4 +1,4 @@
-"""The command that starts a nursery, its environment, and what else a process is born with.
+"""The command line, environment and limits with which a nursery is started.
 
 What a process is born with (its directory, its environment, its outputs, ...) it has for ever,
 and its workers after it. `surroundings` tells whether that is still what the program has.

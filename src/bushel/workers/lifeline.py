@@ -1,4 +1,4 @@
-"""The lifeline: a pipe that ends a process when the trainer is gone, in whatever way.
+"""The lifeline: a pipe that ends a worker when the trainer ends.
 
 Not by the death of the parent (`PR_SET_PDEATHSIG`): that is by thread, and the thread that
 started the process may end long before the trainer does.

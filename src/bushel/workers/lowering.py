@@ -1,4 +1,4 @@
-"""Lowers the stretches of a cut pipeline to streams whose elements worker processes make.
+"""Lowers the worker stretches of a cut pipeline: makes streams whose elements workers compute.
 
 What runs where is decided before, in `run/cut.py`.
 """

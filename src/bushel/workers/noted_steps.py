@@ -1,4 +1,4 @@
-"""Steps that note what they do, so that one that kills or hangs can be named.
+"""Wraps steps in a worker so that they note what they do, for blame and hang reports.
 
 In a worker every step notes, once a block, that it begins. When a worker has died of a task,
 the task is done again carefully: element by element, each noted before it is touched.

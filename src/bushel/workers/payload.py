@@ -1,4 +1,4 @@
-"""What workers are given at their start, pickled once; names the step that cannot be pickled.
+"""Pickles the pipeline for workers, once; the error names the step that cannot be pickled.
 
 Large arrays (a source in memory) are not part of the pickle. They lie beside it in the same
 memory, and every worker maps that: there is one copy for all of them, and a worker that

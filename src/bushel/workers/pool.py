@@ -1,4 +1,4 @@
-"""Worker processes of one pipeline, as the trainer sees them: started, given tasks, replaced.
+"""The worker processes of one pipeline: started, given tasks, watched, replaced.
 
 There are no threads on this side. Workers fill shared memory and write a line to their
 sockets; the trainer reads those lines when it wants an element. A task says all there is to

@@ -1,4 +1,4 @@
-"""One worker process, as the trainer sees it."""
+"""One worker process, as the trainer sees it: its link, status page and tasks."""
 
 import os
 import signal

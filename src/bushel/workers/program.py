@@ -1,4 +1,4 @@
-"""The program that a worker process runs. It is not the user's, and starts quickly."""
+"""The program that a worker process runs."""
 
 import faulthandler
 import gc

@@ -1,4 +1,4 @@
-"""Marks of elements that workers made, in terms of the streams that workers stand for."""
+"""The marks (states at every element) of elements that workers made."""
 
 from bushel.core.frozen import plain
 from bushel.core.state import State, replaced

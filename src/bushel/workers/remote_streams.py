@@ -1,4 +1,4 @@
-"""Streams whose elements are made by workers: asked for ahead, handed out in order.
+"""Streams whose elements workers make: prefetched, delivered in order.
 
 Their states are those of the streams that they stand for. So a state can be taken here and
 restored in a process that has no workers, or the other way round.

@@ -1,4 +1,4 @@
-"""Workers that were asked to leave because there is nothing to do for them."""
+"""Workers that were asked to leave because the pool became smaller."""
 
 import time
 from collections.abc import Iterator

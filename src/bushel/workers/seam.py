@@ -1,4 +1,4 @@
-"""What an engine needs of a pool of workers, wherever they are; the queue of its tasks."""
+"""The interface between an engine and its pool of workers; the queue of tasks."""
 
 from abc import ABC, abstractmethod
 from collections import deque

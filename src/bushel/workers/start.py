@@ -1,4 +1,4 @@
-"""Starts worker processes, and imports as little as can be for that.
+"""Starts worker processes through the nursery.
 
 A worker takes a tenth of a second to import numpy. In that time the trainer imports what it
 needs to talk to it, and pickles the pipeline.

@@ -1,4 +1,4 @@
-"""The page that a worker and the trainer share: what the worker is doing.
+"""The status page that a worker shares with the trainer: what the worker is doing.
 
 It outlives the worker, so the trainer can tell what killed it; and it can be read while the
 worker hangs, which could not answer a question.

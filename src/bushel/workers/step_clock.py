@@ -1,4 +1,4 @@
-"""Times the steps in a worker, by the notes that they take anyway."""
+"""Times the steps in a worker, for statistics."""
 
 import threading
 from time import perf_counter_ns

@@ -1,4 +1,4 @@
-"""A task as the trainer keeps it: what is to be done, what became of it, who died of it."""
+"""A task in the trainer: what is to be done, its outcome, and deaths of workers at it."""
 
 from bushel.errors import WorkerError
 from bushel.workers.fragment import Outcome, TaskMessage

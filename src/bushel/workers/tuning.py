@@ -1,4 +1,4 @@
-"""Tunes the number of workers of an engine while it runs: measures, asks `decide`, and acts.
+"""`num_workers="auto"`: measures, asks `run/worker_choice.py`, and resizes the pool.
 
 There is no thread for it. Whoever takes an outcome looks at the clock, and every quarter of a
 second or so at what was seen since.

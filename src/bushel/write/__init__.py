@@ -1,1 +1,1 @@
-"""Pipelines written out: shards, made by many, and a manifest that says what they are."""
+"""`ds.write`: writes a pipeline to shards and a manifest."""

@@ -1,4 +1,4 @@
-"""The last step of a pipeline that is written: elements become records of a format."""
+"""The last step of a written pipeline: encodes elements as records of a format."""
 
 from typing import Any
 

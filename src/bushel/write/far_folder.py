@@ -1,4 +1,4 @@
-"""A folder in an object store: an object is there as a whole or not at all.
+"""The target folder in an object store: objects are written atomically.
 
 Nobody is locked out: who writes the same dataset twice at once writes the same bytes, and who
 writes another one finds the plan of the first.

@@ -1,4 +1,4 @@
-"""Formats that a dataset can be written in: how a file of encoded elements is written."""
+"""The formats of `write`: how a file of encoded elements is written."""
 
 import os
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Writes a stream: in order, by one writer, from shard to shard."""
+"""Writes a stream in order, with one writer, shard after shard."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Columns of where elements come from, kept in a file beside each shard."""
+"""Writes the origins of elements to a file beside each shard."""
 
 from collections.abc import Callable
 from functools import partial

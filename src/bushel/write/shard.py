@@ -1,4 +1,4 @@
-"""One shard: made of a range of positions, by whichever process, and there as a whole."""
+"""Writes one shard from a range of positions, atomically."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Counts how far shards have come, whoever writes them; and the line that tells it."""
+"""Counts the progress of shards, and prints the progress line."""
 
 import os
 import sys

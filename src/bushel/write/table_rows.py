@@ -1,4 +1,4 @@
-"""Records as the rows of tables, which have the same columns from the first to the last."""
+"""Records as rows of tables, which all have the same columns."""
 
 import itertools
 from collections.abc import Iterable, Iterator

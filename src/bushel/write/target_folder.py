@@ -1,4 +1,4 @@
-"""The folder that shards are written to, here or far away: whole files, or none.
+"""The folder that shards are written to, and the notes of finished shards.
 
 While shards are being written, a folder beside them has the plan, a note for each shard that is
 done, and files that are not whole yet. A shard counts as done when its note and the shard itself

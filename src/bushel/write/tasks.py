@@ -1,4 +1,4 @@
-"""Runs tasks side by side, each by whichever worker is free."""
+"""Runs the tasks of `write` in worker processes, here or on a cluster."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

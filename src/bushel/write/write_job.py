@@ -1,4 +1,4 @@
-"""`write`: a pipeline as files, made by many processes, each shard once."""
+"""`ds.write`: writes a pipeline to shards with many processes, and then the manifest."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Writers of the formats of records: what becomes of a record, and of a file of them."""
+"""Writers of each record format: encode a record, write a file."""
 
 import csv
 import errno

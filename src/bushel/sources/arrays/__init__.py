@@ -1,1 +1,1 @@
-"""Arrays in files and in shared memory, read where they lie."""
+"""Sources of arrays in files and in shared memory, read without copies."""

@@ -1,4 +1,4 @@
-"""Records in one piece of memory, from which any process reads them.
+"""The layout of records in one piece of shared memory.
 
     ┌───────┬────────┬─────────────┬─────────┬─────────┬─────┐
     │ MAGIC │ length │ description │ array 0 │ array 1 │ ... │

@@ -1,4 +1,4 @@
-"""Files that lie in memory as they are: read where they stand, page by page."""
+"""Memory maps of files, whose pages are read when they are used."""
 
 import mmap
 import os

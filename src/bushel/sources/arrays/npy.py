@@ -1,4 +1,4 @@
-"""Where the array of an `.npy` file lies, and the members of an `.npz`.
+"""Finds the array in an `.npy` file, and the members of an `.npz`.
 
     \\x93NUMPY  version (2 bytes)  length of the header (2 or 4)  header  values
 

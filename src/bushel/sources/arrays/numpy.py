@@ -1,4 +1,4 @@
-"""Arrays in `.npy` and `.npz` files, read where they lie."""
+"""`NumpyDataSource`: arrays in `.npy` and `.npz` files, memory-mapped."""
 
 import math
 import warnings

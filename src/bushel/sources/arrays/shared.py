@@ -1,4 +1,4 @@
-"""A source in shared memory: written once, read by any number of processes."""
+"""`SharedMemoryDataSource`: written once, read by any number of processes."""
 
 import os
 import weakref

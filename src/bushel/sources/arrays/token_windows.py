@@ -1,4 +1,4 @@
-"""Windows of tokens over flat files of integers."""
+"""`TokenDataSource`: windows of tokens over flat files of integers."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Zarr arrays, and groups of them: read chunk by chunk."""
+"""`ZarrDataSource`: Zarr arrays, and groups of them, read chunk by chunk."""
 
 import math
 import os

@@ -1,1 +1,1 @@
-"""Tables in Arrow, Feather and Parquet files, and what is made of their columns."""
+"""Tables in Arrow, Feather and Parquet files."""

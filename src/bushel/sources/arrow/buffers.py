@@ -1,4 +1,4 @@
-"""Columns in Arrow's memory, of which numpy reads some rows in place.
+"""Columns in Arrow's memory, of which numpy reads some rows without copying the rest.
 
 The arrays of a column may lie in several record batches. Where those are in one stretch of memory,
 as the batches of a file that is mapped are, a row is found by arithmetic in the whole of it.

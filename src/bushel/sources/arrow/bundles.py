@@ -1,4 +1,4 @@
-"""Which groups of files are read together: small ones, side by side, of one file or of many.
+"""Which row groups are read together: small ones of one file or of many.
 
 A group is what a file can be asked for: a row group, a record batch. To open a file takes longer
 than to decode a few rows of it, so that records in any order of thousands of small files would

@@ -1,4 +1,4 @@
-"""Copies rows of columns without nulls straight out of Arrow's memory."""
+"""Copies rows of columns without nulls directly from Arrow's memory."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Copies rows of several lengths out of Arrow's memory: strings, bytes, lists."""
+"""Copies rows of different lengths from Arrow's memory: strings, bytes, lists."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The way to pyarrow, which is imported when a source needs it."""
+"""Imports pyarrow when a source needs it."""
 
 from functools import cache
 from typing import Any

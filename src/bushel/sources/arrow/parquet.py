@@ -1,4 +1,4 @@
-"""Parquet files: records by key, by way of row groups that are decoded once."""
+"""`ParquetDataSource`: random access by row groups that are decoded once."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress

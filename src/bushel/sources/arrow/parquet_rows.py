@@ -1,4 +1,4 @@
-"""The rows of a Parquet file as Grain's stream of them has them: one row group at a time."""
+"""The rows of a Parquet file for Grain's stream, one row group at a time."""
 
 import threading
 from collections.abc import Mapping, Sequence

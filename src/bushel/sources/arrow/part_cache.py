@@ -1,4 +1,4 @@
-"""The cache of decoded parts (row groups): as many as there is room for, each decoded once."""
+"""The cache of decoded row groups in memory, bounded by bytes."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Arrow files (IPC files and streams, Feather), read in place through a map of the file."""
+"""`ArrowDataSource`: IPC files and streams, Feather, memory-mapped."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

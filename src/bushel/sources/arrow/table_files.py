@@ -1,4 +1,4 @@
-"""Sources over files with tables: records by key, and many of them as columns."""
+"""The base class of sources over files with tables: records by key, many as columns."""
 
 import os
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-"""Rows of Arrow data that lies in parts: row groups, record batches, or whole files."""
+"""Rows of tables that consist of parts: row groups, record batches, or whole files."""
 
 import mmap
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Arrow files that are open: batches of a file or a stream, in place where that is possible.
+"""Open Arrow files: batches of a file or a stream, memory-mapped where possible.
 
 Batches that are in place are one part, in which numpy finds rows by itself. Those that have to be
 decoded are a part each; of a stream, which says nowhere where they begin, all together.

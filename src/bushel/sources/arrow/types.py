@@ -1,4 +1,4 @@
-"""Which numpy type an Arrow type is, if any."""
+"""The numpy type of an Arrow type, if there is one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Decoded parts kept on disk as they are in memory, and read through a map of the file.
+"""The cache of decoded row groups on disk, memory-mapped.
 
 They lie in bushel's cache folder, where all processes of a user find them, as files of pieces
 (`files/container.py`). A process checks all of a part when it first opens it: ten times as fast

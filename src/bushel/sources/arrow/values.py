@@ -1,4 +1,4 @@
-"""Makes values of records of Arrow arrays.
+"""Makes Python values of records in Arrow arrays.
 
 numbers, booleans               numpy's, of the type of the column
 timestamps, dates, durations    numpy.datetime64 (in UTC) and numpy.timedelta64

@@ -1,1 +1,1 @@
-"""Folders of shards with an `index.json`, as MosaicML Streaming and litdata write them."""
+"""Folders of shards with an `index.json`: MosaicML Streaming and litdata."""

@@ -1,4 +1,4 @@
-"""The file `index.json` of a folder of shards: read as what anybody may have written.
+"""Reads and checks the file `index.json` of a folder of shards, which is not trusted.
 
 It says which shards there are. Nothing of it is believed that was not looked at: counts are
 counts, and names are names of files in the folder.

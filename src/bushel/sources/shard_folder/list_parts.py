@@ -1,4 +1,4 @@
-"""Lists in records of shards: how many parts there are, the length of each, and the parts."""
+"""Records of shards that are lists: number of parts, length of each, and the parts."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Chunks of litdata, as `litdata.optimize` writes them: records by key, where they lie."""
+"""`LitDataDataSource`: chunks that `litdata.optimize` wrote, with random access."""
 
 import struct
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Chunks of litdata that are compressed inside: in batches of records, or as an Arrow table."""
+"""Compressed litdata chunks: in batches of records, or as an Arrow table."""
 
 import struct
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""JSON as litdata stores it: as text, or in a binary form of its own."""
+"""JSON values in litdata: as text, or in litdata's binary form."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""How the parts of a litdata record are put together: dicts, lists and tuples of leaves."""
+"""The nesting of a litdata record: dicts, lists and tuples of leaves."""
 
 import json
 from collections.abc import Callable, Iterator

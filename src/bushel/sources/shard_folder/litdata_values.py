@@ -1,4 +1,4 @@
-"""What the leaves of litdata's records hold: from bytes to values, by the names of formats.
+"""Decodes the leaves of litdata's records, by the names of their formats.
 
 No format runs code but `pickle`, which has to be asked for. Tensors become arrays.
 """

@@ -1,4 +1,4 @@
-"""MDS shards, as MosaicML Streaming writes them: records by key, where they lie."""
+"""`MDSDataSource`: shards that MosaicML Streaming wrote, with random access."""
 
 import struct
 from collections.abc import Sequence

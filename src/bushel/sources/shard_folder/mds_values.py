@@ -1,4 +1,4 @@
-"""What the columns of MDS shards hold: from bytes to values, by the names of encodings.
+"""Decodes the columns of MDS shards, by the names of their encodings.
 
 No encoding runs code but `pkl`, which has to be asked for.
 """

@@ -1,4 +1,4 @@
-"""Pictures that were stored as their pixels: width, height, mode, and the values."""
+"""Images that are stored as pixels: width, height, mode, and the values."""
 
 import struct
 from typing import Any

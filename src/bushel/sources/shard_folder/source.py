@@ -1,4 +1,4 @@
-"""What sources over folders of shards have in common: an index, and shards with places in them.
+"""The base class of sources over folders of shards: an index, and offsets in shards.
 
     shard    ┌ n ┬ places of n + 1 ┬ ... ┬ record 0 ┬ record 1 ┬ ... ┐
 

@@ -1,4 +1,4 @@
-"""Shards that are compressed as a whole: unpacked once, into the cache folder."""
+"""Shards compressed as a whole: unpacked once, into the cache folder."""
 
 import os
 from collections.abc import Iterator

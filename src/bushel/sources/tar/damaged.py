@@ -1,4 +1,4 @@
-"""The samples of a damaged tar file.
+"""Finds the intact samples of a damaged tar file.
 
 After a header that is wrong, the next one that is right is looked for. What lies between is a
 hole, and the sample that it is in is an error to whoever reads it. A hole does not tell whose it

@@ -1,4 +1,4 @@
-"""Decodes the files of a sample, by the endings of their names."""
+"""Decodes the files of a sample, by their file name endings."""
 
 import io
 import json

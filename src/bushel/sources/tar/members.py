@@ -1,4 +1,4 @@
-"""The members of a tar file, found by their headers; nothing is ever unpacked to disk.
+"""Finds the members of a tar file by their headers, without unpacking it.
 
     header (512 bytes)  data, filled up to a multiple of 512  header  ...  zeros
 

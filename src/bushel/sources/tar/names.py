@@ -1,4 +1,4 @@
-"""Splits the name of a file in a tar file: which sample it is of, and which part of it."""
+"""Splits the name of a file in a tar file into the sample's key and the field."""
 
 
 def split_name(name: str) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Members of a tar file that have nothing special, found all at once by numpy.
+"""Finds ordinary members of a tar file all at once with numpy.
 
 These are regular files with short names, each followed by the next; before each one may be what
 Python's `tarfile` writes for times that are no whole seconds.

@@ -1,4 +1,4 @@
-"""Tar files of samples, as WebDataset has them."""
+"""`TarDataSource`: tar files of samples, as in WebDataset."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

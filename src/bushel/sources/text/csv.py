@@ -1,4 +1,4 @@
-"""Files of rows: CSV and TSV."""
+"""`CsvDataSource`: rows of CSV and TSV files."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Files of lines: plain text, and JSON."""
+"""`TextLinesDataSource` and `JsonLinesDataSource`: lines of text and of JSON."""
 
 import codecs
 import json

@@ -1,4 +1,4 @@
-"""Finds where lines begin: newlines are found by numpy, in chunks, on all cores."""
+"""Finds the offsets of lines with numpy, in chunks, on all cores."""
 
 from collections.abc import Callable
 from functools import partial

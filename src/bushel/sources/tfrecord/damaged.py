@@ -1,4 +1,4 @@
-"""Finds where the records of a damaged TFRecord file begin.
+"""Finds the intact records of a damaged TFRecord file.
 
 What is wrong in the data of a record shows when it is read. But a length that is wrong leads
 astray: from there on the next header is looked for, at every byte, by the checksum that it has.

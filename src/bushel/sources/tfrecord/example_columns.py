@@ -1,4 +1,4 @@
-"""Many Examples at once, as columns: where they are alike, numpy reads all of them together.
+"""Parses many similar Examples at once with numpy, as columns.
 
 Examples of one dataset have the same features in the same order. Those that are equally long
 differ only in their values, mostly, and those lie at the same places:

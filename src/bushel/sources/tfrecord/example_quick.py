@@ -1,4 +1,4 @@
-"""Parses Examples in the spelling that everybody writes, in one pass over their bytes.
+"""Parses Examples in their usual encoding in one pass over the bytes.
 
 Messages may be spelled in many ways: values one by one, fields in any order. Whatever is not
 the usual one is left to the parser in `example.py`, which knows them all and says what is wrong.

@@ -1,4 +1,4 @@
-"""Protocol buffers as bytes: numbered fields, one after the other."""
+"""The wire format of protocol buffers: numbered fields, one after the other."""
 
 from typing import Any, TypeAlias
 

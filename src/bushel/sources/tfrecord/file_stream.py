@@ -1,4 +1,4 @@
-"""The stream of a TFRecord file: read once through, without an index."""
+"""The stream of a TFRecord file: read sequentially, without an index."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Reads the records of a TFRecord file from a place on, without an index."""
+"""Reads records of a TFRecord file from a given offset on, without an index."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Finds where the records of a TFRecord file begin: from header to header.
+"""Finds the offsets of the records of a TFRecord file, from header to header.
 
     length (8 bytes)  its checksum (4)  data  the data's checksum (4)
 

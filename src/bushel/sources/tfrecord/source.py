@@ -1,4 +1,4 @@
-"""TFRecord files: records by key, checked and parsed without TensorFlow."""
+"""`TFRecordDataSource`: records by key, parsed without TensorFlow."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Integers as protocol buffers write them, seven bits to a byte, the lowest first.
+"""Integers of protocol buffers: varints, seven bits to a byte.
 
 2c         44: below 128, one byte
 ac 02      300: the highest bit of a byte says that the number goes on in the next one

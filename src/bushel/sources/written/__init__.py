@@ -1,1 +1,1 @@
-"""Folders that bushel wrote: what their elements are made of, and where they came from."""
+"""Reads datasets that `ds.write` wrote: elements, manifest, origins."""

@@ -1,4 +1,4 @@
-"""What elements are made of, so that each can be written as named fields and be made again.
+"""The structure of elements: how each is written as named fields and restored.
 
 An element is a dict or tuple, perhaps of further ones, with fields at the ends; or it is a
 single field. All elements of a dataset are made alike: of the same fields, each of one kind.

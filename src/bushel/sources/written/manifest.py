@@ -1,4 +1,4 @@
-"""The manifest of a dataset that was written: which shards there are, and what made them.
+"""The manifest of a written dataset: its shards, and the pipeline that made them.
 
     out/train-00000-of-00002.parquet   the shards
     out/train-00001-of-00002.parquet

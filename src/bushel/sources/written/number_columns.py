@@ -1,4 +1,4 @@
-"""Elements of nothing but numbers: many of them are read as columns, with no object for each."""
+"""Reads elements that have only numbers as columns, many at a time."""
 
 from collections.abc import Mapping
 from typing import Any

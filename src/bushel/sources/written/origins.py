@@ -1,4 +1,4 @@
-"""Where the records of a shard came from: columns of numbers beside it.
+"""The origins of a shard's records: columns of numbers in a file beside it.
 
 ends     how many origins the records up to each have together; empty where each has one
 sources  which source of the pipeline, where there are several

@@ -1,4 +1,4 @@
-"""What shards are called: a pattern with a star for their number."""
+"""Names of shards: a pattern with a star for the number."""
 
 import re
 from collections.abc import Iterable

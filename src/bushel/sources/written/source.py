@@ -1,4 +1,4 @@
-"""Folders that bushel wrote, as a source: the elements again, checked, with their origins."""
+"""The source over a written dataset: its elements, verified, with their origins."""
 
 import hashlib
 import os

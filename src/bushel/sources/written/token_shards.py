@@ -1,4 +1,4 @@
-"""Files of tokens that know where one record ends and the next begins."""
+"""Token files that know where each record ends."""
 
 from typing import Any
 

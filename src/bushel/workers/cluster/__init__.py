@@ -1,1 +1,1 @@
-"""Workers on other machines."""
+"""Workers on a cluster: `ray_prefetch`."""

@@ -1,4 +1,4 @@
-"""The worker on a cluster: knows the pipeline, does tasks. Its process is Ray's."""
+"""The worker on a cluster, a Ray actor: loads the pipeline, does tasks."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What a pool needs of a cluster, whatever runs it: workers, calls, their results and ends.
+"""The interface of a cluster for a pool: workers, calls, results and failures.
 
 `RayCluster` is one; a simulated one serves to try what a thousand hosts would do.
 """

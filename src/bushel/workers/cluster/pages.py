@@ -1,4 +1,4 @@
-"""Pages on a node's disk, on which its workers note what they are at.
+"""Status pages on a node's disk, which show what its workers are doing.
 
 A page outlives its worker, so that the element which ended it can be named; whoever asks reads it
 on the same node, and removes it. One that nobody asked for is removed an hour later, by the next

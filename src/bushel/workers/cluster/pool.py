@@ -1,4 +1,4 @@
-"""Workers on a cluster, as the trainer sees them: given tasks, replaced, asked twice.
+"""The pool of workers on a cluster: gives out tasks, replaces workers, repeats stragglers.
 
 A task says all there is to know and changes nothing, so any worker may do it, and two may: the
 first outcome counts. What the cluster does by itself (restarting, retrying) is switched off; it

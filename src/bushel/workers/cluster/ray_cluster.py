@@ -1,4 +1,4 @@
-"""Ray: the one file that imports it."""
+"""The only file that imports Ray."""
 
 import logging
 import os

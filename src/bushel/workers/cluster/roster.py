@@ -1,4 +1,4 @@
-"""Who works on a cluster, and what each has: kept so that nobody has to look at all of them.
+"""The workers of a cluster and their tasks, indexed so that no call looks at all of them.
 
 A host may have a thousand workers, and a task for one of them is a matter of microseconds.
 """

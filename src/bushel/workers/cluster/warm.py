@@ -1,4 +1,4 @@
-"""Memory for batches that come from other nodes: used again, since a fresh page costs a copy."""
+"""Reuses memory for batches from other nodes, since fresh pages cost as much as a copy."""
 
 import weakref
 from collections import deque
