@@ -8,13 +8,13 @@
     Expand   an Each that makes several of one  expand(rows) -> sequences
     Zip      one element from each input
     Fold     groups of neighbours               group_size, fold(group, number) -> elements
-    Step     a step of streams alone            open(streams, how) -> stream  (core/step.py)
-    Guard    what stands in for those that fail stand_in(error) -> element
-    Place    where or when, never what          passed over by position
+    Step     an operation of streams            open(streams, how) -> stream  (core/step.py)
+    Guard    what replaces elements that fail   stand_in(error) -> element
+    Place    where or when, never what          no effect by position
 
 A node is an immutable description. Nothing runs here: `run` evaluates nodes, by position
-(`run/inline.py`) or as a stream (`run/step_streams.py`), and knows these kinds rather than the
-operations. (By name it knows mixtures alone, many of which it evaluates at once.)
+(`run/inline.py`) or as a stream (`run/step_streams.py`), and handles these kinds rather than the
+operations. (Of operations it only knows mixtures, many of which it evaluates together.)
 """
 
 import sys
@@ -29,13 +29,13 @@ from bushel.core.landing import Landing
 from bushel.core.positions import Keys, Positions
 from bushel.errors import PlanError, note_call, note_where
 
-# Maps positions of many orders: each has the number of its order beside it.
+# `locate` of many orders: (number of the order, position) of each element -> input positions.
 LocateMany: TypeAlias = Callable[[Keys, Positions], Positions]
-# The same for many orders over several inputs: also says which input of each.
+# The same for many choices: -> number of the input, input position.
 ChooseMany: TypeAlias = Callable[[Keys, Positions], tuple[Keys, Positions]]
-# Where positions of an input come in an order, and which of them comes at each: by its number.
+# Positions in an order, and for each of them the index of the input position that comes there.
 Found: TypeAlias = tuple[Positions, Keys]
-# Reads keys of many sources: each has the number of its source beside it.
+# `fetch` of many sources: (number of the source, key) of each record -> records.
 FetchMany: TypeAlias = Callable[[Keys, Keys], Columns]
 
 # (lane, lanes) of a stream without lanes.
@@ -46,12 +46,11 @@ class Node(ABC):
     """One step of a pipeline."""
 
     __slots__ = ()
-    # Whether the step vouches that no element is missing, whatever steps before it leave out.
+    # Whether the step guarantees that no element is missing, even if steps before it drop some.
     has_all = False
     # Whether `length` is arithmetic, and takes no pass over the data.
     knows_length = True
-    # What its `function` is called with, for the message to a user whose function takes something
-    # else.
+    # Names of the arguments of its `function`, for the error if a user's function takes others.
     called_with: tuple[str, ...] = ()
 
     @property
@@ -65,18 +64,18 @@ class Node(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Shows the node as one would write it; two equal texts may share a state."""
+        """The code that a user would write for the node; equal texts may share a state."""
 
     @property
     def label(self) -> str:
-        """Shows the node in messages; may add what a state need not depend on."""
+        """The node in messages; may have details on which a state does not depend."""
         return self.describe()
 
     @property
     def likeness(self) -> Hashable:
-        """What steps have in common that do the same with an element at the same position.
+        """A value that is equal for steps that do the same with an element at a position.
 
-        Of steps that are alike, one may do the work of all (see `run/many.py`).
+        One of several equal steps may do the work of all (see `run/many.py`).
         """
         return self
 
@@ -98,7 +97,7 @@ class Source(Node):
 
     @property
     def reads_later(self) -> bool:
-        """Whether `fetch` only notes the keys, and values are read when somebody needs them."""
+        """Whether `fetch` only notes the keys, and values are read when they are used."""
         return False
 
     # Whether keys are positions modulo the length.
@@ -106,12 +105,12 @@ class Source(Node):
 
     @property
     def records(self) -> Any | None:
-        """What gives a record for a key, where `fetch` does nothing but ask that for each."""
+        """The object whose `[key]` is a record, if `fetch` only calls that for each key."""
         return None
 
     @property
     def at_a_time(self) -> int:
-        """How many keys `fetch` wants at the least, for the sake of speed."""
+        """The least number of keys for which `fetch` is efficient."""
         return 1
 
     @abstractmethod
@@ -124,9 +123,9 @@ class Source(Node):
 
     @classmethod
     def fetch_many(cls, sources: "Sequence[Source]") -> FetchMany | None:
-        """What reads records of many sources of this kind in one call, where there is that.
+        """A function that reads records of many sources of this class in one call, or None.
 
-        It cannot fail, and gives what `fetch` of each gives.
+        It cannot fail, and gives the same records as `fetch` of each source.
         """
         return None
 
@@ -148,15 +147,18 @@ class _Single(Node):
 
 
 class Order(_Single):
-    """Says which positions of the input the positions of the output are."""
+    """Maps positions of the output to positions of the input."""
 
     __slots__ = ()
-    # Whether computing ahead of what is asked for pays (see run/inline.py).
+    # Whether it pays to locate positions ahead of those that are asked for (see run/inline.py).
     costly = False
 
     @property
     def stretch(self) -> int:
-        """How many neighbours are ordered together; to look beyond those costs as much again."""
+        """The number of neighbours that are ordered together, such as a window or an epoch.
+
+        Locating beyond a stretch costs as much as locating the next stretch.
+        """
         return self.length()
 
     @abstractmethod
@@ -168,20 +170,20 @@ class Order(_Single):
         return None
 
     def find(self, positions: Positions, stop: int) -> Found | None:
-        """Finds where positions of the input come, before `stop`; None where nobody knows.
+        """Finds the positions before `stop` at which input positions come; None if unknown.
 
-        That is `locate` the other way round: each may come once, several times or never.
+        This is the inverse of `locate`: each may come once, several times or never.
         """
         return None
 
     def reach(self, stop: int) -> int:
-        """How far in the input those before `stop` reach, at the most."""
+        """The end of the input positions that come before `stop`, at most."""
         length = self.length()
         return -(-stop // length) * self.input.length() if length else 0
 
     @classmethod
     def side_by_side(cls, nodes: "Sequence[Order]") -> LocateMany | None:
-        """What locates positions of many orders of this kind in one call, where there is that.
+        """A function that locates positions of many orders of this class in one call, or None.
 
         Positions are 64-bit integers.
         """
@@ -199,18 +201,18 @@ class Choice(Node):
 
     @classmethod
     def side_by_side(cls, choices: "Sequence[Choice]") -> ChooseMany | None:
-        """What locates positions of many choices of this kind in one call, where there is that.
+        """A function that locates positions of many choices of this class in one call, or None.
 
         Positions are 64-bit integers.
         """
         return None
 
     def find(self, part: int, positions: Positions, stop: int) -> Found | None:
-        """Finds where positions of one input come, before `stop`; None where nobody knows."""
+        """Finds the positions before `stop` at which positions of one input come, or None."""
         return None
 
     def reach(self, part: int, stop: int) -> int | None:
-        """How far in one input those before `stop` reach; None where nobody knows."""
+        """The end of one input's positions that come before `stop`; None if unknown."""
         return None
 
 
@@ -218,17 +220,17 @@ class Each(_Single):
     """Changes elements one by one; no memory from one to the next."""
 
     __slots__ = ()
-    # Whether the positions of the elements matter. In a stream they are running counts,
-    # which the executor keeps.
+    # Whether the result depends on positions. In a stream these are running counts, which the
+    # engine keeps.
     uses_positions = False
-    # Whether it must run in the process that asks, and never in a worker.
+    # Whether it must run in the user's process, and never in a worker.
     stays_here = False
     # Whether elements are made by one call each.
     one_by_one = False
     # Name of the running count in a state.
     counter = "counter"
-    # Which lane this step is in, and of how many. Element n of a lane counts as number
-    # n * lanes + lane, so that no two lanes see the same one.
+    # (lane, lanes) of this step. Element n of a lane has number n * lanes + lane, so that no
+    # number comes in two lanes.
     lane: tuple[int, int] = ONE_LANE
 
     @abstractmethod
@@ -241,12 +243,13 @@ class OneByOne(Each):
 
     __slots__ = ()
     one_by_one = True
-    # Datasets pass None by: it stands for a dropped element. Loaders treat it as a value.
+    # Whether None is skipped, as in datasets, where it means a dropped element. In loaders it
+    # is a value.
     skips_none = True
 
     @abstractmethod
     def results(self, rows: Iterable[Any], positions: Positions) -> Iterable[Any]:
-        """Gives what becomes of each element."""
+        """Gives the new element for each element."""
 
 
 class Columnwise(Each):
@@ -260,7 +263,7 @@ class Columnwise(Each):
 
 
 class Drop(_Single):
-    """Leaves elements out: None in a random-access dataset, absent in a stream."""
+    """Drops elements: None in a random-access dataset, absent in a stream."""
 
     __slots__ = ()
 
@@ -286,7 +289,7 @@ class Expand(_Single):
         """Makes the sequences; fewer than elements where one failed."""
 
     def length(self) -> int:
-        # What is repeated for ever is as long as a length can be.
+        # The length of endless data is the largest integer that `len` can return.
         return min(self.input.length() * self.fan_out, sys.maxsize)
 
 
@@ -318,9 +321,9 @@ class Fold(_Single):
         """Makes the new elements of the group with this number."""
 
     def landing(self, total: int) -> Landing | None:
-        """Where large arrays of the next so many elements may be put as soon as each is made.
+        """Memory into which the large arrays of the next `total` elements may be copied.
 
-        None where groups are more than their elements' arrays, joined by `stack`.
+        None if a group is more than the stacked arrays of its elements.
         """
         return None
 
@@ -334,7 +337,7 @@ class Fold(_Single):
 
 
 class Guard(_Single):
-    """Says what becomes of elements that fail."""
+    """Says what replaces elements that fail."""
 
     __slots__ = ()
     budget: int | None
@@ -343,19 +346,19 @@ class Guard(_Single):
     @property
     @abstractmethod
     def drops(self) -> bool:
-        """Whether they are left out: None in a random-access dataset, absent in a stream."""
+        """Whether they are dropped: None in a random-access dataset, absent in a stream."""
 
     @abstractmethod
     def catches(self, error: Exception) -> bool:
-        """Whether this one is a bad record, and not to be raised."""
+        """Whether this error makes a bad record, and is not raised."""
 
     @abstractmethod
     def stand_in(self, error: Exception) -> Any:
-        """What stands in its place; None where it is left out."""
+        """The element in its place; None if it is dropped."""
 
 
 class Place(_Single):
-    """Says where or when elements are computed, or how; never what they are."""
+    """Says where, when or how elements are computed, without changing them."""
 
     __slots__ = ()
 
@@ -369,7 +372,7 @@ def walk(node: Node) -> Iterable[Node]:
 
 
 def chain_of(node: Node) -> list[Node]:
-    """A node and what it reads from, the last step first, up to one that has not one input."""
+    """A node and the nodes that it reads from, up to the first with no or several inputs."""
     chain = [node]
     while len(node.inputs) == 1:
         (node,) = node.inputs
@@ -378,7 +381,7 @@ def chain_of(node: Node) -> list[Node]:
 
 
 def leaves_out(step: Node) -> bool:
-    """Whether a step may leave elements out, or make several of one."""
+    """Whether a step may drop elements, or make several of one."""
     return isinstance(step, (Drop, Expand)) or (isinstance(step, Guard) and step.drops)
 
 
@@ -394,7 +397,7 @@ def with_inputs(node: Node, inputs: list[Node], **fields: Any) -> Node:
 def failed(error: Exception, node: Node, position: int) -> Failure:
     """Makes the failure that takes the place of the element at a position."""
     if isinstance(error, StopIteration):
-        # Handed on as it is, it would end the stream silently.
+        # Raised unchanged, it would end the stream silently.
         stopped = RuntimeError(f"a function of `{node.label}` raised StopIteration.")
         stopped.__cause__ = error
         error = stopped

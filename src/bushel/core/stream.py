@@ -1,9 +1,9 @@
 """`Stream`, `Chunk` and `Marks`, the state at every element; `OneInput` and `Framed`.
 
-A stream is pulled for a chunk at a time. Whoever holds a half-consumed chunk asks the chunk,
-not the stream, where it is: `chunk.marks.at(used)` is the state as after `used` elements.
-So buffers, prefetching threads and windows never show in a state, and states are the same
-however the stream was cut into chunks.
+A stream is pulled one chunk at a time. The state within a chunk comes from the chunk's marks,
+not from the stream: `chunk.marks.at(used)` is the state after `used` elements. So states do not
+contain what buffers, prefetching threads and windows hold, and do not depend on how the stream
+was cut into chunks.
 """
 
 from abc import ABC, abstractmethod
@@ -18,22 +18,25 @@ from bushel.errors import StateError
 
 
 class Marks(ABC):
-    """The states within a chunk; small, so that keeping it keeps no elements."""
+    """The states within a chunk. Marks are small, and keep no elements in memory."""
 
     __slots__ = ()
 
     @abstractmethod
     def at(self, used: int) -> State:
-        """The state after `used` elements; one more than there are: after the failure."""
+        """The state after `used` elements; `used` may be one more, for after the failure."""
 
     def before(self, index: int) -> State:
-        """The latest state before an element: nothing comes before it again."""
+        """The latest state before an element: restored from it, that element comes next.
+
+        It may be later than `at(index)`, after elements that were dropped in between.
+        """
         return self.at(index)
 
 
 @plain
 class FixedMarks(Marks):
-    """Marks of which only the start is ever asked."""
+    """Marks with a single state, that of the start."""
 
     state: State
 
@@ -43,7 +46,7 @@ class FixedMarks(Marks):
 
 @plain
 class ShiftedMarks(Marks):
-    """The marks of the rest of a chunk whose first elements are gone."""
+    """The marks of the rest of a chunk, after its first elements."""
 
     marks: Marks
     gone: int
@@ -62,7 +65,7 @@ class SeriesMarks(Marks):
     parts: list[tuple[Marks, int]]
 
     def at(self, used: int) -> State:
-        # The state after an element is asked of the chunk that had it.
+        # The state after an element comes from the chunk that had the element.
         for marks, count in self.parts[:-1]:
             if used <= count:
                 return marks.at(used)
@@ -96,9 +99,9 @@ class Framed(Marks):
 
 
 def counted(marks: Marks, name: str, start: int, size: int) -> Framed:
-    """The states of a step that counts elements: `size` of them, after `start` others.
+    """The states of a step that counts elements: `size` in the chunk, after `start` before it.
 
-    One that failed is not counted.
+    A failed element is not counted.
     """
     return Framed(marks, lambda used: {name: start + min(used, size)})
 
@@ -121,7 +124,7 @@ class Chunk:
     marks: Marks
 
     def rest(self, start: int) -> "Chunk":
-        """Returns what comes from element `start` on, the failure included."""
+        """Returns the chunk from element `start` on, with the failure."""
         block = self.block.part(start, len(self.block))
         block.failure = self.block.failure
         return Chunk(block, ShiftedMarks(self.marks, start))
@@ -131,15 +134,15 @@ class Chunk:
 class OnDemand:
     """Elements that are made one by one, when they are taken.
 
-    `rows` raises where an element fails. Whoever takes them then takes no more of them, and
-    says that it has `failed`: the stream goes on after that element.
+    `rows` raises where an element fails. The caller then takes no more elements and sets
+    `failed`: the stream goes on after that element.
     """
 
     rows: Iterator[Any]
-    # The states between the elements taken since it was called last.
+    # The states between the elements taken since its last call.
     take_marks: Callable[[], Marks]
     failed: bool = False
-    # What it took to make those that were taken: whoever takes them may look at the clock.
+    # Time that making the taken elements took, set by the caller if it measures that.
     seconds: float = 0.0
 
 
@@ -152,16 +155,16 @@ _NO_INDEX = (
 class Stream(ABC):
     """A sequence that is pulled in chunks and can go back to a state."""
 
-    # Whether reading more than was asked for is invisible. Not so for a user's own iterator,
-    # which may wait for the world outside: it is only asked for what is needed.
+    # Whether it may be read ahead. Not so for a user's own iterator, which may wait for
+    # external events for each element: of it, only the needed elements are read.
     eager = True
-    # What ends the waiting of a thread in `pull`, be it for workers or for other hosts, by a
-    # `ClosedError`; to be called by another thread that is about to close the stream.
+    # Functions for another thread that is about to close the stream: each ends the wait of a
+    # thread in `pull`, for workers or for other hosts, by a `ClosedError`.
     wakers: Sequence[Callable[[], None]] = ()
 
     @property
     def base(self) -> "Stream":
-        """The stream whose elements these are, changed one by one or left out."""
+        """The stream before all steps that change elements one by one, or drop some."""
         return self
 
     @abstractmethod
@@ -169,7 +172,7 @@ class Stream(ABC):
         """Returns the next elements, about `want` of them, or None at the end."""
 
     def on_demand(self) -> OnDemand | None:
-        """Returns elements to be made one by one, where it is better than `pull` now."""
+        """Returns elements to be made one by one, if that is now better than `pull`."""
         return None
 
     @abstractmethod
@@ -178,42 +181,42 @@ class Stream(ABC):
 
     @abstractmethod
     def restore(self, state: State) -> None:
-        """Goes to a state that was checked; the next pull starts there."""
+        """Goes to a state that was already checked; the next pull starts there."""
 
     @abstractmethod
     def fields(self) -> Fields:
-        """What a state of it has. The same at any time, and asked from any thread."""
+        """The fields of its states. Constant; may be called from any thread."""
 
     def most_before(self, state: State | None) -> int | None:
-        """How many elements can have come before a state at the most; of None, in all.
+        """The maximal number of elements before a state; without a state, of the stream.
 
-        Those that failed are counted as well. None where nobody knows.
+        Failed elements are counted as well. None if it is not known.
         """
         return None
 
     def state_for(self, index: int) -> State:
-        """The state before element `index`, where that is plain arithmetic."""
+        """The state before element `index`, if it can be computed without reading."""
         raise NotImplementedError(_NO_INDEX)
 
     def index_in(self, state: State) -> int:
-        """The index of the element that follows a state, where that is plain arithmetic."""
+        """The index of the element after a state, if it can be computed without reading."""
         raise NotImplementedError(_NO_INDEX)
 
     def needed_together(self, count: int) -> None:  # noqa: B027
-        """Takes note that a later step needs so many elements for one of its own.
+        """Notes that a later step needs `count` elements for each element of its own.
 
-        Of these, the last ones are not ahead of what was asked for.
+        Room for these elements comes in addition to the prefetch buffer.
         """
 
     def start(self) -> None:  # noqa: B027
-        """Begins work ahead of time, where there is such."""
+        """Starts prefetching, if the stream prefetches."""
 
     def close(self) -> None:  # noqa: B027
         """Stops all threads; the stream is not used again."""
 
 
 class OneInput(Stream):
-    """A stream over one other: it begins, ends and reads ahead as that one does."""
+    """A stream over one input, which it starts, closes and prefetches as the input does."""
 
     def __init__(self, input: Stream) -> None:
         self._input = input
@@ -235,7 +238,7 @@ class OneInput(Stream):
 
 @plain
 class NoMarks(Marks):
-    """In place of the states of a stream that has none."""
+    """The marks of a stream that has no states: asking for one raises the error."""
 
     error: StateError
 
@@ -244,7 +247,7 @@ class NoMarks(Marks):
 
 
 def beginning_of(stream: Stream) -> Marks:
-    """The state that the next pull starts from; a user's iterator may have none."""
+    """The state that the next pull starts from. A user's iterator may have no states."""
     try:
         return FixedMarks(stream.state())
     except StateError as error:

@@ -42,27 +42,29 @@ from bushel.run.step_times import StepTimes
 from bushel.run.zipped import Zipped
 from bushel.transforms.function import collect_one
 
-# A permutation of few positions costs mostly numpy's call overhead. When positions are read
-# one after the other, more and more of them are therefore located at a time: at first
-# `_FIRST_LOOK_AHEAD` times as many as are asked for. There may be a thousand such orders, each
-# asked for a few positions at a time, so what is kept of one stays in proportion to that.
+# A permutation of few positions costs mostly numpy's call overhead. So when positions are read
+# one after the other, more and more of them are located at a time: at first
+# `_FIRST_LOOK_AHEAD` times as many as are asked for, later up to `_FURTHEST_LOOK_AHEAD` times as
+# many, and never more than `_LAST_LOOK_AHEAD`. The factors are small because there may be a
+# thousand such orders, each of which keeps its located positions.
 _FIRST_LOOK_AHEAD = 4
 _FURTHEST_LOOK_AHEAD = 16
 _LAST_LOOK_AHEAD = 1 << 15
-# What is so short is ordered as a whole, if this part of it is wanted (see `order/permutation.py`);
-# and whether that was kept by then, nobody knows.
+# A permutation of up to `_SHORT` positions is computed as a whole if `1 / _PART_OF_SHORT` of it
+# is wanted (see `order/permutation.py`). So then all of it is located at a time, since
+# the permutation may have been discarded before the next positions are asked for.
 _SHORT, _PART_OF_SHORT = 4096, 32
-# Each step of a chain is a call or two within that of the next one. Python allows a thousand.
+# Most steps whose evaluators call each other: each takes a call or two of Python's thousand.
 _LONGEST_NESTED = 100
 
 
 def compile_node(
     node: Node, guards: list[Guard] | None = None, times: StepTimes | None = None
 ) -> Evaluator:
-    """Makes the evaluator of a node, asking once which kind each node upstream is.
+    """Makes the evaluator of a node and of all nodes upstream, by their kinds.
 
-    `guards` gets those that were met; the place of one in it is its number. With `times`, steps
-    count what they do.
+    Guards upstream are appended to `guards`; their index in it is their number. With `times`,
+    steps are counted and timed.
     """
     guards = [] if guards is None else guards
     chain: list[Node] = []
@@ -83,7 +85,7 @@ def compile_node(
 
 
 def _runs(steps: Sequence[Node]) -> list[list[Node]]:
-    """The steps, and such as go together, where they are more than calls had better be nested."""
+    """The steps one by one; in a long chain, neighbours that one loop can evaluate together."""
     if len(steps) <= _LONGEST_NESTED:
         return [[step] for step in steps]
     runs: list[list[Node]] = []
@@ -152,7 +154,7 @@ class _Apply(Evaluator):
         return self._apply(self.input.run(start, stop))
 
     def landed(self, start: int, stop: int, landing: Landing) -> Block:
-        """The same, where large arrays are put as soon as they are made."""
+        """The same; copies the large arrays of elements into `landing` as they are made."""
         block = self.input.run(start, stop)
         room.landing = landing
         try:
@@ -177,16 +179,16 @@ class _Apply(Evaluator):
             if row is None and skips_none:
                 yield None
                 continue
-            # (Each time the one of the moment: only some are timed.)
+            # (`self._collect` is looked up each time: statistics replace it for some calls.)
             out, failure = self._collect(node, results, row, positions[index - 1 : index])
             if failure is not None:
                 raise failure.release()
-            del row  # While the user works, nothing is kept but what the user has.
+            del row  # No reference is kept while the user works with the element.
             yield out.pop()
 
 
 class _Locate(Evaluator):
-    """An order. Runs are located far ahead, and what is kept is replaced as a whole."""
+    """Evaluates an order. For runs, positions are located ahead, and kept."""
 
     __slots__ = ("_input", "_kept", "_locate", "_node", "_read")
 
@@ -221,9 +223,9 @@ class _Locate(Evaluator):
         return self._input.reads_later
 
     def _look_ahead(self, start: int, stop: int) -> tuple[int, int, Positions]:
-        # Only where the last run goes on; a run on its own is perhaps the only one. Twice as
-        # far each time, but not into the next epoch or window: many short ones would cost more
-        # than they save.
+        # Only if this run continues the last one; a separate run may be the only one. Twice as
+        # far each time, but not into the next epoch or window: locating many short ones would
+        # cost more than it saves.
         first, end, located = self._kept
         goes_on = first < start <= end
         reach = 0
@@ -236,7 +238,7 @@ class _Locate(Evaluator):
         if stretch <= _SHORT and _PART_OF_SHORT * reach >= stretch:
             reach = stretch
         stretch_end = min(((stop - 1) // stretch + 1) * stretch, sys.maxsize)
-        # Counted from what was asked for before: how large blocks are goes by the clock.
+        # From `start`, not from `begin`: blocks may become smaller.
         end = max(stop, min(start + reach, stretch_end))
         further = self._locate(run_of(begin, end))
         if self._read is not None:
@@ -247,7 +249,7 @@ class _Locate(Evaluator):
 
 
 class _FoldGroups(Evaluator):
-    """A fold with one element for each group."""
+    """Evaluates a fold with one element for each group."""
 
     __slots__ = (
         "_changes",
@@ -270,9 +272,9 @@ class _FoldGroups(Evaluator):
         self._size, self._fold = node.group_size, node.fold
         self._fold_all, self._fold_one = _folded, _folded_one
         self._length, self._groups = node.input.length(), node.length()
-        # What makes elements one by one, of which nothing becomes but this.
+        # The step before, if it makes elements one by one, only for this fold.
         self._made_by = input if isinstance(input, _Apply) and input.node.one_by_one else None
-        # Maps of columns between a table and this step can as well be done group by group.
+        # Maps of columns between a table and this step, which can be done group by group.
         self._changes: list[_Change] = []
         self._table = input
         while isinstance(self._table, _Apply) and isinstance(self._table.node, Columnwise):
@@ -297,7 +299,7 @@ class _FoldGroups(Evaluator):
         size, groups = self._size, self._groups
         if not groups:
             return super().run(start, stop)
-        # Whole groups of one epoch are neighbours in the input too.
+        # Whole groups of one epoch are a run of the input, too.
         epoch = start // groups
         first = (start - epoch * groups) * size
         last = first + (stop - start) * size
@@ -331,7 +333,7 @@ class _FoldGroups(Evaluator):
         return None if table is None else self._made(table, start, stop)
 
     def _some_rows(self, start: int, stop: int) -> Columns | None:
-        """The rows of groups from `start` on, as many as are located at a time, if there are."""
+        """The rows of some groups from `start` on, as columns; None if they are not columns."""
         size, groups = self._size, self._groups
         epoch = start // groups
         first = (start - epoch * groups) * size
@@ -350,25 +352,25 @@ class _FoldGroups(Evaluator):
                 try:
                     for change in changes:
                         columns = stack(values) if isinstance(values, list) else values.gather()
-                        # (Each time the one of the moment: only some are timed.)
+                        # (`apply` is looked up each time: statistics replace it for some calls.)
                         values = change.apply(columns, size)
                         del columns
                     made = list(self._fold(values, number))
                 except Exception as error:
                     if not changes:
                         raise failed(error, self._node, number).release() from None
-                    # Once more, the slow way, which knows the element that failed.
+                    # Evaluates the group again, element by element, to find the one that failed.
                     block = self.run(number, number + 1)
                     if block.failure is not None:
                         raise block.failure.release() from None
                     made = block.rows()
-                del values  # While the user works, nothing is kept but what the user has.
+                del values  # No reference is kept while the user works with the element.
                 number += 1
                 yield made.pop()
             try:
                 further = self._some_rows(number, stop) if number < stop else None
             except Exception:
-                further = None  # Whoever asks for the next ones is told.
+                further = None  # The next pull raises it.
             if further is None:
                 return
             table = further
@@ -388,7 +390,7 @@ class _Change:
 def _folded_one(
     node: Fold, values: list[Any] | Columns, number: int, positions: Positions
 ) -> Block:
-    # Batches so large that a block is one of them: nothing to cut.
+    # The batch is so large that the block is one batch: nothing to cut.
     try:
         return Block(list(node.fold(values, number)), positions)
     except Exception as error:
@@ -425,7 +427,7 @@ def _folded(
 
 
 class _LeaveOut(Evaluator):
-    """Puts None in the place of each element that is left out."""
+    """Evaluates a drop: puts None in the place of each dropped element."""
 
     __slots__ = ("_dropped", "_input", "_node")
 
@@ -442,7 +444,7 @@ class _LeaveOut(Evaluator):
 
 
 class _Stand(Evaluator):
-    """Puts something else in the place of elements that fail."""
+    """Evaluates a guard: replaces elements that fail."""
 
     __slots__ = ("_input", "_node", "_number")
 
@@ -462,7 +464,7 @@ class _Stand(Evaluator):
         return self._mended(block, run_of(start, stop))
 
     def _mended(self, block: Block, positions: Positions) -> Block:
-        """Goes on after what fails: with one element, and with twice as many each time."""
+        """Goes on after a failure, with one element at first and twice as many each time."""
         rows: list[Any] = []
         ahead = 1
         while True:

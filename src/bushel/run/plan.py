@@ -22,7 +22,7 @@ from bushel.run.step_times import StepTimes
 
 @frozen
 class Plan:
-    """What is decided about a pipeline before it runs."""
+    """A pipeline as described, dealt and cut."""
 
     described: Node
     dealt: Node
@@ -41,7 +41,7 @@ class Plan:
 
 @frozen
 class Opened:
-    """One of the streams that run, and what for."""
+    """One of the streams that run: its step, the process that runs it, the stream's class."""
 
     step: Node
     where: str
@@ -50,12 +50,12 @@ class Opened:
 
 @frozen
 class Lowered:
-    """A plan that runs."""
+    """The streams of a plan, ready to run."""
 
     stream: Stream
-    # In the order in which they were opened: a stream after those that it reads from.
+    # In the order of opening: each stream after its inputs.
     opened: tuple[Opened, ...]
-    # What the steps do and take, where that is counted.
+    # Statistics of the steps, if they are collected.
     times: StepTimes | None = None
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ def plan_of(
     process: Callable[[], tuple[int, int]],
     agree_in_job: Callable[[float], Agree],
 ) -> Plan:
-    """Decides all about a stream that is decided before it runs (see `own_lanes`)."""
+    """Makes the plan of a stream. (For the arguments see `own_lanes`.)"""
     dealt = node
     if any(isinstance(step, DealNode) for step in steps_of(node)):
         dealt = own_lanes(node, process, agree_in_job)
@@ -75,7 +75,7 @@ def plan_of(
 
 
 def steps_of(node: Node) -> Iterator[Node]:
-    """The steps of a stream; streams of the user's own build theirs themselves."""
+    """The steps of a stream, up to a user's own stream, which opens its inputs itself."""
     waiting = [node]
     while waiting:
         step = waiting.pop()

@@ -42,7 +42,7 @@ class _IndexMarks(Marks):
 
 
 class _CountingMarks(_IndexMarks):
-    """The same where bad records are counted."""
+    """The same for a dataset with guards, with counts of bad records."""
 
     __slots__ = ("_bad", "_counts")
 
@@ -57,11 +57,11 @@ class _CountingMarks(_IndexMarks):
         return {"next_index": self.start + used, "bad": counts}
 
 
-# Seconds of a block of new threads.
+# Seconds that the first blocks of a trial of threads take, about.
 _FIRST_SECONDS = 0.00025
-# Elements on demand between two pulls: with more, the cost of a pull no longer matters.
+# Most elements on demand between two pulls: with more, the cost of a pull no longer matters.
 _MOST_ON_DEMAND = 1024
-# Pulls of one element each, after which the user is known to take them one by one.
+# Pulls of one element in a row, after which elements are assumed to be taken one by one.
 _PULLS_OF_ONE = 4
 
 
@@ -81,9 +81,9 @@ class PositionalStream(Stream):
         threads: ThreadsOfStreams | None = None,
         times: StepTimes | None = None,
     ) -> None:
-        """`sharing` processes have the cores together; a block takes about `block_seconds`.
+        """`sharing` processes share the cores; a block takes about `block_seconds`.
 
-        `threads` are those of all streams that it may share threads with. With `times`, the steps
+        `threads` are the threads that it may share with other streams. With `times`, the steps
         are counted and timed.
         """
         keep_freed_memory()
@@ -104,12 +104,12 @@ class PositionalStream(Stream):
         self._seat = Seat()
         self._in_pieces = False
         self._least = least_block(node)
-        # How many of its elements a later step needs for one.
+        # Number of elements that a later step needs for one element of its own, such as a batch.
         self.together = 0
         self._work = RangeEvaluator(node, times)
         self._work_on_threads: Evaluate = self._work
         self._take_ahead = ReadAhead.take
-        # Ranges of positions that were handed out before the state was set, if that is counted.
+        # Ranges of positions that were delivered before the last restore, with statistics.
         self._ranges: list[tuple[int, int]] | None = None
         self._since = 0
         if times is not None:
@@ -118,28 +118,28 @@ class PositionalStream(Stream):
             self._work_on_threads = times.on_threads(self._work)
             self._take_ahead = times.clocked(times.waiting("threads"), ReadAhead.take, unsized)
         self._ledger = Ledger(self._work.guards)
-        # Where somebody else keeps the ledger, what to enter in it.
+        # In a worker: bad records for the ledger of the trainer.
         self._bad_records = bad_records
-        # What is asked for may be far more than should be evaluated at a time: threads that
-        # read ahead make pulls look cheap.
+        # A pull may ask for far more elements than a block should have, since prefetching
+        # threads make pulls look cheap.
         seconds = max(block_seconds, seconds_beside_work(node))
         self._block_size = BlockSize(least=self._least, target_seconds=seconds, few=FEW)
         self._ahead: ReadAhead | None = None
-        # Elements that a source gave beyond what was asked for, and how many were handed out.
+        # A block with more elements than were asked for, and the number of delivered elements.
         self._rest: _Rest | None = None
         self._delivered = 0
         self._clock = clock
         self._prefers_on_demand = self._work.prefers_on_demand
-        # How many pulls, the last ones, were of one element each.
+        # Number of most recent pulls in a row that were of one element each.
         self._pulls_of_one = 0
-        # Elements that are made one by one, or were, since the last pull.
+        # The elements on demand since the last pull, and how far they were taken.
         self._on_demand: OnDemand | None = None
         self._progress = OnDemandProgress(None, 0, 0)
         self._made_on_demand, self._on_demand_seconds = 0, 0.0
         self._since_on_demand: Stopwatch | None = None
-        # Seconds of an element that was made last.
+        # Seconds per element of the last block that was timed.
         self._seconds_each = 0.0
-        # The position after the last element handed out; those dropped since do not count.
+        # The position after the last delivered element; elements dropped since do not count.
         self._behind = 0
 
     def pull(self, want: int) -> Chunk | None:
@@ -147,7 +147,7 @@ class PositionalStream(Stream):
             self._end_on_demand(self._on_demand)
         self._pulls_of_one = self._pulls_of_one + 1 if want == 1 else 0
         start = self._next
-        # Elements that were given from outside were noted there, for many streams at once.
+        # Times of elements from `give` are noted by the caller, for many streams at once.
         notes = self._chooses and not self._is_given
         if notes:
             self._threads.asked(self._clock())
@@ -177,7 +177,7 @@ class PositionalStream(Stream):
         return self._work.guards
 
     def _entered(self, block: Block, start: int) -> tuple[Block, _IndexMarks]:
-        """Counts the bad records of a block; ends it where there are too many."""
+        """Counts the bad records of a block; ends the block where the budget is used up."""
         ledger, bad = self._ledger, block.bad or []
         marks = _CountingMarks(start, list(ledger.counts), bad)
         for place, (index, record) in enumerate(bad):
@@ -189,7 +189,7 @@ class PositionalStream(Stream):
             if error is None:
                 continue
             for further, another in bad[place + 1 :]:
-                if further == index:  # They come with the element that is lost.
+                if further == index:  # They belong to the same failed element.
                     ledger.enter(another)
             block = block.part(0, index)
             block.failure = Failure(error)
@@ -204,7 +204,7 @@ class PositionalStream(Stream):
             block = self._evaluated(want)
             if block is None or self._least == 1 or len(block) <= want:
                 return block
-            # What comes after may take long for each of them.
+            # Steps after this one may take long for each element, so they get a few at a time.
             rest = self._rest = _Rest(block)
         portion = rest.take(want)
         if rest.taken:
@@ -227,12 +227,12 @@ class PositionalStream(Stream):
                 self._seat.leave()
             return None
         if self._prefers_on_demand:
-            # One, to see how long it takes, in place of those that were made one by one.
+            # One element, to measure its time for all elements that were made on demand.
             count = 1
         return self._made_inline(count)
 
     def _taken(self, ahead: ReadAhead) -> Block | None:
-        """The next block that threads have made; None where they make no more of them."""
+        """The next block of the threads; None if they make no more blocks."""
         if not self._choice.threaded or ahead.threads != self._choice.threads:
             ahead.finish()
             self._threads.left_over()
@@ -244,7 +244,7 @@ class PositionalStream(Stream):
                 handing += time.thread_time() - began
             self._choice.learn_work(len(block), ahead.spent, ahead.threads, handing)
         if block is None or block.failure is not None:
-            # Reading goes on after a failure, which the blocks ahead do not.
+            # The stream goes on after a failure; the prefetched blocks do not.
             self._drop_ahead()
         return block
 
@@ -260,12 +260,12 @@ class PositionalStream(Stream):
                 spent = spent.standing_for(1 + self._made_on_demand, self._since_on_demand.read())
             self._choice.learn_work(elements, spent)
             self._seconds_each = spent.seconds / max(1, elements)
-        # One element by itself takes longer than each of many: those tell more than it does.
+        # A single element takes longer than each of many, so the elements on demand count, too.
         of_many = self._made_on_demand if self._on_demand_seconds else 0
         self._block_size.learn(of_many + count, self._on_demand_seconds + seconds)
         self._on_demand_seconds = 0.0
         if self._least > 1 and len(block) and self._block_size.wants_sample():
-            # Perhaps more than was asked for, so its bytes are bounded.
+            # The block may have more elements than were asked for, so its bytes are bounded.
             self._block_size.limit_bytes(block.part(0, 1).rows()[0])
         return block
 
@@ -273,11 +273,11 @@ class PositionalStream(Stream):
         if self._on_demand is not None or self._ahead is not None or self._choice.threaded:
             return None
         if self._choice.looking:
-            return None  # While elements are made one by one, nobody can tell work from the user.
+            return None  # With elements on demand, work and user time cannot be separated.
         if not self._prefers_on_demand and not self._may_go_one_by_one():
             return None
         start = self._next
-        # Not beyond what the watch looks at together, so that it finds fault in the same place.
+        # Not beyond the elements that the quota checks together, so that it raises at the same one.
         most = min(_MOST_ON_DEMAND, self._quota.room)
         count = min(self._block_size.size, most, self._length - start)
         make = self._work.on_demand if self._prefers_on_demand else self._work.one_by_one
@@ -292,16 +292,16 @@ class PositionalStream(Stream):
         return self._on_demand
 
     def _may_go_one_by_one(self) -> bool:
-        """Whether elements are so large that they are asked for one by one.
+        """Whether elements are pulled one by one, as large ones are.
 
-        A pull costs more than one of them, and the memory of one serves the next.
+        Then elements on demand save the cost of a pull, and reuse the memory of the last one.
         """
         if self._least > 1 or self._in_pieces or self._rest is not None or self._work.guards:
             return False
         return self._pulls_of_one >= _PULLS_OF_ONE
 
     def _end_on_demand(self, on_demand: OnDemand) -> None:
-        """Goes on after the elements that were made one by one, be it all of them or not."""
+        """Goes on after the elements on demand that were taken, which may not be all."""
         progress = self._progress
         progress.settle()
         end = progress.position + on_demand.failed
@@ -328,13 +328,13 @@ class PositionalStream(Stream):
             self._drop_ahead()
             self._next = marks.start + end
             if self._work.guards:
-                # The elements after the failure come again.
+                # The elements after the failure will be evaluated, and counted, again.
                 self._ledger.restore(marks.at(end)["bad"])
         kept = np.flatnonzero(keep)
         return Chunk(block.select(kept), KeptMarks(marks, kept, end))
 
     def upcoming(self, count: int) -> tuple[int, int] | None:
-        """The next `count` positions or fewer, where somebody else may evaluate them."""
+        """Up to `count` next positions for the caller to evaluate; None if it may not."""
         busy = self._rest is not None or self._ahead is not None or self._choice.threaded
         if busy or self._prefers_on_demand or self._least > 1 or self._work.guards:
             return None
@@ -342,23 +342,23 @@ class PositionalStream(Stream):
         return (self._next, stop) if stop > self._next else None
 
     def give(self, block: Block) -> None:
-        """Takes the elements at the positions that are `upcoming`."""
+        """Takes a block that the caller evaluated at the positions that are `upcoming`."""
         self._rest = _Rest(block)
 
     @property
     def _is_given(self) -> bool:
-        """Whether elements wait that somebody else evaluated."""
+        """Whether there are elements left from `give`."""
         return self._rest is not None and self._least == 1
 
     @property
     def threads(self) -> SharedThreads | None:
-        """The threads that it may have, perhaps with others."""
+        """The threads that it may use, perhaps shared with other streams."""
         return self._threads if self._chooses else None
 
     def limit(self, stop: int) -> None:
-        """Ends the stream before position `stop`: for who takes all up to there at once.
+        """Ends the stream before position `stop`, for a caller that takes all elements up to it.
 
-        What comes after it will be asked for, too.
+        The caller will take the elements after `stop` as well, with a new limit.
         """
         self._length, self._prefers_on_demand, self._in_pieces = stop, False, True
 
@@ -371,7 +371,7 @@ class PositionalStream(Stream):
         return {"next_index": index, "bad": list(counts)}
 
     def positions_read(self) -> list[tuple[int, int]]:
-        """The ranges of positions that were handed out."""
+        """The ranges of positions that were delivered."""
         end = self._next if self._on_demand is None else self._progress.position
         return [*(self._ranges or ()), (self._since, end)]
 
@@ -403,7 +403,7 @@ class PositionalStream(Stream):
         return index
 
     def ready_blocks(self) -> int:
-        """How many blocks threads have made that wait to be taken."""
+        """Number of finished blocks of threads that were not taken yet."""
         ahead = self._ahead
         return 0 if ahead is None else ahead.ready_blocks
 
@@ -419,7 +419,7 @@ class PositionalStream(Stream):
         self._rest = None
         self._seat.take(self._threads.pool())
         size = self._block_size
-        # On trial, next to nothing at first: nobody has looked yet how large elements are.
+        # In a trial, very small blocks at first: the size of elements is not known yet.
         first = size.within(_FIRST_SECONDS) if self._choice.trying else size.size
         self._ahead = self._threads.read_ahead(
             self._work_on_threads, first, self._next, self._length, self._least, self.together
@@ -441,7 +441,7 @@ class PositionalStream(Stream):
 
 
 class _Rest:
-    """A block that is handed out in portions."""
+    """A block that is delivered in portions."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -449,7 +449,7 @@ class _Rest:
         self.taken = False
 
     def take(self, want: int) -> Block:
-        """The next `want` elements; the last ones with the failure after them."""
+        """The next `want` elements; the last portion has the failure of the block."""
         block, start = self._block, self._used
         self._used = stop = min(start + max(1, want), len(block))
         self.taken = stop == len(block)
@@ -457,14 +457,14 @@ class _Rest:
         if self.taken:
             portion.failure = block.failure
         if block.bad:
-            # One that belongs to an element that failed comes with the failure.
+            # Bad records of an element that failed belong to the last portion.
             end = stop + self.taken
             portion.bad = [(at - start, record) for at, record in block.bad if start <= at < end]
         return portion
 
 
 def position_fields(length: int, guards: Sequence[Guard] = ()) -> Fields:
-    """The state of a stream of `length` positions: the next one, and what guards passed over."""
+    """The state of a stream of `length` positions: the next one, and counts of bad records."""
     beyond = "this state is at element {value}, and the dataset has only {most}."
     index = Whole(length, beyond=beyond)
     if not guards:
@@ -473,5 +473,5 @@ def position_fields(length: int, guards: Sequence[Guard] = ()) -> Fields:
 
 
 def dropping_step(node: Node) -> Node:
-    """The step to name when nearly everything is dropped."""
+    """The step that the error names when nearly everything is dropped."""
     return next((step for step in walk(node) if leaves_out(step)), node)
