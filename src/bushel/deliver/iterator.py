@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 
 class DatasetIterator(Closing, Iterator[T], Generic[T], ABC):
-    """Iterator over a dataset whose position can be saved and put back.
+    """Iterator over a dataset, whose position can be saved and restored.
 
-    Subclasses of your own define `__next__`, `get_state` and `set_state`, and find the
+    Your own subclasses define `__next__`, `get_state` and `set_state`, and have the
     iterator that they read from in `self._parent`.
     """
 
@@ -70,7 +70,7 @@ class DatasetIterator(Closing, Iterator[T], Generic[T], ABC):
         """Goes back to a position that the same pipeline had."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The same as `get_state`, under the name that torch's stateful loaders give it."""
+        """The same as `get_state`, under the name in torch's stateful loaders."""
         return self.get_state()
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = False) -> None:
@@ -78,9 +78,9 @@ class DatasetIterator(Closing, Iterator[T], Generic[T], ABC):
         restore_into(self, state, strict)
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Takes the state, and returns what writes it into a folder, as Orbax asks for it.
+        """Takes the state, and returns an awaitable that writes it to a folder, for Orbax.
 
-        The iterator may go on at once: what is written is the state as it is now.
+        The iterator may go on at once: the state of the moment of the call is written.
         """
         return save_into(directory, self.get_state())
 
@@ -89,7 +89,7 @@ class DatasetIterator(Closing, Iterator[T], Generic[T], ABC):
         return load_from(directory, self.set_state)
 
     def start_prefetch(self) -> None:
-        """Begins background work, if there is any, before the first element is asked for."""
+        """Starts prefetching, if the iterator prefetches, before the first `next`."""
         for parent in self._parents:
             parent.start_prefetch()
 
@@ -99,11 +99,11 @@ class DatasetIterator(Closing, Iterator[T], Generic[T], ABC):
             parent.close()
 
     def explain(self) -> "Explanation":
-        """Tells the steps that the elements go through, and where each of them runs.
+        """Explains the steps of the pipeline, and where each of them runs.
 
-        Reads nothing, and does not move the iterator.
+        Reads no data, and does not move the iterator.
         """
-        from bushel.watch.explain import explain_iterator  # It stands above this module.
+        from bushel.watch.explain import explain_iterator  # Of a row above: imported when used.
 
         return explain_iterator(self)
 
@@ -111,23 +111,24 @@ class DatasetIterator(Closing, Iterator[T], Generic[T], ABC):
         return self.explain()._repr_html_()
 
 
-# Of elements made on demand, the most that are made at a time, and that they have and take in all:
-# to hand one out costs little beside it then, and they are still in the cache and come soon.
+# Limits of the elements on demand that are made at a time: their number, bytes and seconds. With
+# so many, the overhead per element is small; with more, they would leave the processor's cache,
+# and come late.
 _MOST_AT_A_TIME = 8
 _BYTES_AT_A_TIME = 1 << 21
 _SECONDS_AT_A_TIME = 0.0005
 
 
 class StreamIterator(DatasetIterator[T]):
-    """Hands out the elements of a stream.
+    """Delivers the elements of a stream.
 
-    Any thread may call anything at any time, as one after the other: each element goes to one
-    of the threads that ask, `get_state` tells a place between two elements, and `set_state`
-    waits until no other thread is at work on the next ones. After `close`, which another thread
-    may call while this one waits, whoever asks gets a `ClosedError`.
+    Several threads may use it at once: each element goes to one
+    of the threads that call `next`, `get_state` returns a place between two elements, and
+    `set_state` waits until no other thread is computing elements. Any thread may call `close`,
+    while others wait in `next`; after it, `next` raises a `ClosedError`.
     """
 
-    _due = math.inf  # When to look at its figures again, of an iterator that has any.
+    _due = math.inf  # When to update the statistics next; a subclass that has some sets it.
 
     def __init__(
         self,
@@ -136,36 +137,38 @@ class StreamIterator(DatasetIterator[T]):
         made_with: Callable[[], MadeWith] = dict,
         node: Node | None = None,
     ) -> None:
-        """`node` is what `explain` and `where` tell of."""
+        """`node` is the pipeline, for `explain` and `where`."""
         super().__init__()
         self._stream = stream
         self._pipeline = pipeline
         self._node = node
-        # What functions and files it is made with; found out when somebody asks for a state.
+        # Digests of functions and files, computed for the first state.
         self._made_with = functools.cache(made_with)
         self._block_size = BlockSize(few=FEW)
-        # Held by whoever uses the stream. A signal handler may save a state in the middle of it.
+        # Held while the stream is used. Reentrant, since a signal handler may save a state
+        # meanwhile.
         self._lock = threading.RLock()
         self._ready = Ready([], FixedMarks({}))
         self._rows: Iterator[T] = self._ready.rows
-        # Where elements are made when they are taken.
+        # Elements that are made when they are taken, if the stream has such now.
         self._on_demand: OnDemand | None = None
         self._at_a_time = BlockSize(
             _MOST_AT_A_TIME, most_bytes=_BYTES_AT_A_TIME, target_seconds=_SECONDS_AT_A_TIME
         )
-        # While the stream is asked. If it still is at the next time, it was interrupted.
+        # True while the stream is pulled. If it is still True at the next pull, an interrupt
+        # stopped the last one.
         self._asking = False
-        # For iterators that do something with an element between taking it and handing it out:
-        # the one at which they were interrupted, and its number.
+        # For subclasses that process an element before its delivery: the element at which they
+        # were interrupted, and its number.
         self._held: tuple[int, T] | None = None
-        # What stands after the elements that wait, and is tried again.
+        # A `FatalElementError` after the ready elements; its element is tried again afterwards.
         self._fatal: Failure | None = None
-        # Until something was pulled, the state is the stream's own.
+        # True before the first pull: the state is then the stream's own.
         self._fresh = True
-        # Closed: told to end. Over: it has ended.
+        # Closed: `close` was called. Over: the stream is closed.
         self._closed = self._over = False
         self._process = os.getpid()
-        # Elements that were handed out, but for those of `_ready`.
+        # Number of delivered elements, without those of `_ready`.
         self._handed_out = 0
         self._waits = Waits()
 
@@ -185,25 +188,25 @@ class StreamIterator(DatasetIterator[T]):
                 finally:
                     # This frame is on the traceback: it must not refer to the exception in turn.
                     del raised, failure
-            # More than once where all elements of a refill were dropped as they were made.
+            # Repeated if all elements of a refill were dropped.
             if not self._refill(ready):
                 raise StopIteration
 
     def _refill(self, used: Ready) -> bool:
-        """Gets what comes after that which was used; False at the end of the stream."""
+        """Gets the elements after `used`; returns False at the end of the stream."""
         if os.getpid() != self._process:
             self._check_process()
         began = time.perf_counter()
         try:
             with self._lock:
                 if self._ready is not used:
-                    return True  # Another thread was here before.
+                    return True  # Another thread has refilled.
                 if self._closed:
                     self._check_open()
                 if self._asking:
                     self._go_back()
                 self._asking = True
-                if began >= self._due:  # Before the stream is asked, which may take for ever.
+                if began >= self._due:  # Before the pull, which may hang.
                     self._look()
                 ready = self._made_a_few() or self._read_on()
                 handed_out = self._handed_out + used.used
@@ -211,8 +214,8 @@ class StreamIterator(DatasetIterator[T]):
                 if ready is None:
                     self._asking = False
                     return False
-                # In one go, and the last thing that is done: an interrupt finds what was, or an
-                # element that is taken next.
+                # One assignment at the very end: after an interrupt, either nothing has changed,
+                # or the new elements are ready.
                 self._ready, self._rows, self._handed_out, self._asking = (
                     ready,
                     ready.rows,
@@ -225,20 +228,20 @@ class StreamIterator(DatasetIterator[T]):
             raise
 
     def _look(self) -> None:
-        """Looks at its figures, where it has any."""
+        """Updates the statistics, in subclasses that have some."""
 
     def _go_back(self) -> None:
-        """Forgets what was asked for before an interrupt, or an error that belongs to no element.
+        """Goes back to the last delivered element, after an interrupted or failed pull.
 
-        What was pulled and not handed out is pulled again (from a user's iterator that has no
-        state, it cannot be).
+        Elements that were pulled and not delivered are pulled again. (A user's iterator without
+        states cannot go back.)
         """
         self._on_demand = None
         with suppress(StateError):
             self._stream.restore(self._state_now())
 
     def _made_a_few(self) -> Ready | None:
-        """Has a few elements made that are to be taken soon, or learns that one fails."""
+        """Makes a few elements on demand, or finds that the next one fails."""
         on_demand = self._on_demand
         if on_demand is None:
             return None
@@ -248,7 +251,7 @@ class StreamIterator(DatasetIterator[T]):
         began = time.perf_counter()
         try:
             made.extend(islice(on_demand.rows, size.size))
-        except Exception as error:  # `made` has those before it.
+        except Exception as error:  # `made` has the elements before the failure.
             failure, on_demand.failed = failure_of(error), True
             self._name_record(failure)
         if not made or failure is not None:
@@ -268,20 +271,20 @@ class StreamIterator(DatasetIterator[T]):
         return self._begun_on_demand() or self._pulled()
 
     def _begun_on_demand(self) -> Ready | None:
-        """Begins with elements that are made when they are taken, where that is better now."""
+        """Starts elements on demand, if the stream now prefers them."""
         self._on_demand = None if self._fresh else self._stream.on_demand()
         return self._made_a_few()
 
     def _pulled(self) -> Ready | None:
-        """Gets elements that have been made; None at the end."""
+        """Pulls elements from the stream; None at the end."""
         if self._fresh:
-            # The place to go back to after an interrupt, and the state until there is an
-            # element: what is dropped before the first one does not change it.
+            # The state before the first element, also after elements were dropped; `_go_back`
+            # restores it after an interrupt.
             self._ready, self._fresh = Ready([], beginning_of(self._stream)), False
         while (chunk := self._pull()) is not None:
             block = chunk.block
             if not len(block) and block.failure is None:
-                continue  # All dropped: the state stays that of the last element.
+                continue  # All were dropped: the state stays that of the last element.
             made = block.rows()
             failure = block.failure
             if failure is not None:
@@ -296,15 +299,15 @@ class StreamIterator(DatasetIterator[T]):
         return None
 
     def _name_record(self, failure: Failure) -> None:
-        """Has an error that is about to be raised say which record it is about."""
-        from bushel.deliver.failed_record import note_record  # Only for those that fail.
+        """Adds the record to the error of an element that failed."""
+        from bushel.deliver.failed_record import note_record  # Only needed after a failure.
 
         note_record(failure.error, self._node)
 
     def _raise_fatal(self) -> None:
-        """Raises for an element that ended workers: as for an interrupt, it is asked for again.
+        """Raises for an element that killed workers; the next pull tries the element again.
 
-        It may have been something else that ended them.
+        The workers may have died of another cause.
         """
         fatal, self._fatal = self._fatal, None
         if fatal is not None:
@@ -328,12 +331,12 @@ class StreamIterator(DatasetIterator[T]):
         began = time.perf_counter()
         chunk = self._stream.pull(want)
         if chunk is not None:
-            # By what was asked for: a filter that leaves little of it is no slower for that.
+            # Per wanted element: a filter that keeps few elements is not slower per position.
             self._block_size.learn(max(want, len(chunk.block)), time.perf_counter() - began)
         return chunk
 
     def _alone(self) -> AbstractContextManager[Any]:
-        """Keeps other threads away; in a forked child there are none, whatever they held."""
+        """Holds the lock; not in a forked child, where a thread of the parent may have held it."""
         return self._lock if os.getpid() == self._process else nullcontext()
 
     def _state(self) -> State:
@@ -346,17 +349,17 @@ class StreamIterator(DatasetIterator[T]):
         return self._stream.state() if self._fresh else self._ready.state()
 
     def state_before_last(self) -> State | None:
-        """The state before the element that was handed out last; None where none was."""
+        """The state before the element that was delivered last; None before the first."""
         with self._alone():
             return None if self._fresh else self._ready.before()
 
     def get_state(self) -> dict[str, Any]:
-        # A copy: what the user does with it is not our state.
+        # A copy, since the user may change it.
         return sign(copy_state(self._state()), self._pipeline, self._made_with())
 
     def _state_to_count(self) -> State:
-        """A state that tells what is in the elements so far, where one to go on from tells less."""
-        from bushel.deliver.handed_out import state_of_rows  # Only for those who count.
+        """A state for `mix_counts`, with the elements of packed rows that were delivered."""
+        from bushel.deliver.handed_out import state_of_rows  # Only needed for `mix_counts`.
 
         return state_of_rows(self._node, copy_state(self._state()))
 
@@ -369,16 +372,16 @@ class StreamIterator(DatasetIterator[T]):
     def _go_to(self, state: State, tell: Callable[[], None] | None = None) -> None:
         check_state(self._stream, state)
         if tell is not None:
-            tell()  # Of a state that is right otherwise.
+            tell()  # Warns, or refuses, after the state was found to be valid.
         with self._alone():
-            # Until it is done, the place is the one before, to be gone back to: an interrupt may
-            # strike, and strike again while it is dealt with.
+            # Until the restore is done, the place is the old one, to which `_go_back` returns
+            # after an interrupt, or several.
             self._forget_but(FixedMarks(self._state_now()))
             self._stream.restore(state)
             self._fresh, self._asking = True, False
 
     def _forget_but(self, marks: Marks) -> None:
-        """Forgets all that waits; the place is that of the marks, to which the stream goes back."""
+        """Discards all ready elements; the next pull first restores the state of `marks`."""
         ready = Ready([], marks)
         self._handed_out, self._ready, self._rows, self._held, self._fresh, self._asking = (
             self._handed_out + self._ready.used,
@@ -404,7 +407,7 @@ class StreamIterator(DatasetIterator[T]):
 
     def close(self) -> None:
         self._closed = True
-        # Another thread may be waiting for an element, which need not come any more.
+        # Ends the wait of other threads in `next`.
         for wake in self._stream.wakers:
             wake()
         with self._alone():
@@ -417,7 +420,7 @@ class StreamIterator(DatasetIterator[T]):
                 marks = NoMarks(error)
             self._over = True
             self._stream.close()
-            # The state can still be asked for.
+            # `get_state` still works after `close`.
             self._forget_but(marks)
 
     def _get_next_index(self) -> int:
@@ -427,10 +430,9 @@ class StreamIterator(DatasetIterator[T]):
         self._go_to(self._stream.state_for(index))
 
     def stats(self) -> "Stats":
-        """What the loop waited for so far, and what the steps did.
+        """Statistics so far: the waits of the loop, and the work of the steps.
 
-        Steps are counted and timed where the pipeline was built for it:
-        `bushel.iterate(dataset, stats=True)`.
+        Only iterators of `bushel.iterate(dataset, stats=True)` have statistics of the steps.
         """
         from bushel.watch.stats import stats_of
 
@@ -439,41 +441,41 @@ class StreamIterator(DatasetIterator[T]):
         return stats_of(figures, self._node)
 
     def report(self, path: "str | os.PathLike[str]", *, private: bool = True) -> None:
-        """Writes a page about the run so far: why it is slow, the steps, pictures of its course.
+        """Writes an HTML page about the run so far: why it is slow, the steps, charts over time.
 
-        It is one file, which needs no script and loads nothing, for any browser. Steps, workers
-        and the slowest blocks are in it where steps are counted, as for `stats`.
+        It is one file for any browser, without scripts, which loads nothing. It has steps, workers
+        and the slowest blocks only if there are statistics of the steps, as for `stats`.
 
         Args:
-            path: of the file to write; one that is there is replaced.
-            private: leaves out the keys of records, and what may be a secret in the addresses of
-                remote files: their query strings, and names and passwords of users.
+            path: the file to write; an existing file is replaced.
+            private: leaves out the keys of records, and possible secrets in the addresses of
+                remote files: query strings, and names and passwords of users.
         """
         from bushel.provenance.report_on import report_on
 
         report_on(self, os.fspath(path), private)
 
     def _history(self, figures: Figures) -> "RunHistory | None":
-        """The course of the run up to these figures, where somebody has looked at it."""
+        """The history of the run up to these figures, in subclasses that record it."""
         return None
 
     def trace(self, seconds: float, path: "str | os.PathLike[str]") -> None:
-        """Notes for so many seconds when each step works, and on which thread or in which worker.
+        """Records when each step runs, and on which thread or in which worker.
 
-        The file, in Chrome's format for `ui.perfetto.dev`, is written when the time is over and
-        the loop needs data, or when the iterator ends or is closed before. All blocks are timed
-        meanwhile, so it runs a little slower. It takes an iterator by `bushel.iterate`.
+        The file, in Chrome's format for `ui.perfetto.dev`, is written at the first `next` after
+        the time is over, or when the iterator ends or is closed before. All blocks are timed
+        meanwhile, so it runs a little slower. Only iterators of `bushel.iterate` have it.
 
         Args:
-            seconds: how long; the last 65,536 spans of it are kept.
-            path: of the file to write; one that is there is replaced.
+            seconds: how long to trace; the last 65,536 spans are kept.
+            path: the file to write; an existing file is replaced.
         """
         from bushel.watch.trace import start_trace
 
         with self._alone():
             self._check_open()
             start_trace(self, seconds, os.fspath(path))
-            # Elements that are made on demand are so by what was begun without a trace.
+            # Elements on demand were started without a trace: the next pull starts them again.
             self._asking |= self._on_demand is not None
 
     def _figures(self, **others: Any) -> Figures:

@@ -4,11 +4,11 @@
     └────────── workers ─────────┘   here    └ workers ┘
 
 A step with memory (a batch after a filter, a window, a mixture of streams, a user's own
-iterator) has to see the elements one after the other, and runs once. Everything else needs
-only the position, or the element itself.
+iterator) has to see the elements one after the other, and runs once, in the user's process.
+All other steps need only the position, or the element itself.
 
-Nothing is read here, and nothing is started: a cut is a value, which `run/build.py` and
-`workers/lowering.py` make streams of.
+This reads no data and starts nothing: a cut is a value. `run/build.py` and
+`workers/lowering.py` make streams of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,21 +41,21 @@ from bushel.errors import PlanError
 
 T = TypeVar("T")
 
-# Where steps run: in worker processes, in a thread that reads ahead, or in the thread that asks.
+# Where steps run: in worker processes, in a prefetching thread, or in the user's thread.
 WORKERS, THREAD, HERE = "workers", "thread", "here"
 
 _IN_ORDER = "how many elements came before is known only in order"
-# Streams that are printed of those that a step reads from.
+# Most inputs of a step that are printed.
 _SHOWN = 4
 
 
 @frozen
 class Reason:
-    """Why a step does not run with those before it, as a sentence; written when it is read."""
+    """Why a step does not run with the steps before it; `str` makes the sentence."""
 
     step: Node
     says: str
-    # The step that it comes after, if it matters.
+    # The earlier step that is the cause, if there is one.
     after: Node | None = None
 
     def __str__(self) -> str:
@@ -67,13 +67,13 @@ class Reason:
 class Stretch:
     """Neighbouring steps that run in the same place."""
 
-    # In the order in which elements go through them.
+    # In the order in which elements pass through them.
     steps: tuple[Node, ...]
     where: str
     inputs: "tuple[Stretch, ...]" = ()
-    # Why they do not run with the steps before them.
+    # Why the steps do not run with the steps before them.
     why: Reason | None = None
-    # The step that asks for worker processes, of which these steps are a part.
+    # The step that asks for worker processes and covers these steps.
     workers: WorkersNode | None = None
     # The assumption of the stretch; and the stretch that runs instead once it proves wrong.
     guess: Reason | None = None
@@ -81,16 +81,16 @@ class Stretch:
 
     @property
     def labels(self) -> list[str]:
-        """The steps as one would write them, those of a random-access dataset included."""
+        """The steps as in code, including those of a random-access dataset."""
         first, *rest = self.steps
         before = reversed(chain_of(first.inputs[0])) if isinstance(first, ToStreamNode) else ()
         return [label for step in (*before, first, *rest) if (label := step.label)]
 
     @property
     def length(self) -> int | None:
-        """How many elements come out, where that is arithmetic.
+        """The number of elements that come out, if it can be computed.
 
-        A function of a random-access dataset may still leave elements out, by returning None.
+        A function of a random-access dataset may still drop elements, by returning None.
         """
         chain = self.chain()
         lengths = [stretch.length for stretch in chain[0].inputs]
@@ -99,14 +99,14 @@ class Stretch:
         return lengths[0]
 
     def chain(self) -> "list[Stretch]":
-        """This one and those before it, which come first, up to one that has not one input."""
+        """The stretches up to this one, from the first that has no or several inputs."""
         chain = [self]
         while len(chain[-1].inputs) == 1:
             chain += chain[-1].inputs
         return chain[::-1]
 
     def walk(self) -> "Iterator[Stretch]":
-        """The stretches of which this is the last, those that elements come to first before."""
+        """This stretch and all stretches before it, inputs first."""
         waiting: list[tuple[Stretch, bool]] = [(self, False)]
         while waiting:
             stretch, seen = waiting.pop()
@@ -120,7 +120,7 @@ class Stretch:
         return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
-        """All of it in words: a line for each stretch, after those that it reads from."""
+        """The whole cut as text: a line for each stretch, after its inputs."""
         chain = self.chain()
         yield from lines_of_parts(chain[0].inputs, Stretch.lines)
         for stretch in chain:
@@ -140,7 +140,7 @@ class Stretch:
 
 
 def lines_of_parts(parts: Sequence[T], lines_of: Callable[[T], Iterable[str]]) -> Iterator[str]:
-    """What several streams are, in words, the first of them if there are many."""
+    """Several streams as text; if there are many, the first of them."""
     for number, part in enumerate(parts[:_SHOWN]):
         yield f"  part {number}:"
         yield from (f"    {line}" for line in lines_of(part))
@@ -169,7 +169,7 @@ def cut(node: Node) -> Stretch:
 
 
 def _cut(node: Node, where: str) -> Stretch:
-    """Steps that no worker process has anything to do with, up to where one has."""
+    """Cuts steps that no `mp_prefetch` covers, and then those before the next one."""
     steps: list[Node] = []
     inputs: tuple[Stretch, ...]
     while True:
@@ -184,7 +184,7 @@ def _cut(node: Node, where: str) -> Stretch:
         if not isinstance(node, (SeedNode, OptionsNode, WorkersNode)):
             steps.append(node)
         if isinstance(node, (ToStreamNode, CustomStreamNode)) or len(node.inputs) != 1:
-            # Streams of the user's own open what they read from themselves.
+            # A user's own stream opens its inputs itself.
             own = isinstance(node, (ToStreamNode, CustomStreamNode))
             inputs = () if own else tuple(_cut(part, where) for part in node.inputs)
             break
@@ -193,7 +193,7 @@ def _cut(node: Node, where: str) -> Stretch:
 
 
 class _Region:
-    """The steps that one step asks worker processes for."""
+    """The steps that one `mp_prefetch` covers."""
 
     def __init__(self, workers: WorkersNode) -> None:
         self._workers = workers
@@ -217,11 +217,11 @@ class _Region:
         return self._after(here, rest)
 
     def _steps_of(self, node: Node) -> list[Node]:
-        """A node and what it reads from, up to one that sees more than single elements."""
+        """A node and its inputs, up to the first that is not element-wise, a fold or a guard."""
         steps: list[Node] = []
         while True:
             if isinstance(node, Place) and not isinstance(node, ToStreamNode):
-                node = node.input  # A thread that prefetches too: workers are ahead anyway.
+                node = node.input  # `prefetch` as well: workers prefetch anyway.
                 continue
             steps.append(node)
             if not isinstance(node, (Each, Drop, Expand, Fold, Guard)):
@@ -231,7 +231,7 @@ class _Region:
     def _by_position(
         self, root: ToStreamNode, steps: Sequence[Node], may_guess: bool = True
     ) -> Stretch:
-        """The longest beginning that workers can do by themselves, and then the rest."""
+        """The most first steps that workers can run without the trainer, and then the rest."""
         fused = _Fused(root, steps)
         count = fused.probable if may_guess else fused.certain
         mine = (root, *steps[:count])
@@ -244,7 +244,7 @@ class _Region:
         return self._after(first, steps[count:], why)
 
     def _after(self, stretch: Stretch, steps: Sequence[Node], why: Reason | None = None) -> Stretch:
-        """Steps after a cut: runs of element-wise ones by workers, the others here."""
+        """Steps after a cut: element-wise steps run in workers, other steps here."""
         index = 0
         while index < len(steps):
             run = _run_of_element_wise(steps[index:])
@@ -260,20 +260,21 @@ class _Region:
 
 
 class _Fused:
-    """How many of the first steps workers can do by themselves: probably, and certainly.
+    """How many of the first steps workers can run without the trainer: probably, and certainly.
 
-    Batches and counts need to know how many elements came before. That is the position, if
-    none of them was dropped. A map of a random-access dataset may return None, which drops an
-    element, and nobody knows before; so they are done by workers until that happens.
+    Batches and counts depend on the number of elements before. That is the position, if
+    no element was dropped. A map of a random-access dataset may return None, which drops an
+    element, and this is not known beforehand; so workers run these steps until it happens.
 
-    Nor are elements counted that fail. Where that shows after the workers, they go on with
-    another count; a guard after a count must therefore not be with them, and hide it.
+    Elements that fail are not counted either. The trainer sees a failure in an outcome, and
+    workers go on with another count. A guard in the workers would hide a failure from the
+    trainer, so a guard after a counting step does not run in the workers.
     """
 
     def __init__(self, root: ToStreamNode, steps: Sequence[Node]) -> None:
-        # Why the first step that is not among the probable ones is cut off.
+        # Why the first step after the probable ones is cut off.
         self.why: Reason | None = None
-        # What the steps beyond the certain ones count on; and why they are cut off otherwise.
+        # The assumption of the steps after the certain ones; and why they are cut off without it.
         self.guess: Reason | None = None
         self.unless: Reason | None = None
         dropping: Node | None = None
@@ -302,16 +303,17 @@ class _Fused:
 
 
 def _counts(step: Node) -> bool:
-    """Whether a step depends on how many elements came before."""
+    """Whether a step depends on the number of elements before."""
     return isinstance(step, Fold) or (isinstance(step, Each) and step.uses_positions)
 
 
 def _why_cut(
     step: Node, dropping: Node | None, counted: Node | None, folded: Node | None
 ) -> Reason | None:
-    """Why workers that read positions cannot do a step by themselves, if they cannot.
+    """Why workers that read positions cannot run a step without the trainer; None if they can.
 
-    Before it come a step that leaves elements out, one that counts, one that makes groups.
+    `dropping`, `counted` and `folded` are the last steps before it that drop elements, count
+    them, and group them.
     """
     if counted is not None and isinstance(step, Guard):
         return Reason(step, "an element that fails is not counted, so it has to be seen", counted)
@@ -336,7 +338,7 @@ def _is_element_wise(step: Node) -> bool:
 
 
 def _run_of_element_wise(steps: Sequence[Node]) -> list[Node]:
-    """The first steps that need only their own element, and how many came before it."""
+    """The first steps that only need each element, and perhaps its number."""
     run: list[Node] = []
     countable = True
     for step in steps:
@@ -348,7 +350,7 @@ def _run_of_element_wise(steps: Sequence[Node]) -> list[Node]:
 
 
 def _why_here(step: Node) -> Reason:
-    """Why a step runs in the process that asks."""
+    """Why a step runs in the user's process."""
     if isinstance(step, CustomStreamNode):
         return Reason(step, "an iterator of your own is asked by one process")
     if isinstance(step, Guard):

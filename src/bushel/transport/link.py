@@ -4,12 +4,12 @@
     │ array        │ array        │ ...     │ pickle        │   one slot
     └──────────────┴──────────────┴─────────┴───────────────┘
 
-Pickle's protocol 5 hands out the memory of arrays instead of copying it into the pickle. An
-array that was made in the slot already (a batch, stacked there) stays where it is; others are
-copied in. On the other side arrays are made on the slot's memory, without a copy. What is
-small goes with the message itself, and has no slot.
+Pickle's protocol 5 gives the memory of arrays separately instead of copying it into the pickle.
+An array that was made in the slot already (a batch, stacked there) stays where it is; other
+arrays are copied in. The receiver makes arrays that are views of the slot's memory, without a
+copy. A small value is part of the message itself, and has no slot.
 
-Both ends of a link are processes of one program and trust each other, so pickles may travel.
+Both ends of a link are processes of one program and trust each other, so they may send pickles.
 """
 
 import io
@@ -31,14 +31,14 @@ from bushel.transport.exact import ValuePickler
 from bushel.transport.own_classes import OwnClasses
 from bushel.transport.slots import Bytes, Ring, Slot, SlotReader
 
-# Below this a message carries the value itself; above, a slot does.
+# Bytes of a value below which it is sent in the message; larger values have a slot.
 _IN_MESSAGE = 1 << 13
-# Arrays below this are part of the pickle: to place them costs more than to copy them.
+# Bytes of an array below which it is part of the pickle: copying it costs less than placing it.
 _IN_PICKLE = 1 << 9
-# Below this a value is copied out of its slot: a program that keeps a hundred thousand of them
-# should not have that many mappings, of which the system allows only some.
+# Bytes of a value below which it is copied out of its slot. Otherwise a program that keeps a
+# hundred thousand small values would have as many mappings, more than the system allows.
 _COPIED = 1 << 18
-# So is one that comes when this many are kept: a mapping takes an open file.
+# Number of leases from which on all values are copied: each mapping takes an open file.
 _MOST_LEASED = 256
 
 
@@ -49,40 +49,40 @@ def _most_leased() -> int:
 
 
 class _ValueLayout(NamedTuple):
-    """Where a value is, and what else the other side should know."""
+    """The message about a value: where it is, and which slots were dropped."""
 
     inline: bytes | None
     slot: int
     slot_size: int
     used: int
-    # Start, size and whether it may be written to, of each array.
+    # Of each array: start, size, and whether it is writable.
     parts: Sequence[tuple[int, int, bool]]
     pickle_start: int
     dropped: Sequence[int]
 
 
 class Link:
-    """One end of a connection, which both sides use in the same way."""
+    """One end of a connection; both ends work in the same way."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(connection)
         self._ring = Ring()
-        # Appended to by finalizers, wherever they happen to run.
+        # Numbers of released slots, appended by finalizers in any thread.
         self._released: deque[int] = deque()
         self._reader = SlotReader(self._released.append)
         self._sizes: dict[int, int] = {}
-        # How large the last value was: the next one is given that much room to be made in.
+        # Bytes of the last value that was sent, the size of the next arena.
         self._usual = 0
-        # How large the last value was that came.
+        # Bytes of the last value that was received.
         self.last_size = 0
 
     def fileno(self) -> int:
         return self._channel.fileno()
 
     def send(self, value: Any, arena: Arena | None = None, by_value: bool = False) -> int:
-        """Sends a value; what was made in the arena is there already. Returns its size.
+        """Sends a value and returns its size. Arrays in the arena are not copied.
 
-        `by_value` is for values with objects whose classes the other side may not find by
+        `by_value` is for values with objects whose classes the receiver may not find by
         name: those of the user's main module.
         """
         pickled, buffers = dump_apart(value, by_value)
@@ -103,7 +103,7 @@ class Link:
             self._send(memory.tobytes(), None, total, placed.parts, placed.end)
             return total
         if arena is not None and slot is not None and slot.size < total:
-            # More came than before. A larger slot takes all of it.
+            # The value is larger than the arena, which the last one filled: use a larger slot.
             placed = _place(buffers, None, 0)
             total = placed.end + len(pickled)
             larger = self._ring.take(total)
@@ -140,9 +140,9 @@ class Link:
             self._sizes.pop(self._released.popleft(), None)
 
     def receive(self) -> Any:
-        """Waits for a value; its large arrays are views of the slot it came in."""
+        """Waits for a value; its large arrays are views of its slot."""
         message, file = self._channel.receive()
-        # First: it may come in a slot that was let go of just now.
+        # First, since the value may be in a slot that was released just now.
         self._note_released()
         layout = _ValueLayout(*pickle.loads(message))
         self.last_size = layout.used
@@ -169,36 +169,36 @@ class Link:
         return pickle.loads(pickled, buffers=buffers)
 
     def send_file(self, number: int, descriptor: int) -> None:
-        """Sends an open file, with a number to know it by."""
+        """Sends an open file, with a number that identifies it."""
         self._channel.send(str(number).encode(), descriptor)
 
     def receive_file(self) -> tuple[int, int]:
-        """Waits for a file that the other side sends now."""
+        """Waits for a file that the other end sends by `send_file`."""
         number, descriptor = self._channel.receive()
         assert descriptor is not None
         return int(number), descriptor
 
     def has_message(self) -> bool:
-        """Whether a value is here already."""
+        """Whether a whole value has been read from the socket."""
         return self._channel.has_message()
 
     def try_read(self) -> bool:
-        """Reads what has arrived, without waiting; tells whether there is a value."""
+        """Reads from the socket without waiting; returns whether there is a whole value."""
         return self._channel.try_read()
 
     def arena(self) -> Arena | None:
-        """Room for the next value to be made in, as much as the last one needed."""
+        """An arena in which to make the next value, as large as the last value."""
         if self._usual < _IN_MESSAGE:
             return None
         return Arena(self._ring, self._usual)
 
     def return_arena(self, arena: Arena) -> None:
-        """Takes back room of which no use was made."""
+        """Takes back an arena that was not used."""
         arena.give_back()
 
     @property
     def leased(self) -> int:
-        """How many bytes of slots somebody here still refers to, or did until just now."""
+        """Bytes of slots to which this process still refers, or referred until just now."""
         return sum(self._sizes.values())
 
     def close(self) -> None:
@@ -219,7 +219,7 @@ def set_apart(buffers: list[memoryview], least: int) -> Callable[[pickle.PickleB
 
 
 def dump_apart(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
-    """Pickles a value, its large buffers apart."""
+    """Pickles a value, with its large buffers separate."""
     buffers: list[memoryview] = []
     keep_in = set_apart(buffers, _IN_PICKLE)
     if not by_value:
@@ -228,7 +228,7 @@ def dump_apart(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
             ValuePickler(file, protocol=5, buffer_callback=keep_in).dump(value)
             return file.getvalue(), buffers
         except Exception:
-            # A class of the user's main module, which a worker has by value only.
+            # The value has a class of the user's main module, which is sent by value.
             buffers.clear()
     file = io.BytesIO()
     OwnClasses(file, protocol=5, buffer_callback=keep_in).dump(value)
@@ -236,17 +236,18 @@ def dump_apart(value: Any, by_value: bool) -> tuple[bytes, list[memoryview]]:
 
 
 class _PlacedBuffers(NamedTuple):
-    """Where the buffers of a value go."""
+    """The places of a value's buffers in a slot."""
 
+    # As in `_ValueLayout`.
     parts: list[tuple[int, int, bool]]
-    # Those that are elsewhere, and where to copy them to.
+    # Buffers that have to be copied, with their start in the slot.
     elsewhere: list[tuple[int, memoryview]]
-    # After all of them: the place for the pickle.
+    # End of all buffers, where the pickle begins.
     end: int
 
 
 def _place(buffers: Sequence[memoryview], slot: Slot | None, end: int) -> _PlacedBuffers:
-    """Decides where each buffer goes; those that lie in the slot stay."""
+    """Decides the place of each buffer; buffers that are in the slot already stay."""
     parts, elsewhere = [], []
     for buffer in buffers:
         size, writable = buffer.nbytes, not buffer.readonly

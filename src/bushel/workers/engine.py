@@ -17,19 +17,19 @@ from bushel.workers.start import Starter
 from bushel.workers.task import Task
 from bushel.workers.tuning import Changes, Tuning, memory_budget
 
-# Bytes that tasks may be ahead of the loop, all together, and how many times as many tasks as
-# there are at first; where nobody asked for more, and where the number is tuned.
+# Limits of prefetching: bytes of all tasks that are ahead of the loop, and their number as a
+# multiple of the initial number; the latter by default, and with a tuned buffer size.
 _MOST_BYTES_AHEAD, _MOST_TIMES = 1 << 26, 8
 _MOST_TIMES_TUNED = 64
 
-# Bytes of a task. For a worker elsewhere each takes some milliseconds of CPU, of all who have to do
-# with it, whatever it is.
+# Most bytes of a task. On a cluster they are more, since each task there has an overhead of some
+# milliseconds of CPU, in all processes together.
 _MOST_TASK_BYTES = 1 << 20
 _MOST_TASK_BYTES_ELSEWHERE = 1 << 25
 
 
 class Engine:
-    """Sends the tasks of one iterator to workers, which it has only while it needs them."""
+    """Sends the tasks of one iterator to workers, which it takes from a `Home` when needed."""
 
     def __init__(
         self,
@@ -54,22 +54,22 @@ class Engine:
         self._ahead = _number(options.per_worker_buffer_size) if tuned is None else tuned.least
         self._tells_ahead = tuned is not None
         if tuned is not None:
-            # Half of the budget: the other one is for the workers themselves.
+            # Half of the budget; the other half is for the workers themselves.
             self.most_bytes_ahead = int(memory_budget(memory_bytes) / 2)
             self.most_times = _MOST_TIMES_TUNED
             if tuned.most is not None:
                 self.most_times = (1 + tuned.most) / (1 + tuned.least)
-        # Whether outcomes tell what each step did and took.
+        # Whether outcomes have statistics of the steps.
         self.timed = False
-        # And whether, at the time, they are to tell when.
+        # Whether outcomes now have the spans of the steps, for a trace.
         self.is_traced: Callable[[], bool] = bool
         self._tasks = self._cancelled = self._bytes = 0
-        # Those that were sent and neither taken nor cancelled, by their `id`.
+        # Tasks that were sent and neither received nor cancelled, by their `id`.
         self._under_way: dict[int, Task] = {}
         self._busy_seconds = self._idle_seconds = 0.0
-        # Seconds of waiting for whichever task is done first, until its outcome is taken.
+        # Seconds of waiting in `wait_for_any`, for the next `wait`.
         self._waited = 0.0
-        # Of workers that this iterator has given back.
+        # Counts of workers that this iterator has given back.
         self._deaths = self._repeated = 0
         # The pool, in a list that the finalizer can hold without holding the engine.
         self._pool: list[ResizablePool] = []
@@ -79,34 +79,34 @@ class Engine:
 
     @property
     def workers(self) -> int:
-        """How many there are to be now."""
+        """The number of workers that is wanted now."""
         for pool in self._pool[:1]:  # Another thread may close.
             return pool.size
         return self._bounds.first
 
     @property
     def most_workers(self) -> int:
-        """How many there may come to be."""
+        """The most workers that there may be."""
         return self._bounds.most
 
     @property
     def most_task_bytes(self) -> int:
-        """How large the outcome of a task should be at most."""
+        """Most bytes that the outcome of a task should have."""
         elsewhere = isinstance(self._options, RayOptions)
         return _MOST_TASK_BYTES_ELSEWHERE if elsewhere else _MOST_TASK_BYTES
 
     @property
     def depth(self) -> int:
-        """How many tasks should be under way: what workers do now, and what they do next."""
+        """How many tasks should be under way: those that workers do now, and their next ones."""
         return self.workers * (1 + max(1, self._ahead))
 
     def register(self, fragment: Fragment) -> int:
-        """Makes a fragment known; before the first task, since workers are told at their start."""
+        """Adds a fragment, before the first task: workers get all fragments at their start."""
         self._fragments.append(fragment)
         return len(self._fragments) - 1
 
     def submit(self, fragment: int, state: State, stop: int, first: int, given: Any = None) -> Task:
-        """Sends a task on its way."""
+        """Sends a task to a worker."""
         traced = self.is_traced()
         message = TaskMessage(
             0, fragment, state, stop, False, given, timed=self.timed, traced=traced
@@ -115,7 +115,7 @@ class Engine:
         if self._closed:
             raise_closed()
         if self._pool and self._pool[0].closed:
-            self._pool.clear()  # It could not be started, and is no use any more.
+            self._pool.clear()  # It could not be started.
         if not self._pool:
             self._pool.append(self._home.take(self._fragments, self._worker_init, self._options))
         self._pool[0].submit(task)
@@ -123,7 +123,7 @@ class Engine:
         return task
 
     def wait(self, task: Task) -> Outcome:
-        """Waits for a task."""
+        """Waits for a task, and returns its outcome."""
         outcome = task.outcome
         waited, self._waited = self._waited, 0.0
         if outcome is None:
@@ -157,7 +157,7 @@ class Engine:
         return task
 
     def cancel(self, tasks: Iterable[Task]) -> None:
-        """Says that nobody wants to know what becomes of tasks."""
+        """Cancels tasks: their outcomes are discarded."""
         for task in tasks:
             task.cancelled = True
             self._under_way.pop(id(task), None)
@@ -166,13 +166,13 @@ class Engine:
             self._tuning.forget_stretch()
 
     def note_ahead(self, was: int, now: int) -> None:
-        """Takes note that other than so many tasks are under way; tells it where that is tuned."""
+        """Records a change of the number of tasks under way, if that number is tuned."""
         if self._tells_ahead and now != was:
             why = "the loop waited for a worker that had had nothing to do"
             self.changes.note("tasks ahead", was, now, why)
 
     def resize(self, count: int, why: str) -> None:
-        """Has another number of workers from now on; the stream does not change."""
+        """Changes the number of workers; the stream does not change."""
         for pool in self._resizable():
             if pool.size != count:
                 self.changes.note("workers", pool.size, count, why)
@@ -183,7 +183,7 @@ class Engine:
         return self._pool[:1]
 
     def figures(self) -> WorkerFigures:
-        """What the workers have done for this iterator."""
+        """Statistics of the workers for this iterator."""
         pool = self._pool[0] if self._pool else None
         return WorkerFigures(
             self.workers,
@@ -194,13 +194,13 @@ class Engine:
             self._deaths + (0 if pool is None else pool.deaths),
             self._repeated + (0 if pool is None else pool.repeated),
             self._cancelled,
-            # (Another thread may send one.)
+            # (A copy: another thread may submit a task.)
             sum(task.outcome is not None for task in list(self._under_way.values())),
             tuple(self.changes.made),
         )
 
     def rest(self) -> None:
-        """Lets others have the workers, if they are done."""
+        """Gives idle workers back, so that other iterators can use them."""
         if self._tuning is not None:
             self._tuning.forget_stretch()
         if self._pool and self._pool[0].idle:
@@ -226,7 +226,7 @@ def _number(value: Any) -> int:
 
 
 def _abandon(pools: list[ResizablePool], home: "weakref.ref[Home]") -> None:
-    """An iterator is gone: its workers too, unless they are idle and have a home."""
+    """Ends the workers of an iterator that is gone; idle ones go back to their home."""
     while pools:
         pool = pools.pop()
         kept = home()

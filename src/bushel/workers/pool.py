@@ -1,8 +1,8 @@
 """The worker processes of one pipeline: started, given tasks, watched, replaced.
 
-There are no threads on this side. Workers fill shared memory and write a line to their
-sockets; the trainer reads those lines when it wants an element. A task says all there is to
-know, so one whose worker died is simply given to another.
+There are no threads in the trainer. Workers fill shared memory and write a message to their
+sockets; the trainer reads the messages when it needs an element. A task is self-contained,
+so the task of a dead worker is simply given to another worker.
 """
 
 import atexit
@@ -39,12 +39,11 @@ from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
 
-# How long a worker may take to leave by itself.
+# Seconds that a worker may take to exit before it is killed.
 _GRACE_SECONDS = 0.4
-# Files that there must be room for when a worker is added: its own, and those of its batches and
-# of the others'.
+# File descriptors that must be free when a worker is added, for the worker and for batches.
 _FILES_TO_SPARE = 64
-# Tasks that one worker may have: more would fill its socket.
+# Most tasks of one worker: more would fill its socket.
 _MOST_TASKS = 16
 
 
@@ -58,62 +57,62 @@ class Pool(TaskQueue):
         options: MultiprocessingOptions,
         starter: Starter | None = None,
     ) -> None:
-        """`starter` may have processes that wait to be told; others are started when needed."""
+        """`starter` may have started processes already; more are started when needed."""
         super().__init__()
         bounds = worker_bounds(options.num_workers)
         self._starter = starter or Starter(bounds.first, bounds.most)
         self._size = bounds.first
-        # Whether workers are being added, or leave.
+        # Whether workers are being added or removed.
         self._changing = False
         self.refusal: str | None = None
         self.learned: Any = None
         self._make_payload = make_payload
         self._workers: list[WorkerProcess] = []
-        # Processes that were told to end, and those that were asked to leave when they are done.
+        # Processes that are being killed, and workers that were asked to leave after their tasks.
         self._ending: list[Starter | WorkerProcess] = []
         self._retired = Retired()
         self._failed_starts = FailedStarts()
         self._blame = Blame(fragments)
         self._hangs = HangWatch(options, self._blame.label)
         _pools.add(self)
-        # What is registered last is done first: before all that ends workers at the exit.
+        # The last registered function runs first: before those that end workers at the exit.
         atexit.unregister(say_ending)
         atexit.register(say_ending)
 
     @property
     def told(self) -> bool:
-        """Whether there are workers that know the pipeline."""
+        """Whether there are workers, which have got the pipeline."""
         return bool(self._workers)
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for anything."""
+        """Whether there are no tasks."""
         return not self._homeless and not any(worker.tasks for worker in self._workers)
 
     @property
     def size(self) -> int:
-        """How many workers there are to be."""
+        """The wanted number of workers."""
         return self._size
 
     @property
     def settled(self) -> bool:
-        """Whether there are as many, all of them ready, and none that is about to leave."""
+        """Whether the number of workers is the wanted one, and all of them are ready."""
         return not self._changing and all(worker.ready for worker in self._workers)
 
     def resize(self, count: int) -> None:
-        """Has more or fewer workers from the next task on."""
+        """Changes the number of workers, from the next task on."""
         self._size, self._changing, self.refusal = max(1, count), True, None
 
     def places(self) -> int | None:
-        """Nothing elsewhere."""
+        """None: only a cluster has places for workers."""
         return None
 
     def private_bytes(self) -> int:
-        """Memory that the largest of the workers has for itself; 0 where nobody knows."""
+        """Private memory of the largest worker; 0 if unknown."""
         return max((worker.private_bytes() for worker in self._workers), default=0)
 
     def core_seconds(self) -> float | None:
-        """How long the workers were on cores so far, all together; None where nobody knows."""
+        """CPU seconds of all workers so far; None if unknown."""
         spent = [worker.core_seconds() for worker in self._workers]
         known = [seconds for seconds in spent if seconds is not None]
         return sum(known) if len(known) == len(spent) else None
@@ -129,7 +128,7 @@ class Pool(TaskQueue):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Explains what comes of limits, and of another thread closing in the middle of this."""
+        """Turns errors into clear ones if a limit, or a `close` by another thread, caused them."""
         before = self.closed
         try:
             yield
@@ -141,16 +140,16 @@ class Pool(TaskQueue):
             limit = limit_of(error)
             if limit is None:
                 raise
-            # A message may be lost. Where there is room again, others go on from here.
+            # A message may be lost. New workers go on when the limit allows it again.
             self._start_over()
             raise WorkerError(f"the trainer cannot go on with its workers: {limit}.") from error
         finally:
             if self.closed:
-                # Processes that were being started when the others were ended.
+                # Ends processes that were being started during `close`.
                 self._end_all()
 
     def _settle(self) -> None:
-        """Sees that there are workers, and that tasks have one."""
+        """Starts or changes workers as needed, and sends waiting tasks to them."""
         try:
             self._end_rest()
             if not self._workers:
@@ -167,7 +166,7 @@ class Pool(TaskQueue):
                 task = self._homeless[0]
                 if not task.cancelled:
                     takers = [worker for worker in self._workers if worker.takes_tasks]
-                    # Where all that are ready are gone, tasks wait for those that are not.
+                    # If no worker is ready, tasks go to workers that are still starting.
                     worker = min(takers or self._workers, key=lambda worker: len(worker.tasks))
                     if len(worker.tasks) >= _MOST_TASKS:
                         return
@@ -180,7 +179,7 @@ class Pool(TaskQueue):
         except Exception:
             raise
         except BaseException:
-            # An interrupt may come when half a message is sent.
+            # An interrupt may have left half a message in a socket.
             self._start_over()
             raise
 
@@ -191,12 +190,12 @@ class Pool(TaskQueue):
         worker.tasks.append(task)
 
     def _change(self) -> None:
-        """Comes closer to the number of workers that there are to be; waits for nobody."""
+        """Adds or removes workers towards the wanted number, without waiting."""
         for worker in [worker for worker in self._workers if worker.added and not worker.ready]:
             self._hear(worker, may_be_gone=True)
         self._retired.end_those_gone()
         staying = [worker for worker in self._workers if not worker.leaving]
-        # Those that have not begun leave first, then those that came last.
+        # Workers that are not ready leave first, then the latest ones.
         staying.sort(key=lambda worker: (worker.added and not worker.ready, worker.index))
         for worker in staying[self._size :]:
             worker.leaving = True
@@ -204,7 +203,7 @@ class Pool(TaskQueue):
             if not self._add(staying):
                 break
         for worker in [worker for worker in self._workers if worker.leaving and not worker.tasks]:
-            # In this order: if an interrupt comes in between, it is ended twice and not never.
+            # In this order: with an interrupt in between, it is ended twice rather than never.
             self._retired.add(worker)
             self._workers.remove(worker)
         self._changing = bool(self._retired) or any(
@@ -212,7 +211,7 @@ class Pool(TaskQueue):
         )
 
     def _add(self, staying: list[WorkerProcess]) -> bool:
-        """Adds a worker to those that stay; tells whether that could be."""
+        """Adds a worker to `staying`; returns False if it cannot be added."""
         taken = {worker.index for worker in self._workers}
         index = next(index for index in range(len(taken) + 1) if index not in taken)
         lacking = lacks_files(_FILES_TO_SPARE)
@@ -230,7 +229,7 @@ class Pool(TaskQueue):
         return True
 
     def _give_up_adding(self, why: str) -> None:
-        """Goes on with the workers that there are, where no more can be had."""
+        """Keeps the current number of workers, since no more can be added."""
         self._size = max(
             1, sum(not worker.leaving and worker.takes_tasks for worker in self._workers)
         )
@@ -248,19 +247,19 @@ class Pool(TaskQueue):
         return worker
 
     def _instruct(self, workers: Sequence[WorkerProcess]) -> None:
-        """Tells workers the pipeline; it is pickled while they are still starting."""
+        """Sends the pipeline to workers; it is pickled while they start."""
         try:
             payload = self._make_payload()
         except BaseException:
             self.close(politely=False)
             raise
         for worker in workers:
-            # One that is gone already is found out when its tasks are sent.
+            # A dead worker is detected when its tasks are sent.
             with suppress(ChannelClosed):
                 payload.send(worker.link)
 
     def _read(self) -> None:
-        """Waits for news of any worker, and takes note of it."""
+        """Waits for a message from any worker, or its death, and handles it."""
         news = {worker: False for worker in self._workers if worker.link.has_message()}
         if not news:
             began = time.monotonic()
@@ -273,27 +272,27 @@ class Pool(TaskQueue):
         except Exception:
             raise
         except BaseException:
-            # Half a message may be lost.
+            # An interrupt may have left half a message in a socket.
             self._start_over()
             raise
 
     def _hear(self, worker: WorkerProcess, may_be_gone: bool) -> None:
-        """Reads what a worker has sent; if it is gone, another one takes its place."""
+        """Reads the messages of a worker; replaces the worker if it is dead."""
         try:
-            # Asked first: what a worker sent before its end is still to be read then.
+            # Checked before reading, so that all messages before its death are read.
             gone = may_be_gone and worker.is_gone()
-            # Whatever else arrives meanwhile is news the next time, but after an end.
+            # Later messages are read the next time; of a dead worker, all are read now.
             while worker.link.try_read():
                 self._take(worker, *self._received(worker))
                 if not gone and not worker.link.has_message():
                     return
-            if gone:  # Though something that it left behind may hold its socket.
+            if gone:  # Its socket may still be open, in a process that it started.
                 raise ChannelClosed
         except ChannelClosed:
             self._replace(worker)
 
     def _wait_for_news(self, seconds: float | None) -> dict[WorkerProcess, bool]:
-        """The workers of which there is news; of those that may be gone, True."""
+        """The workers with messages; the value is True for workers that may be dead."""
         poll = select.poll()
         files = {worker: worker.files() for worker in self._workers}
         for file in chain.from_iterable(files.values()):
@@ -339,7 +338,7 @@ class Pool(TaskQueue):
         self._check_memory()
 
     def _check_memory(self) -> None:
-        """Says what happens before the system ends the program for want of memory."""
+        """Raises a clear error before the system kills the program for lack of memory."""
         held = sum(worker.link.leased for worker in self._workers)
         if held > memory_limit():
             raise WorkerError(
@@ -350,9 +349,9 @@ class Pool(TaskQueue):
             )
 
     def _start_over(self) -> None:
-        """Ends all workers; their tasks are done again by others."""
-        # First nobody works with them any more, then they are ended: an interrupt may come in
-        # between, and what is left is ended the next time.
+        """Ends all workers; new workers will do their tasks again."""
+        # The workers are first moved to `_ending`, then ended: with an interrupt in between,
+        # the next call ends the rest.
         workers, self._workers = self._workers, []
         self._ending += [self._starter, *workers, *self._retired.take_all()]
         for worker in workers:
@@ -360,15 +359,15 @@ class Pool(TaskQueue):
         self._end_rest()
 
     def _end_rest(self) -> None:
-        # Another thread that closes may be at the same.
+        # Another thread may do the same in `close`.
         for ending in self._ending[::-1]:
             ending.end()
             with suppress(ValueError):
                 self._ending.remove(ending)
 
     def _replace(self, worker: WorkerProcess) -> None:
-        """A worker is gone: another one takes its place and its tasks."""
-        # Not where another thread closes, or the program ends: then it is gone because of that.
+        """Replaces a dead worker: a new one gets its tasks."""
+        # Not if another thread has closed the pool, or the program ends: that ended the worker.
         self._check_open()
         with suppress(subprocess.TimeoutExpired):
             worker.process.wait(_GRACE_SECONDS)
@@ -389,7 +388,7 @@ class Pool(TaskQueue):
             given_up = self._failed_starts.count(worker)
             if worker.added:
                 self._workers.remove(worker)
-                self._changing = True  # Another one is added, unless that is no use.
+                self._changing = True  # Another one is added, unless starts fail repeatedly.
                 if given_up is None and worker.refused is not None:
                     given_up = not_started(worker.refused)
                 if given_up is not None:
@@ -399,14 +398,14 @@ class Pool(TaskQueue):
             if given_up is not None:
                 self.close(politely=False)
                 raise given_up
-        # One that had not begun has tried none of its tasks.
+        # A worker that was not ready has not begun any task.
         task = worker.tasks[0] if worker.tasks and worker.ready else None
         error = self._blame.note(task, worker.status.read(), worker.was_killed(), worker.exit())
         if error is not None and tasks:
-            tasks.pop(0).error = error  # Whoever waits for it is told.
+            tasks.pop(0).error = error  # `wait` raises it.
         self.deaths += 1
         self.repeated += len(tasks)
-        # In this order: if an interrupt comes in between, tasks are done twice and not never.
+        # In this order: with an interrupt in between, tasks are done twice rather than never.
         self._homeless.extendleft(reversed(tasks))
         self._workers.remove(worker)
         if not worker.leaving:
@@ -437,7 +436,7 @@ class Pool(TaskQueue):
         self._starter.end()
 
     def forget(self) -> None:
-        """Lets go of everything, in a forked child: the workers are the parent's."""
+        """Drops everything in a forked child: the workers belong to the parent."""
         self.closed = True
         for worker in [*self._workers, *self._retired.take_all(), *self._ending, self._starter]:
             worker.forget()
