@@ -122,10 +122,11 @@ class Pool(TaskQueue):
         with self._explained():
             self._settle()
 
-    def _go_on(self) -> None:
+    def go_on(self, seconds: float | None = None) -> bool:
+        """Gives out tasks, waits for news of workers, and takes note of it."""
         with self._explained():
             self._settle()
-            self._read()
+            return self._read(seconds)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -165,7 +166,7 @@ class Pool(TaskQueue):
                 self._change()
             while self._homeless:
                 task = self._homeless[0]
-                if not task.cancelled:
+                if task.outcome is None and not task.cancelled:
                     takers = [worker for worker in self._workers if worker.takes_tasks]
                     # Where all that are ready are gone, tasks wait for those that are not.
                     worker = min(takers or self._workers, key=lambda worker: len(worker.tasks))
@@ -259,12 +260,15 @@ class Pool(TaskQueue):
             with suppress(ChannelClosed):
                 payload.send(worker.link)
 
-    def _read(self) -> None:
-        """Waits for news of any worker, and takes note of it."""
+    def _read(self, seconds: float | None) -> bool:
+        """Waits for news of any worker, and takes note of it; tells whether there was any."""
         news = {worker: False for worker in self._workers if worker.link.has_message()}
         if not news:
             began = time.monotonic()
-            news = self._wait_for_news(self._hangs.slice_seconds)
+            bounds = (seconds, self._hangs.slice_seconds)
+            news = self._wait_for_news(
+                min((bound for bound in bounds if bound is not None), default=None)
+            )
             self._hangs.look(self._workers, time.monotonic() - began)
         self._check_open()
         try:
@@ -276,6 +280,7 @@ class Pool(TaskQueue):
             # Half a message may be lost.
             self._start_over()
             raise
+        return bool(news)
 
     def _hear(self, worker: WorkerProcess, may_be_gone: bool) -> None:
         """Reads what a worker has sent; if it is gone, another one takes its place."""
@@ -334,7 +339,8 @@ class Pool(TaskQueue):
             return
         assert task.message.task == value.task, (task.message.task, value.task)
         worker.stalled = 0.0
-        task.outcome, task.bytes = value, worker.link.last_size
+        if task.outcome is None:  # Otherwise somebody elsewhere was asked for it, too.
+            task.outcome, task.bytes = value, worker.link.last_size
         self._failed_starts.work_got_on()
         self._check_memory()
 
