@@ -5,6 +5,7 @@ shows each time.
 """
 
 import gc
+import itertools
 import os
 import random
 import re
@@ -19,6 +20,7 @@ import pytest
 
 import bushel
 from bushel.errors import FatalElementError, WorkerError
+from bushel.workers.cluster import ray_cluster
 from tests.cluster.conftest import ON_A_CLUSTER, Nodes
 from tests.cluster.seen import (
     SeenCluster,
@@ -39,6 +41,7 @@ from tests.cluster.steps import (
     noisy,
     pipeline,
 )
+from tests.cluster.storm import StormCluster, storm
 from tests.contract.events import run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.contract.test_resizing import engines_of
@@ -82,10 +85,12 @@ def test_one_stream_and_its_states(workers: int, plain: list[Any]) -> None:
         assert next(there, None) is None
 
 
-@pytest.mark.parametrize("name", list(PIPELINES)[::12])
-def test_any_pipeline(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "workers"), list(zip(list(PIPELINES)[::12], itertools.cycle((1, 2, 5))))
+)
+def test_any_pipeline(name: str, workers: int) -> None:
     kit = Kit()
-    stream = stream_of(name, kit).ray_prefetch(bushel.RayOptions(num_workers=2))
+    stream = stream_of(name, kit).ray_prefetch(bushel.RayOptions(num_workers=workers))
     assert_same_events(run_events(stream), run_events(stream_of(name, kit)))
 
 
@@ -185,6 +190,13 @@ def test_what_ends_does_not_show(what: str, at: int, nodes: Nodes, plain: list[A
     assert _through(_on_ray(), {at: happen[what]}) == plain
 
 
+@pytest.mark.parametrize("here", [0, 1])
+def test_a_short_storm(here: int, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "RayCluster", StormCluster)
+    happened, batches, figures = storm(nodes, ends=8, seed=here, here=here)
+    assert happened.total() == 8 and batches > 50 and figures.tasks
+
+
 def test_a_frozen_worker(plain: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     stopped: list[int] = []
 
@@ -194,6 +206,10 @@ def test_a_frozen_worker(plain: list[Any], caplog: pytest.LogCaptureFixture) -> 
 
     assert _through(_on_ray(2), {20: freeze}) == plain
     assert "is late with" in caplog.text
+    caplog.clear()
+    waited_for = _on_ray(2, hang_timeout=2.0, on_hang="wait")
+    assert _through(waited_for, {20: freeze}) == plain
+    assert re.search(r"has been at .* for \d+\.\d s\.", caplog.text)
     replaced = _on_ray(1, hang_timeout=2.0, on_hang="replace")
     assert _through(replaced, {20: freeze}) == plain
     with pytest.raises(WorkerError, match="taken for one that hangs"):

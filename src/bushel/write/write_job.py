@@ -400,6 +400,9 @@ class _WriteJob:
                 number = result["number"]
                 done[number] = shard_from(result["shard"])
                 budget.add(done[number])
+                # Whoever made it has counted it, unless that was on another machine.
+                start, stop = plan.bounds(number)
+                counts.set(number, stop - start)
         return [done[number] for number in range(plan.shards)]
 
     def finish(self, shards: Sequence[WrittenShard]) -> Manifest:
