@@ -155,6 +155,7 @@ LAZY = {
     ("workers/home.py", "bushel.workers.pool"): "made with the dataset, long before there is one",
     ("workers/home.py", "bushel.workers.payload"): "the same",
     ("workers/home.py", "bushel.workers.cluster.pool"): "only for those with a cluster",
+    ("workers/home.py", "bushel.workers.cluster.joint_pool"): "only for those with a cluster",
     ("workers/home.py", "bushel.workers.cluster.ray_cluster"): "the same",
     ("workers/home.py", "bushel.checkpoint.made_with"): "the same",
     ("workers/cluster/ray_cluster.py", "ray"): "an optional dependency",

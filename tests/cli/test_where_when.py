@@ -14,6 +14,9 @@ def make():
     return bushel.MapDataset.range(100).shuffle(seed=1).batch(4)
 
 ready = make()
+
+def needs(path):
+    return ready
 """
 
 
@@ -45,6 +48,7 @@ def test_where_and_when(pipeline: str, capsys: pytest.CaptureFixture[str]) -> No
         (["where", "--pipeline", "{}", "--step", "0"], "named as FILE.py:NAME"),
         (["where", "--pipeline", "none.py:make", "--step", "0"], "there is none"),
         (["when", "--pipeline", "{}:make", "--key", "100"], "there is no key 100"),
+        (["where", "--pipeline", "{}:needs", "--step", "0"], "missing a required argument: 'path'"),
     ],
 )
 def test_mistakes(

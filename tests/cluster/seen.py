@@ -26,6 +26,7 @@ class SeenCluster(ray_cluster.RayCluster):
         self.actors: dict[int, Any] = {}
         self.ready_ones: dict[int, Any] = {}
         self._starting: dict[Any, int] = {}
+        self.outcomes = 0
         clusters.append(self)
 
     def start(self, index: int) -> tuple[Any, Any]:
@@ -39,6 +40,11 @@ class SeenCluster(ray_cluster.RayCluster):
         if call in self._starting:
             self.ready_ones[self._starting.pop(call)] = ready
         return ready
+
+    def outcome(self, call: Any) -> Any:
+        outcome = super().outcome(call)
+        self.outcomes += 1
+        return outcome
 
 
 clusters: list[SeenCluster] = []

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import bushel
+from bushel.run.worker_figures import WorkerFigures
 from bushel.workers.cluster import ray_cluster
 from tests.cluster.conftest import Nodes, cluster_here
 from tests.cluster.seen import lose_results
@@ -28,7 +29,7 @@ KINDS = {"actor": 4, "process": 4, "two": 2, "frozen": 2, "raylet": 1, "node": 1
 _WIDTH = 1 << 12
 
 
-class _Seen(ray_cluster.RayCluster):
+class StormCluster(ray_cluster.RayCluster):
     """Ray as it is, with its actors at hand."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -54,7 +55,7 @@ class _Seen(ray_cluster.RayCluster):
         return self.calls[-1]
 
 
-_clusters: list[_Seen] = []
+_clusters: list[StormCluster] = []
 
 
 def _noisy(x: int, rng: np.random.Generator) -> int:
@@ -71,7 +72,7 @@ def _stream() -> bushel.IterDataset[Any]:
     return ds.to_iter_dataset().filter(lambda row: row[0] % 5 != 0).batch(16)
 
 
-def _end_one(kind: str, cluster: _Seen, nodes: Nodes, chance: random.Random) -> None:
+def _end_one(kind: str, cluster: StormCluster, nodes: Nodes, chance: random.Random) -> None:
     import ray
 
     if kind in ("actor", "two"):
@@ -96,43 +97,61 @@ def _compare(one: Any, other: Any, number: int) -> None:
     assert np.array_equal(next(one), next(other)), number
 
 
+def storm(
+    nodes: Nodes, ends: int, seed: int, most_seconds: float = 3600.0, here: int = 0
+) -> tuple[collections.Counter[str], int, WorkerFigures]:
+    """Ends so much at random while a stream is read; what happened, batches, what workers did.
+
+    `here` are workers of this machine beside three of the cluster.
+    """
+    chance = random.Random(seed)
+    happened = collections.Counter[str]()
+    began = time.monotonic()
+    nodes.at_least(2)
+    # (Some are frozen for good: without a limit, in the end there would be no others.)
+    options = bushel.RayOptions(
+        num_workers=3, hang_timeout=30.0, on_hang="replace", num_local_workers=here
+    )
+    there = _stream().ray_prefetch(options)
+    with iter(_stream()) as alone, bushel.iterate(there, stats=True) as iterator:
+        batches = 0
+        while happened.total() < ends:
+            for _ in range(chance.randrange(1, 12)):
+                _compare(iterator, alone, batches)
+                batches += 1
+            while not _clusters[-1].pids:  # (Those here have begun before.)
+                _compare(iterator, alone, batches)
+                batches += 1
+            if time.monotonic() - began > most_seconds:
+                raise SystemExit(f"only {happened.total()} ends within {most_seconds:.0f} s")
+            kind = chance.choices(list(KINDS), weights=list(KINDS.values()))[0]
+            if kind in ("raylet", "node", "lost"):
+                nodes.at_least(2)
+            _end_one(kind, _clusters[-1], nodes, chance)
+            happened[kind] += 1
+            print(f"{happened.total()}: {kind}, {time.monotonic() - began:.0f} s", flush=True)
+        for _ in range(50):
+            _compare(iterator, alone, batches)
+            batches += 1
+        (workers,) = iterator.stats().workers
+    _clusters.clear()
+    return happened, batches, workers
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ends", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most-seconds", type=float, default=3600.0)
-    arguments = parser.parse_args()
-    chance = random.Random(arguments.seed)
+    parser.add_argument("--here", type=int, default=0, help="workers of this machine beside those")
+    asked = parser.parse_args()
     logging.basicConfig(format="%(message)s")
-    ray_cluster.RayCluster = _Seen  # type: ignore[misc]
-    ends = collections.Counter[str]()
-    began = time.monotonic()
+    ray_cluster.RayCluster = StormCluster  # type: ignore[misc]
     with cluster_here(tempfile.mkdtemp(prefix="ray", dir="/tmp")) as nodes:
-        nodes.at_least(2)
-        # (Some are frozen for good: without a limit, in the end there would be no others.)
-        options = bushel.RayOptions(num_workers=3, hang_timeout=30.0, on_hang="replace")
-        there = _stream().ray_prefetch(options)
-        with iter(_stream()) as alone, bushel.iterate(there, stats=True) as iterator:
-            batches = 0
-            while ends.total() < arguments.ends:
-                for _ in range(chance.randrange(1, 12)):
-                    _compare(iterator, alone, batches)
-                    batches += 1
-                if time.monotonic() - began > arguments.most_seconds:
-                    break
-                kind = chance.choices(list(KINDS), weights=list(KINDS.values()))[0]
-                if kind in ("raylet", "node", "lost"):
-                    nodes.at_least(2)
-                _end_one(kind, _clusters[-1], nodes, chance)
-                ends[kind] += 1
-                print(f"{ends.total()}: {kind}, {time.monotonic() - began:.0f} s", flush=True)
-            for _ in range(50):
-                _compare(iterator, alone, batches)
-                batches += 1
-            (workers,) = iterator.stats().workers
-    if ends.total() < arguments.ends:
-        raise SystemExit(f"only {ends.total()} ends within {arguments.most_seconds:.0f} s")
-    print(f"{ends.total()} ends ({dict(ends)}), {batches} batches, all equal")
+        happened, batches, workers = storm(
+            nodes, asked.ends, asked.seed, asked.most_seconds, asked.here
+        )
+    print(f"{happened.total()} ends ({dict(happened)}), {batches} batches, all equal")
     print(f"{workers.deaths} workers were replaced, {workers.repeated_tasks} tasks done again")
 
 

@@ -5,10 +5,12 @@ shows each time.
 """
 
 import gc
+import itertools
 import os
 import random
 import re
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 
 import bushel
 from bushel.errors import FatalElementError, WorkerError
+from bushel.workers.cluster import ray_cluster
 from tests.cluster.conftest import ON_A_CLUSTER, Nodes
 from tests.cluster.seen import (
     SeenCluster,
@@ -33,13 +36,16 @@ from tests.cluster.steps import (
     DEADLY,
     ends_its_process,
     fails_at_17,
+    is_no_fifth,
     large,
+    noisy,
     pipeline,
 )
+from tests.cluster.storm import StormCluster, storm
 from tests.contract.events import run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.contract.test_resizing import engines_of
-from tests.workers.processes import is_alive, wait_until
+from tests.workers.processes import is_alive, wait_until, workers_of
 from tests.workers.streams import assert_same_events
 
 pytestmark = ON_A_CLUSTER
@@ -79,10 +85,12 @@ def test_one_stream_and_its_states(workers: int, plain: list[Any]) -> None:
         assert next(there, None) is None
 
 
-@pytest.mark.parametrize("name", list(PIPELINES)[::12])
-def test_any_pipeline(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "workers"), list(zip(list(PIPELINES)[::12], itertools.cycle((1, 2, 5))))
+)
+def test_any_pipeline(name: str, workers: int) -> None:
     kit = Kit()
-    stream = stream_of(name, kit).ray_prefetch(bushel.RayOptions(num_workers=2))
+    stream = stream_of(name, kit).ray_prefetch(bushel.RayOptions(num_workers=workers))
     assert_same_events(run_events(stream), run_events(stream_of(name, kit)))
 
 
@@ -102,6 +110,56 @@ def test_states_go_on_anywhere(plain: list[Any]) -> None:
         with iter(other) as iterator:
             iterator.set_state(state)
             assert found + [batch.tolist() for batch in iterator] == plain
+
+
+def _without_end() -> bushel.IterDataset[Any]:
+    ds = bushel.MapDataset.range(600).seed(3).shuffle().repeat().random_map(noisy)
+    return ds.to_iter_dataset().filter(is_no_fifth).batch(8)
+
+
+def test_workers_here_beside_those_on_the_cluster(nodes: Nodes) -> None:
+    happen: list[Callable[[SeenCluster], None]] = [
+        lambda _: os.kill(min(workers_of()), signal.SIGKILL),
+        kill_actor,
+        lambda c: nodes.remove(node_with_work(c, nodes)),
+        lambda _: None,
+    ]
+    options = bushel.RayOptions(num_workers=2, num_local_workers=1)
+    with iter(_without_end()) as alone, iter(_without_end().ray_prefetch(options)) as there:
+        (engine,) = engines_of(there)
+        for something in happen:
+            ran_before, since = _tasks_of_a_cluster(), 0
+            # Those here go on until some of the cluster have begun, and done something.
+            while since < 20 or _tasks_of_a_cluster() == ran_before:
+                assert next(there).tolist() == next(alone).tolist()
+                assert there.get_state() == alone.get_state()
+                since += 1
+            something(clusters[-1])
+        assert engine.workers == 3 and engine.figures().deaths >= 2
+        assert workers_of()
+    assert wait_until(lambda: not workers_of())
+
+
+def _tasks_of_a_cluster() -> int:
+    return sum(cluster.outcomes for cluster in clusters)
+
+
+def test_numbers_of_workers_here_and_there() -> None:
+    def prepare(index: int, count: int) -> None:
+        os.environ["BUSHEL_TEST_PLACE"] = f"{index} of {count}"
+
+    def place(_: int) -> str:
+        time.sleep(0.001)
+        return os.environ["BUSHEL_TEST_PLACE"]
+
+    stream = bushel.MapDataset.range(100).repeat().map(place).to_iter_dataset()
+    options = bushel.RayOptions(num_workers=2, num_local_workers=2)
+    expected = {f"{index} of 4" for index in range(4)}
+    found = set()
+    with iter(stream.ray_prefetch(options, worker_init_fn=prepare)) as iterator:
+        while found != expected:
+            found.add(next(iterator))
+            assert found <= expected
 
 
 def test_two_drivers_with_lanes_are_one() -> None:
@@ -132,6 +190,13 @@ def test_what_ends_does_not_show(what: str, at: int, nodes: Nodes, plain: list[A
     assert _through(_on_ray(), {at: happen[what]}) == plain
 
 
+@pytest.mark.parametrize("here", [0, 1])
+def test_a_short_storm(here: int, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "RayCluster", StormCluster)
+    happened, batches, figures = storm(nodes, ends=8, seed=here, here=here)
+    assert happened.total() == 8 and batches > 50 and figures.tasks
+
+
 def test_a_frozen_worker(plain: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     stopped: list[int] = []
 
@@ -141,6 +206,10 @@ def test_a_frozen_worker(plain: list[Any], caplog: pytest.LogCaptureFixture) -> 
 
     assert _through(_on_ray(2), {20: freeze}) == plain
     assert "is late with" in caplog.text
+    caplog.clear()
+    waited_for = _on_ray(2, hang_timeout=2.0, on_hang="wait")
+    assert _through(waited_for, {20: freeze}) == plain
+    assert re.search(r"has been at .* for \d+\.\d s\.", caplog.text)
     replaced = _on_ray(1, hang_timeout=2.0, on_hang="replace")
     assert _through(replaced, {20: freeze}) == plain
     with pytest.raises(WorkerError, match="taken for one that hangs"):

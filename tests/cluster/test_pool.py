@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 import textwrap
+import types
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,11 @@ from hypothesis import strategies as st
 
 import bushel
 from benchmarks.simulated_cluster import Faults, SimulatedCluster
+from bushel.cli.main import main
 from bushel.workers.cluster import ray_cluster
 from bushel.workers.cluster.cluster import ResultLost
+from bushel.write import write_job
+from bushel.write.shard_counts import ShardCounts
 from tests.contract.events import events_of, run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.property.profile import tried
@@ -284,6 +289,42 @@ def test_written_by_a_cluster(simulated: Make, tmp_path: Path) -> None:
     assert bushel.open(str(tmp_path / "there"))[99] == {"x": 99, "square": 99 * 99}
 
 
+def test_written_by_a_cluster_from_a_shell(
+    simulated: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = simulated(task_seconds=lambda _: 1.0)
+    pipeline = tmp_path / "prepare.py"
+    pipeline.write_text("import bushel\nds = bushel.MapDataset.range(100)\n")
+    run = ["run", f"{pipeline}:ds", "--to", f"{tmp_path}/a-*.jsonl", "--shards", "5"]
+    assert main([*run, "--ray-workers", "3"]) == 0
+    assert made[0].started == 3 and "100 records in 5 shards" in capsys.readouterr().out
+    assert list(bushel.open(str(tmp_path))) == list(range(100))
+    assert main([*run, "--ray-workers", "3", "--workers", "2"]) == 1
+    assert "give one" in capsys.readouterr().err
+
+
+def test_progress_of_other_machines(
+    simulated: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers there do not see the counts that are shared here."""
+    simulated(task_seconds=lambda _: 1.0)
+    totals: list[int] = []
+
+    @contextmanager
+    def shown(what: str, total: int, unit: str, counts: ShardCounts, *_: Any) -> Iterator[None]:
+        yield
+        totals.append(counts.total())
+
+    def elsewhere(self: ShardCounts) -> dict[str, Any]:
+        return {**vars(self), "_path": "/of/another/machine", "_mapped": None}
+
+    monkeypatch.setattr(write_job, "shown", shown)
+    monkeypatch.setattr(ShardCounts, "__getstate__", elsewhere)
+    options = bushel.RayOptions(num_workers=3)
+    bushel.MapDataset.range(100).write(tmp_path / "a-*.jsonl", shards=5, workers=options)
+    assert totals == [100]
+
+
 def test_a_loader_with_workers_on_a_cluster(simulated: Make) -> None:
     made = simulated(faults=Faults(process=3.0))
 
@@ -328,6 +369,51 @@ def test_workers_keep_their_memory() -> None:
         bare = {name: said for name, said in os.environ.items() if not name.startswith("MALLOC_")}
         found[how] = int(subprocess.run(run, capture_output=True, check=True, env=bare).stdout)
     assert found["keeps"] < 100 < found["not"]
+
+
+class _NoCluster(types.SimpleNamespace):
+    """Ray on a machine where no cluster is."""
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def init(self, **how: Any) -> None:
+        self.asked = how
+        raise ConnectionError("nobody answers")
+
+
+def test_none_is_started_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = _NoCluster()
+    monkeypatch.setattr(ray_cluster, "ray_package", lambda: ray)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for address, said, asked in (
+        (None, None, "auto"),
+        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
+        ("10.0.0.2:6379", "10.0.0.1:6379", "10.0.0.2:6379"),
+    ):
+        if said is not None:
+            monkeypatch.setenv("RAY_ADDRESS", said)
+        words = f"no Ray cluster at '{asked}': nobody answers.*`ray start --head`.*address='local'"
+        with pytest.raises(bushel.errors.WorkerError, match=words):
+            next(iter(_pipeline().ray_prefetch(bushel.RayOptions(address=address))))
+        assert ray.asked["address"] == asked
+    monkeypatch.setenv("RAY_ADDRESS", "ray://10.0.0.1:10001")
+    with pytest.raises(bushel.errors.PlanError, match="every batch would pass a proxy"):
+        next(iter(_pipeline().ray_prefetch()))
+
+
+def test_another_numpy_is_told_of(
+    simulated: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    simulated()
+    ready = SimulatedCluster.ready
+
+    def older(self: SimulatedCluster, call: Any) -> Any:
+        return ready(self, call)._replace(numpy="1.0")
+
+    monkeypatch.setattr(SimulatedCluster, "ready", older)
+    assert _with(bushel.RayOptions(num_workers=1)) == PLAIN
+    assert "has numpy 1.0 and this program has" in caplog.text
 
 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:

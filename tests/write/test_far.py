@@ -55,6 +55,8 @@ def test_an_object_store(bucket: Any, format: str) -> None:
 
 
 def test_places_that_cannot_be_written(s3: str) -> None:
+    with pytest.raises(PlanError, match=r"'s3://' names no bucket: write it as s3://bucket"):
+        MapDataset.range(3).write("s3://", format="jsonl")
     with pytest.raises(PlanError, match="bushel writes to folders of this machine and to object"):
         MapDataset.range(3).write("https://example.com/a-*.jsonl")
     with pytest.raises(FileError, match="cannot be"):

@@ -127,14 +127,32 @@ def test_what_cannot_be(tmp_path: Path, make: Any, options: Any, words: str) -> 
         ("a-*.xyz", {}, "does not say by its ending"),
         ("a-*.jsonl", {"format": "xyz"}, "there is no format 'xyz' to write"),
         ("*/a-*.jsonl", {}, "is to have one star, in its last part"),
+        ("a?-*.jsonl", {}, r"'a\?-\*.jsonl' has '\?' in it, which stands for other letters"),
         ("a.jsonl", {"shards": 2}, "is one file, and several shards need a star"),
         ("", {}, "is a folder: add `format=`"),
+        ("a-*", {}, r"\(.arrayrecord, .tfrecord, .parquet, .arrow, .tar, .jsonl, .tokens\)"),
         ("a\0-*.jsonl", {}, "has a null byte in it"),
     ],
 )
 def test_paths_that_cannot_be(tmp_path: Path, to: str, options: Any, words: str) -> None:
     with pytest.raises(PlanError, match=words):
         MapDataset.range(3).write(f"{tmp_path}/{to}", **options)
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """Files may be called so, but not those that a package writes which takes text."""
+    to = f"{tmp_path}/a\udcff-*"
+    with pytest.raises(FileError, match="no text in UTF-8, and no ArrayRecord file can be called"):
+        MapDataset.range(3).write(f"{to}.arrayrecord", workers=0)
+    other = f"{tmp_path}/b\udcff-*.tfrecord"
+    assert MapDataset.range(3).write(other, workers=0).records == 3
+    assert len(bushel.open(other, verify=True)) == 3
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow", "tfrecord", "jsonl", "tar"])
+def test_files_are_called_as_their_format(tmp_path: Path, format: str) -> None:
+    MapDataset.range(3).write(tmp_path, format=format, workers=0)
+    assert (tmp_path / f"shard-00000-of-00001.{format}").is_file()
 
 
 @pytest.mark.parametrize("to", [None, 5, b"a-*.jsonl"])
@@ -161,10 +179,34 @@ def test_a_manifest_that_is_no_json_is_not_written_over(tmp_path: Path) -> None:
         assert (tmp_path / "a.manifest.json").read_text() == text
 
 
+@pytest.mark.parametrize("what", ["missing", "cut", "no manifest"])
+def test_a_finished_dataset_that_is_damaged(tmp_path: Path, what: str) -> None:
+    """To write it again does not mend it by itself, and says what does."""
+    to, shard = tmp_path / "a-*.jsonl", tmp_path / "a-00000-of-00002.jsonl"
+    dataset().write(to, shards=2, workers=0)
+    if what == "missing":
+        shard.unlink()
+    elif what == "cut":
+        os.truncate(shard, 10)
+    else:
+        (tmp_path / "a.manifest.json").write_text("{}")
+    with pytest.raises(FileError) as raised:
+        dataset().write(to, shards=2, workers=0)
+    assert any("`overwrite=True`" in note for note in raised.value.__notes__)
+    assert dataset().write(to, shards=2, workers=0, overwrite=True).records == RECORDS
+    assert len(bushel.open(tmp_path, verify=True)) == RECORDS
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot be written to: Not a directory"):
         MapDataset.range(3).write(tmp_path / "file" / "a-*.jsonl")
+    for in_the_way in (".b.bushel", "c.origins"):
+        (tmp_path / in_the_way).write_text("")
+        words = rf"cannot be written.*: File exists \('.*/{in_the_way}' is no folder\)"
+        with pytest.raises(FileError, match=words):
+            ds = MapDataset.range(3)
+            ds.write(f"{tmp_path}/{in_the_way.strip('.')[0]}-*.jsonl", workers=0)
     if os.geteuid():  # Nothing is read-only for root.
         tmp_path.chmod(0o500)
         with pytest.raises(FileError, match="cannot be written to: Permission denied"):

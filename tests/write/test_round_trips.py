@@ -184,6 +184,9 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("arrayrecord", {"x": np.ma.array([1, 2], mask=[0, 1])}, "'x' is a masked array"),
     ("jsonl", {"x": np.zeros(2, np.longdouble)}, "which JSON cannot hold"),
     ("arrow", {"x": np.zeros(2, np.longdouble)}, "which a table cannot hold"),
+    ("arrow", {"w\udcff": 1}, "'w\\udcff' is a name that UTF-8 cannot say"),
+    ("tfrecord", {"w\udcff": 1}, "'w\\udcff' is a name that UTF-8 cannot say"),
+    ("tar", {"a\0b": 1}, "'a\\x00b' has a name that a tar file cannot have"),
 ]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from bushel.cli.command import add_command
 from bushel.cli.where_when import pipeline_of
+from bushel.core.ray_options import RayOptions
 from bushel.dataset.base import Dataset
 from bushel.errors import PlanError, notes_of
 from bushel.sources.written.source import WrittenDataSource
@@ -15,6 +16,7 @@ _RUN = """\
 examples:
   bushel run prepare.py:make --to 'out/train-*.arrayrecord' --shards 64
   bushel run prepare.py:make --to 's3://bucket/out/train-*.parquet' --workers 16
+  bushel run prepare.py:make --to '/shared/out/train-*.parquet' --ray-workers 64
   bushel run prepare.py:make --to out/ --format tar --on-error skip
 
 `make` is a dataset, or a function without arguments that makes one. After a kill, the same
@@ -40,6 +42,11 @@ def add_commands(commands: Any) -> None:
     command.add_argument("--shards", type=int, help="how many (of about 128 MiB each)")
     command.add_argument("--shard-records", type=int, help="instead: so many elements each")
     command.add_argument("--workers", type=int, help="processes (as many as there are cores)")
+    command.add_argument(
+        "--ray-workers",
+        type=int,
+        help="instead: so many on a Ray cluster, that of RAY_ADDRESS or of this machine",
+    )
     command.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="of elements that fail"
     )
@@ -72,6 +79,11 @@ def _run(options: argparse.Namespace) -> None:
             f"{options.pipeline!r} is a {type(ds).__name__}, and `run` writes a dataset: a "
             "MapDataset or an IterDataset."
         )
+    workers = options.workers
+    if options.ray_workers is not None:
+        if workers is not None:
+            raise PlanError("`--workers` are processes here and `--ray-workers` are not: give one.")
+        workers = RayOptions(num_workers=options.ray_workers)
     try:
         written = write(
             ds,
@@ -79,7 +91,7 @@ def _run(options: argparse.Namespace) -> None:
             format=options.format,
             shards=options.shards,
             shard_records=options.shard_records,
-            workers=options.workers,
+            workers=workers,
             on_error=options.on_error,
             overwrite=options.overwrite,
             json_fields=options.json_field,

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -66,7 +67,18 @@ def pipeline_of(text: str) -> Any:
     made = getattr(module, name, None)
     if made is None:
         raise PlanError(f"{path!r} has no {name!r}: a pipeline is named as FILE.py:NAME.")
-    return made() if callable(made) else made
+    if not callable(made):
+        return made
+    try:
+        inspect.signature(made).bind()
+    except TypeError as error:
+        raise PlanError(
+            f"{text!r} takes arguments ({error}), and is called without any: name a dataset, or a "
+            "function that makes one of nothing."
+        ) from None
+    except ValueError:
+        pass  # Some functions of C do not tell their arguments.
+    return made()
 
 
 def _steps(text: str) -> Any:

@@ -22,6 +22,7 @@ class RayOptions:
         has more or fewer while it runs, by what the loop waits, as far as the cluster has room;
         `AutotuneParameter(least, most)` does so between two numbers, and also asks for room that
         is not there yet, which a cluster that grows by itself then adds. The stream is the same.
+      num_local_workers: processes of this machine beside them, which are given tasks first.
       per_worker_buffer_size: blocks that each worker may have waiting beside the one it is at.
       address: the cluster; by default the one that this program is connected to, else that of
         `RAY_ADDRESS` or of this machine. "local" starts one on this machine, to try things.
@@ -49,9 +50,14 @@ class RayOptions:
     hang_timeout: float | None = None
     on_hang: str = "wait"
     start_timeout: float = 60.0
+    num_local_workers: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("num_workers", 1), ("per_worker_buffer_size", 0)):
+        for name, least in (
+            ("num_workers", 1),
+            ("per_worker_buffer_size", 0),
+            ("num_local_workers", 0),
+        ):
             value = getattr(self, name)
             if name == "num_workers" and is_tuned(value):
                 continue
@@ -68,6 +74,12 @@ class RayOptions:
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
                 raise PlanError(f"RayOptions.{name} must be positive, and is {seconds!r}.")
+        if self.num_local_workers and not self.writable:
+            raise PlanError(
+                "RayOptions(writable=False) gives views of Ray's object store, and what "
+                f"num_local_workers={self.num_local_workers} make is not there. Leave out one of "
+                "the two."
+            )
         if self.num_cpus < 0:
             raise PlanError(f"RayOptions.num_cpus must not be negative, and is {self.num_cpus!r}.")
         if self.address is not None and self.address.startswith("ray://"):
@@ -88,6 +100,16 @@ def cluster_bounds(num_workers: Any) -> WorkerBounds:
         return WorkerBounds(num_workers, num_workers, num_workers)
     most = _MOST_WORKERS if parameter.most is None else parameter.most
     return WorkerBounds(min(most, max(parameter.least, _FIRST_WORKERS)), parameter.least, most)
+
+
+def bounds_of(options: RayOptions) -> WorkerBounds:
+    """The bounds of the number of workers, with those of this machine.
+
+    >>> bounds_of(RayOptions(num_workers=4, num_local_workers=2))
+    WorkerBounds(first=6, least=6, most=6)
+    """
+    bounds, here = cluster_bounds(options.num_workers), options.num_local_workers
+    return WorkerBounds(here + bounds.first, here + bounds.least, here + bounds.most)
 
 
 def is_open(num_workers: Any) -> bool:

@@ -266,7 +266,7 @@ class _OpenFile:
         # What the package reads far away by itself, it reads without a copy.
         local = file if file.startswith(OF_THE_PACKAGE) else local_path(file)
         try:
-            reader = _package().ArrayRecordReader(local, options)
+            reader = _package().ArrayRecordReader(_for_the_package(local), options)
         except ValueError as error:
             raise PlanError(f"the reader_options {options!r} are refused: {error}.") from None
         if not reader.ok():
@@ -415,7 +415,19 @@ def _package() -> Any:
 
 def array_record_writer(path: str, options: str = "group_size:1") -> Any:
     """A writer of the package; records that are read in any order had better be alone."""
-    return _package().ArrayRecordWriter(path, options)
+    return _package().ArrayRecordWriter(_for_the_package(path), options)
+
+
+def _for_the_package(path: str) -> str:
+    """A path, which the package can only take if it is text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise FileError(
+            f"{path!r} is no text in UTF-8, and no ArrayRecord file can be called so: the package "
+            "array_record takes paths as text."
+        ) from None
+    return path
 
 
 def _options_text(options: dict[str, str] | None) -> str:

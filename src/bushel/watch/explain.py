@@ -325,7 +325,8 @@ def _note_of_workers(step: WorkersNode, places: PlacedLine) -> Iterator[str]:
     if places.problem is not None or not step.options.num_workers:
         return
     if isinstance(step.options, RayOptions):
-        yield "its workers are on the cluster"
+        here = step.options.num_local_workers
+        yield "its workers are on the cluster" + (f", and {here} of them here" if here else "")
     region: dict[int, Placed] = {}
     for line in places.walk():
         for placed in line.places.values():

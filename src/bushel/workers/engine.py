@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bushel.core.options import MultiprocessingOptions
-from bushel.core.ray_options import RayOptions, cluster_bounds
+from bushel.core.ray_options import RayOptions, bounds_of
 from bushel.core.state import State
 from bushel.core.tuned_options import as_parameter, worker_bounds
 from bushel.run.worker_figures import WorkerFigures
@@ -41,8 +41,10 @@ class Engine:
         self._home, self._options, self._worker_init = home, options, worker_init
         self._fragments: list[Fragment] = []
         self._closed = False
-        elsewhere = isinstance(options, RayOptions)
-        self._bounds = (cluster_bounds if elsewhere else worker_bounds)(options.num_workers)
+        if isinstance(options, RayOptions):
+            self._bounds = bounds_of(options)
+        else:
+            self._bounds = worker_bounds(options.num_workers)
         self.changes = Changes()
         budget = None if isinstance(options, RayOptions) else options.ram_budget_mb
         memory_bytes = None if budget is None else budget * (1 << 20)

@@ -52,11 +52,16 @@ class Home:
         starter: "Starter | None" = None,
     ) -> "ResizablePool":
         """Makes a pool, of processes that have been started or are yet to be."""
+        make_payload = partial(_payload_of, fragments, worker_init, self._payload)
         if isinstance(options, RayOptions):
-            return _on_a_cluster(fragments, worker_init, options)
+            cluster = _on_a_cluster(fragments, worker_init, options)
+            if not options.num_local_workers:
+                return cluster
+            from bushel.workers.cluster.joint_pool import joint_pool
+
+            return joint_pool(fragments, make_payload, cluster, options)
         from bushel.workers.pool import Pool
 
-        make_payload = partial(_payload_of, fragments, worker_init, self._payload)
         return Pool(fragments, make_payload, options, starter)
 
     @property
@@ -119,7 +124,7 @@ def _on_a_cluster(
         files = [path for source in sources if source is not None for path in local_files(source)]
         return RayCluster(options, pack, list(dict.fromkeys(files)))
 
-    return ClusterPool(fragments, make_cluster, options)
+    return ClusterPool(fragments, make_cluster, options, alone=not options.num_local_workers)
 
 
 def _end_all(kept: "list[ResizablePool]", payload: "list[Payload]") -> None:

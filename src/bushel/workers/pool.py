@@ -121,10 +121,11 @@ class Pool(TaskQueue):
         with self._explained():
             self._settle()
 
-    def _go_on(self) -> None:
+    def go_on(self, seconds: float | None = None) -> bool:
+        """Gives out tasks, waits for news of workers, and takes note of it."""
         with self._explained():
             self._settle()
-            self._read()
+            return self._read(seconds)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -164,7 +165,7 @@ class Pool(TaskQueue):
                 self._change()
             while self._homeless:
                 task = self._homeless[0]
-                if not task.cancelled:
+                if task.outcome is None and not task.cancelled:
                     takers = [worker for worker in self._workers if worker.takes_tasks]
                     # If no worker is ready, tasks go to workers that are still starting.
                     worker = min(takers or self._workers, key=lambda worker: len(worker.tasks))
@@ -258,12 +259,15 @@ class Pool(TaskQueue):
             with suppress(ChannelClosed):
                 payload.send(worker.link)
 
-    def _read(self) -> None:
-        """Waits for a message from any worker, or its death, and handles it."""
+    def _read(self, seconds: float | None) -> bool:
+        """Waits for a message from any worker, or its death, and handles it; True if there was one."""
         news = {worker: False for worker in self._workers if worker.link.has_message()}
         if not news:
             began = time.monotonic()
-            news = self._wait_for_news(self._hangs.slice_seconds)
+            bounds = (seconds, self._hangs.slice_seconds)
+            news = self._wait_for_news(
+                min((bound for bound in bounds if bound is not None), default=None)
+            )
             self._hangs.look(self._workers, time.monotonic() - began)
         self._check_open()
         try:
@@ -275,6 +279,7 @@ class Pool(TaskQueue):
             # An interrupt may have left half a message in a socket.
             self._start_over()
             raise
+        return bool(news)
 
     def _hear(self, worker: WorkerProcess, may_be_gone: bool) -> None:
         """Reads the messages of a worker; replaces the worker if it is dead."""
@@ -333,7 +338,8 @@ class Pool(TaskQueue):
             return
         assert task.message.task == value.task, (task.message.task, value.task)
         worker.stalled = 0.0
-        task.outcome, task.bytes = value, worker.link.last_size
+        if task.outcome is None:  # Otherwise somebody elsewhere was asked for it, too.
+            task.outcome, task.bytes = value, worker.link.last_size
         self._failed_starts.work_got_on()
         self._check_memory()
 

@@ -97,14 +97,22 @@ class TaskQueue(ABC):
         """Sees that there are workers, and gives them tasks; waits for nobody."""
 
     @abstractmethod
-    def _go_on(self) -> None:
-        """Gives out tasks, waits for news of those who do them, and takes note of it."""
+    def go_on(self, seconds: float | None = None) -> bool:
+        """Gives out tasks, waits for news of those who do them, and takes note of it.
+
+        For so many seconds at most, if somebody says so; tells whether there was any.
+        """
 
     def submit(self, task: Task) -> None:
         """Takes a task on, for the worker with the least to do."""
         self._check_open()
         task.message.task = self._next_number
         self._next_number += 1
+        self.take(task)
+
+    def take(self, task: Task) -> None:
+        """Takes on a task that has its number."""
+        self._check_open()
         self._homeless.append(task)
         self._give_out()
 
@@ -123,7 +131,7 @@ class TaskQueue(ABC):
                 if task.outcome is not None or task.error is not None:
                     return task
             self._check_open()
-            self._go_on()
+            self.go_on()
 
     def _check_open(self) -> None:
         if self.closed or is_ending():

@@ -24,6 +24,11 @@ class FileFormat:
     # Writes encoded elements to a file of that name.
     write: Callable[[str, Iterable[Any], Coding], object]
 
+    @property
+    def ending(self) -> str:
+        """What files are called where nobody says: as the format, if that is an ending."""
+        return f".{self.name}" if f".{self.name}" in self.endings else self.endings[0]
+
 
 def _write_tokens(path: str, arrays: Iterable[Any], _: Coding) -> None:
     with open(path, "wb", buffering=1 << 20) as file:
@@ -71,7 +76,7 @@ def file_format(to: str, name: str | None) -> FileFormat:
     for known in FILE_FORMATS.values():
         if ending in known.endings:
             return known
-    shown = ", ".join(known.endings[-1] for known in FILE_FORMATS.values())
+    shown = ", ".join(known.ending for known in FILE_FORMATS.values())
     raise PlanError(
         f"{to!r} does not say by its ending ({shown}) in which format to write. Add `format=`, one "
         f"of {', '.join(FILE_FORMATS)}."

@@ -138,7 +138,11 @@ def _told(path: str, what: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, BushelError):
             raise
-        raise FileError(f"{path!r} {what}: {refusal(error, path)}.") from error
+        why = refusal(error, path)
+        if isinstance(error, FileExistsError):
+            # In the way of a folder that this makes beside the shards.
+            why += f" ({os.fspath(error.filename)!r} is no folder)"
+        raise FileError(f"{path!r} {what}: {why}.") from error
 
 
 class _Sync(threading.Thread):

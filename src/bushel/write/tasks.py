@@ -29,7 +29,9 @@ def by_workers(
     if isinstance(workers, int):
         options = MultiprocessingOptions(min(workers, len(numbers)), 1)
     elif isinstance(workers.num_workers, int):
-        options = replace(workers, num_workers=min(workers.num_workers, len(numbers)))
+        here = min(workers.num_local_workers, len(numbers))
+        there = max(1, min(workers.num_workers, len(numbers) - here))
+        options = replace(workers, num_workers=there, num_local_workers=here)
     else:
         options = workers
     node = MapDataset.source(list(numbers)).map(function)._own_node()

@@ -121,16 +121,26 @@ def _a(value: Any) -> str:
 
 def _pattern(to: str, format: str | None) -> str:
     """The path of the shards, with a star where their number goes."""
+    if is_remote(to) and not to.partition("://")[2].strip("/"):
+        raise PlanError(
+            f"{to!r} names no bucket: write it as {to.rstrip('/')}//bucket/out/a-*.jsonl."
+        )
     if to.endswith("/") or (not is_remote(to) and os.path.isdir(os.path.expanduser(to))):
         if format is None:
             raise PlanError(
                 f"{to!r} is a folder: add `format=`, or write the name of the shards too, as "
                 f"{to.rstrip('/') + '/train-*.parquet'!r}."
             )
-        name = f"shard-*{file_format('', format).endings[-1]}"
+        name = f"shard-*{file_format('', format).ending}"
         return f"{to.rstrip('/')}/{name}"
     name = to.rpartition("/")[2]
-    if name.count("*") > 1 or any(letter in name for letter in "?[]") or "*" in to[: -len(name)]:
+    wild = next((letter for letter in "?[]" if letter in name), None)
+    if wild is not None:
+        raise PlanError(
+            f"{name!r} has {wild!r} in it, which stands for other letters where files are looked "
+            "for: leave it out of the name of the shards."
+        )
+    if name.count("*") > 1 or "*" in to[: -len(name)]:
         raise PlanError(
             f"{to!r} is to have one star, in its last part, where the number of a shard goes: "
             "'out/train-*.parquet'."
@@ -270,6 +280,9 @@ class _WriteJob:
             manifest = manifest_from(told, folder.path(folder.manifest))
             before = {**told["asked"], "pipeline": told["pipeline"], "made_with": told["made_with"]}
             different = list(differences(before, self._asked))
+        except FileError as error:
+            add_note(error, "bushel: `overwrite=True` replaces the dataset.")
+            raise
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FileError(
                 f"{folder.path(folder.manifest)!r} is there already and cannot be read ({error}). "
@@ -280,7 +293,11 @@ class _WriteJob:
                 f"{folder.path(folder.pattern)!r} has been written by another pipeline: "
                 f"{'; '.join(different)}. Write elsewhere; or `overwrite=True` replaces it."
             )
-        check_files(manifest)
+        try:
+            check_files(manifest)
+        except FileError as error:
+            add_note(error, "bushel: `overwrite=True` makes all shards anew.")
+            raise
         return manifest
 
     def _same(self, plan: WritePlan | None) -> WritePlan:
@@ -383,6 +400,9 @@ class _WriteJob:
                 number = result["number"]
                 done[number] = shard_from(result["shard"])
                 budget.add(done[number])
+                # Whoever made it has counted it, unless that was on another machine.
+                start, stop = plan.bounds(number)
+                counts.set(number, stop - start)
         return [done[number] for number in range(plan.shards)]
 
     def finish(self, shards: Sequence[WrittenShard]) -> Manifest:

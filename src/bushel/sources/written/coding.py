@@ -73,6 +73,14 @@ def _check_text(field: Field, value: str) -> bytes:
         raise MisfitError(field.name, f"is text that UTF-8 cannot say: {error.reason}") from None
 
 
+def _check_names(layout: ElementLayout) -> None:
+    for field in layout.fields:
+        try:
+            field.name.encode()
+        except UnicodeEncodeError:
+            raise MisfitError(field.name, "is a name that UTF-8 cannot say") from None
+
+
 def json_text(value: Any) -> str:
     """A value of a "json" field as text."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
@@ -103,6 +111,7 @@ def _of_bytes(layout: ElementLayout) -> Coding:
                 lambda element, _: _check_text(field, field.check(element)),
                 lambda record: str(record, "utf-8"),
             )
+    _check_names(layout)
     _check_numbers(layout, "an Example")
     raw = [_is_raw(field) for field in layout.fields]
 
@@ -167,6 +176,7 @@ def _feature(field: Field, features: dict[str, Any], as_bytes: bool) -> Any:
 
 
 def _of_rows(layout: ElementLayout) -> Coding:
+    _check_names(layout)
     _check_numbers(layout, "a table", most_bytes=8)
     columns: list[tuple[str, str, np.dtype[Any] | None]] = []
     for field in layout.fields:
@@ -233,7 +243,7 @@ def _of_samples(layout: ElementLayout) -> Coding:
         if field.path == (_KEY,) and field.kind == "text":
             endings.append(None)
             continue
-        if field.name.startswith("__"):
+        if field.name.startswith("__") or "\0" in field.name:
             raise MisfitError(field.name, "has a name that a tar file cannot have")
         if field.dtype is not None and field.dtype.hasobject:
             raise MisfitError(field.name, f"is {field}, which a tar file cannot hold")

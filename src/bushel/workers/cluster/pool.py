@@ -61,8 +61,11 @@ class ClusterPool(TaskQueue):
         fragments: Sequence[Fragment],
         make_cluster: Callable[[], Cluster],
         options: RayOptions,
+        alone: bool = True,
     ) -> None:
+        """If it is not `alone`, there are others for the tasks that find no worker here."""
         super().__init__()
+        self._alone = alone
         self._make_cluster, self._options = make_cluster, options
         self._cluster: Cluster | None = None
         self._blame = Blame(fragments)
@@ -142,11 +145,41 @@ class ClusterPool(TaskQueue):
         # What changes after this is said where it does.
         self._changing = False
 
-    def _go_on(self) -> None:
+    def go_on(self, seconds: float | None = None) -> bool:
+        """Gives out tasks, waits for news, and takes note of it."""
         self._give_out()
-        self._read()
+        return self._read(seconds)
+
+    # What others beside it, who have the same tasks, want to know.
+
+    def least_load(self) -> int | None:
+        """How many tasks the worker has that would be given the next one; None if none would."""
+        if self._homeless:
+            return None
+        worker = self._roster.least_loaded(self._usual_load, self._may_take)
+        return None if worker is None else len(worker.tasks)
+
+    def give_back(self) -> list[Task]:
+        """Hands over the tasks that have no worker."""
+        tasks = list(self._homeless)
+        self._homeless.clear()
+        return tasks
+
+    def late_tasks(self) -> list[Task]:
+        """Those that workers have and are late with."""
+        return [
+            assigned.task
+            for worker in self._roster
+            if self._is_late(worker)
+            for assigned in worker.tasks
+            if assigned.task.outcome is None and not assigned.task.cancelled
+        ]
 
     # Giving tasks.
+
+    @property
+    def _usual_load(self) -> int:
+        return 1 + max(1, self._options.per_worker_buffer_size)
 
     def _give_out(self) -> None:
         """Sees that there are workers, and that tasks have one."""
@@ -159,7 +192,7 @@ class ClusterPool(TaskQueue):
             return
         # As many as an engine has under way are shared out; those that begin later have a part.
         share = -(-(len(self._homeless) + roster.under_way) // max(1, len(roster)))
-        most = max(1 + max(1, self._options.per_worker_buffer_size), share)
+        most = max(self._usual_load, share)
         while self._homeless:
             task = self._homeless[0]
             if task.outcome is None and not task.cancelled and task.error is None:
@@ -191,10 +224,12 @@ class ClusterPool(TaskQueue):
 
     # Looking after workers.
 
-    def _read(self) -> None:
-        """Waits for news, and takes note of it."""
+    def _read(self, seconds: float | None) -> bool:
+        """Waits for news, and takes note of it; tells whether there was any."""
         assert self._cluster is not None
-        done = self._cluster.wait(self._roster.calls(), _LOOK_SECONDS)
+        calls = self._roster.calls()
+        # (None where all have begun, and none has a task.)
+        done = self._cluster.wait(calls, _LOOK_SECONDS if seconds is None else seconds)
         self._check_open()
         for call in done:
             worker = self._roster.of(call)
@@ -210,9 +245,10 @@ class ClusterPool(TaskQueue):
             if worker.leaving:
                 self._changing = True
         now = self._cluster.now()
-        if not done or now - self._looked_at > _LOOK_SECONDS:
+        if (seconds is None and not done) or now - self._looked_at > _LOOK_SECONDS:
             self._looked_at = now
             self._look_around(now)
+        return bool(done)
 
     def _take_start(self, worker: PoolWorker, call: Call) -> None:
         assert self._cluster is not None
@@ -318,7 +354,7 @@ class ClusterPool(TaskQueue):
             return
         seconds = now - min(worker.asked for worker in waiting)
         placed = len(self._roster) - len(waiting)
-        if not placed and seconds > self._options.start_timeout:
+        if self._alone and not placed and seconds > self._options.start_timeout:
             room = self._cluster.room()
             self.close()
             raise WorkerError(
@@ -333,7 +369,7 @@ class ClusterPool(TaskQueue):
             self._told_unplaced = True
             _log.warning(
                 "%d of %d workers have no place on the cluster after %.0f s: %s. The stream goes "
-                "on with those that have one.",
+                "on with the others.",
                 len(waiting), len(self._roster), seconds, self._cluster.room(),
             )  # fmt: skip
 

@@ -121,8 +121,9 @@ class RayCluster:
                 return super().hello(ray.get_runtime_context().get_node_id(), paths)
 
         most = None if is_open(options.num_workers) else cluster_bounds(options.num_workers).most
-        count = max(index + 1, most or 0)
-        actor = ray.remote(Worker).options(**asked).remote(index, count)
+        here = options.num_local_workers
+        count = here + max(index + 1, most or 0)
+        actor = ray.remote(Worker).options(**asked).remote(here + index, count)
         return actor, actor.hello.remote("", self._paths)
 
     def instruct(self, worker: Any) -> Any:
@@ -143,8 +144,11 @@ class RayCluster:
     def wait(self, calls: Collection[Any], seconds: float | None) -> list[Any]:
         # All that is there, if anything is: to ask takes longer the more there is to ask for.
         asked = list(calls)
+        if not asked:
+            time.sleep(seconds or 0.0)  # There is no news of nothing.
+            return []
         done, _ = self._ray.wait(asked, num_returns=len(asked), timeout=0)
-        if not done:
+        if not done and seconds != 0:
             done, _ = self._ray.wait(asked, num_returns=1, timeout=seconds)
         return list(done)
 
