@@ -23,6 +23,9 @@ COLLECTED_WITH = pytest.StashKey[frozenset[str]]()
 _A_MOMENT_SECONDS = 0.2
 # So many modules bring objects enough for collections to take long: JAX, TensorFlow, torch.
 _MANY_MODULES = 300
+# So do what modules, caches and libraries keep: this many are looked through in a hundredth of a
+# second.
+_MANY_BLOCKS = 200_000
 
 # For the many processes that tests start: numpy's threads look for work, on cores that others
 # want, for as long as it takes to import the rest of numpy. No test multiplies matrices.
@@ -49,14 +52,19 @@ class _Spared:
     """
 
     def __init__(self) -> None:
-        self._modules = 0
+        self._modules = self._blocks = 0
+        self._file: object = None
 
-    def see_to_modules(self) -> None:
-        """Spares what is there, if much was imported since the last time."""
-        if len(sys.modules) - self._modules > _MANY_MODULES:
+    def see_to_modules(self, file: object) -> None:
+        """Spares what is there, if much was imported, or kept by the tests of another file."""
+        is_other, self._file = file is not self._file, file
+        if len(sys.modules) - self._modules > _MANY_MODULES or (
+            # (To count the blocks takes a thousandth of a second.)
+            is_other and sys.getallocatedblocks() - self._blocks > _MANY_BLOCKS
+        ):
             gc.collect()  # What is spared is never collected.
             gc.freeze()
-            self._modules = len(sys.modules)
+            self._modules, self._blocks = len(sys.modules), sys.getallocatedblocks()
 
 
 _spared = _Spared()
@@ -64,7 +72,7 @@ _spared = _Spared()
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Spares all tests, of which there are thousands, and notes what it took to find them."""
-    _spared.see_to_modules()
+    _spared.see_to_modules(session)
     session.config.stash[COLLECTED_WITH] = frozenset(sys.modules)
 
 
@@ -86,7 +94,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     nobody refers to any more is collected, which tells its threads. One that has not been told
     never ends.
     """
-    _spared.see_to_modules()
+    _spared.see_to_modules(request.path)
     before = set(threading.enumerate())
     yield
     if has_failed(request):

@@ -93,7 +93,7 @@ SLOW = {
     *LOOK_FOR_TORCHVISION,
 }
 # What makes others short: then they do not come to the end that they promise of accuracy.
-SHORT = {"train_digits.py": ["--epochs", "3"]}
+SHORT = {"train_digits.py": ["--epochs", "2"]}
 # Grain programs, and arguments for Grain: its batches depend on the number of its workers.
 FOR_GRAIN = {
     "07_dataloader_guide.py": [],
@@ -146,6 +146,9 @@ def test_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for module in NEEDS.get(path.name, []):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{path.name} needs {module}")
+    # What one process of an example has compiled, the others need not.
+    monkeypatch.setitem(ENVIRONMENT, "JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))
+    monkeypatch.setitem(ENVIRONMENT, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     short = [] if THOROUGH else SHORT.get(path.name, [])
     done = run(path, tmp_path, *short)
     assert "Traceback" not in done.stderr

@@ -10,9 +10,13 @@ called `test_fuzz_*` like that, with a seed that repeats what they tried: `BUSHE
 import functools
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import pytest
+
+One = TypeVar("One")
+Other = TypeVar("Other")
 
 THOROUGH = "BUSHEL_EXAMPLES" in os.environ
 # How many examples of a property that is quick are tried by default.
@@ -34,6 +38,29 @@ def usually(variants: Iterable[str], *usual: str) -> list[str]:
     found = list(variants)
     assert set(usual) <= set(found), f"no variants: {set(usual) - set(found)}"
     return found if THOROUGH else [name for name in found if name in usual]
+
+
+def spread(places: Sequence[One], most: int) -> Sequence[One]:
+    """The places at which something is tried: by default so many, evenly spread, both ends too."""
+    if THOROUGH or len(places) <= most:
+        return places
+    last = len(places) - 1
+    return [places[round(number * last / (most - 1))] for number in range(most)]
+
+
+def crossed(one: Iterable[One], other: Iterable[Other], every: int) -> list[tuple[One, Other]]:
+    """The pairs of two kinds of variants that are tried: by default one in `every`.
+
+    On diagonals of the table of all pairs, so that each variant of either kind is among them,
+    with several of the other kind, if there are at least `every` of both.
+    """
+    rows, columns = list(one), list(other)
+    return [
+        (row, column)
+        for number, row in enumerate(rows)
+        for place, column in enumerate(columns)
+        if THOROUGH or (number + place) % every == 0
+    ]
 
 
 def rare_examples(count: int) -> int:

@@ -10,8 +10,8 @@ how they are read. Records are {"id": int64 scalar, "pair": float32 array of two
 i is the same whatever the kit.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from bushel import (
     IterDataset,
@@ -61,12 +61,14 @@ from tests.contract.parts import (
     with_index,
 )
 from tests.contract.subclasses import Pairs
+from tests.thorough import THOROUGH
 
 __all__ = [
     "INLINE",
     "PIPELINES",
     "RANDOM_ACCESS",
     "Kit",
+    "by_turns",
     "cached_on_disk",
     "elements_of",
     "stream_of",
@@ -417,6 +419,20 @@ _STREAMS: dict[str, Build] = {
 }
 PIPELINES = {**BY_POSITION, **_STREAMS}
 RANDOM_ACCESS = list(BY_POSITION)
+_VARIANTS = [name for name in PIPELINES if ":" in name]
+Way = TypeVar("Way")
+
+
+def by_turns(name: str, ways: Iterable[Way]) -> list[Way]:
+    """Of the ways in which a contract is tried, those for a pipeline.
+
+    All of them for each operation, so that each operation meets each way. A variant of one has a
+    single way, the next variant the next; `make test-all` tries them all.
+    """
+    ways = list(ways)
+    if THOROUGH or ":" not in name:
+        return ways
+    return [ways[_VARIANTS.index(name) % len(ways)]]
 
 
 def stream_of(name: str, kit: Kit) -> IterDataset[Any]:

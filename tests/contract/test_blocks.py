@@ -9,7 +9,7 @@ from bushel.dataset import map_node
 from bushel.run.definition import element
 from bushel.run.inline import compile_node
 from tests.contract.events import freeze, freeze_error, pull_events, run_events, wants_from
-from tests.contract.pipelines import PIPELINES, RANDOM_ACCESS, Kit, stream_of
+from tests.contract.pipelines import PIPELINES, RANDOM_ACCESS, Kit, by_turns, stream_of
 from tests.thorough import THOROUGH
 
 KITS = {
@@ -107,9 +107,11 @@ def test_negative_positions(name: str) -> None:
     assert [freeze(row) for row in block.rows()] == single
 
 
-@every_kit
-@pytest.mark.parametrize("name", PIPELINES)
-def test_pulls_and_states(name: str, kit: Kit) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name in PIPELINES for kind in by_turns(name, KITS)]
+)
+def test_pulls_and_states(name: str, kind: str) -> None:
+    kit = KITS[kind]
     expected = pull_events(stream_of(name, kit), [1] * 2000)
     assert run_events(stream_of(name, kit)) == expected
     for seed, largest in enumerate((2, 3, 8, 100) if THOROUGH else (3, 100)):

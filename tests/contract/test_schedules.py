@@ -175,7 +175,7 @@ def walk(ds: Any, expected: list[Event], seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-@often(4)
+@often(3)
 @given(seeds)
 def test_every_pipeline(name: str, seed: int) -> None:
     drawn = draw(name, seed)

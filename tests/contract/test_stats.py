@@ -7,14 +7,14 @@ import pytest
 import bushel
 from bushel import ReadOptions
 from tests.contract.events import events_of, is_error, run_events
-from tests.contract.pipelines import PIPELINES, Kit, stream_of
+from tests.contract.pipelines import PIPELINES, Kit, by_turns, stream_of
 
 HOW = {"inline, broken": Kit(broken=(4, 5, 9)), "threads": Kit(read=ReadOptions(2, 4))}
 
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_the_same_with_statistics(name: str) -> None:
-    for how, kit in HOW.items():
+    for how, kit in by_turns(name, HOW.items()):
         ds = stream_of(name, kit)
         expected = run_events(ds)
         with bushel.iterate(ds) as iterator:

@@ -7,7 +7,7 @@ import pytest
 from bushel import ReadOptions
 from bushel.experimental import ThreadPrefetchIterDataset
 from tests.contract.events import events_of, run_events
-from tests.contract.pipelines import PIPELINES, Kit, stream_of
+from tests.contract.pipelines import PIPELINES, Kit, by_turns, stream_of
 from tests.thorough import THOROUGH
 
 READ = {
@@ -32,7 +32,7 @@ def test_the_same_with_any_threads(name: str, broken: tuple[int, ...]) -> None:
     expected = run_events(stream_of(name, Kit(broken=broken)))
     # (Inline, without a thread that is ahead, is what is expected.)
     ways = [way for way in itertools.product(READ, (False, True)) if way != ("inline", False)]
-    for how, threaded in ways if THOROUGH else SOME[bool(broken)]:
+    for how, threaded in ways if THOROUGH else by_turns(name, SOME[bool(broken)]):
         ds = stream_of(name, Kit(broken=broken, read=READ[how]))
         assert run_events(ds, threaded) == expected, (how, threaded)
 
@@ -42,7 +42,7 @@ def test_the_same_with_any_threads(name: str, broken: tuple[int, ...]) -> None:
 def test_the_same_behind_a_prefetching_thread(name: str, broken: tuple[int, ...]) -> None:
     expected = run_events(stream_of(name, Kit(broken=broken)))
     # One that is full all the time, one in between, and one that never is.
-    for size in (1, 5, 64) if THOROUGH else ((5,) if broken else (1, 64)):
+    for size in (1, 5, 64) if THOROUGH else ((5,) if broken else by_turns(name, (1, 64))):
         ds = ThreadPrefetchIterDataset(
             stream_of(name, Kit(broken=broken)), prefetch_buffer_size=size
         )

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import boto3
 import fsspec
 import numpy as np
 import pytest
@@ -26,8 +25,11 @@ from bushel.files.remote import RemoteFile
 from bushel.files.remote_cache import PIECE
 from tests.files.forks import true_in_a_fork
 from tests.files.server import Server
+from tests.later import later
 from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried
+
+boto3 = later("boto3")
 
 SIZE = 3 * PIECE + 1000
 DATA = np.random.default_rng(0).bytes(SIZE)

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import boto3
 import fsspec
 import numpy as np
 import pytest
@@ -20,7 +19,10 @@ from bushel.files.remote import RemoteFile
 from bushel.files.request_pool import MOST_REQUESTS
 from tests.files.forks import true_in_a_fork
 from tests.files.server import Server
+from tests.later import later
 from tests.patience import PATIENCE_SECONDS
+
+boto3 = later("boto3")
 
 # Far enough from each other to be requests of their own.
 STEP = 200_000

@@ -120,6 +120,11 @@ def one_leaves() -> str:
     return "came to the end"
 
 
+def whole_or_refused_and_one_leaves() -> Any:
+    """Both in one job, as it takes long to start one."""
+    return whole_or_refused(), one_leaves()
+
+
 def main() -> None:
     torch.optim.SGD(torch.nn.Linear(1, 1).parameters())  # Imports much: once, and here.
     # One process that never stopped.
@@ -127,13 +132,14 @@ def main() -> None:
     expected = [batch["id"].tolist() for batch in alone]
     first = run(4, train, None, 4)
     second = run(2, train, first[0]["state"], None)
+    refused, left = zip(*run(2, whole_or_refused_and_one_leaves), strict=True)
     told = {
         "expected": expected,
         "four": [rank["seen"] for rank in first],
         "two": [rank["seen"] for rank in second],
         "weights": [rank["state"]["model"]["module.weight"].tolist() for rank in second],
-        "refused": run(2, whole_or_refused),
-        "left": run(2, one_leaves),
+        "refused": refused,
+        "left": left,
     }
     print(json.dumps(told))
 

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
 
 from bushel.sources import (
     ArrowDataSource,
@@ -38,8 +37,11 @@ from bushel.sources import (
     encode_example,
     write_tfrecords,
 )
+from tests.later import later
 from tests.sources.foreign.records import litdata_records, mds_records, small_records, token_blocks
 from tests.sources.reading import check_source, run
+
+zarr = later("zarr")
 
 FOREIGN = Path(__file__).parent / "foreign"
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +14,11 @@ from bushel import MapDataset
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
 from bushel.sources import ZarrDataSource
 from bushel.sources.arrays import zarr as own
+from tests.later import later
 from tests.property.profile import tried
 from tests.sources.reading import check_source
+
+zarr = later("zarr")
 
 NUMBERS = np.arange(60).reshape(20, 3)
 

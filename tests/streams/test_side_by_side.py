@@ -13,6 +13,7 @@ from bushel.experimental import InterleaveIterDataset, ZipIterDataset
 from bushel.run import side_by_side
 from bushel.run.light_elements import LightElements
 from bushel.run.positional import PositionalStream
+from tests.thorough import crossed
 
 PARTS = 5
 LENGTHS = [7, 12, 9, 30, 11]
@@ -150,8 +151,9 @@ def happened(stream: Any, states: list[Any] | None = None) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("part", [plain, leaving_out, failing, *KEPT, *MIXED])
-@pytest.mark.parametrize("joined", JOINED)
+@pytest.mark.parametrize(
+    ("joined", "part"), crossed(JOINED, [plain, leaving_out, failing, *KEPT, *MIXED], every=3)
+)
 def test_the_same_as_each_by_itself(
     part: Callable[[int], Any], joined: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
