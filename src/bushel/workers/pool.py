@@ -260,7 +260,7 @@ class Pool(TaskQueue):
                 payload.send(worker.link)
 
     def _read(self, seconds: float | None) -> bool:
-        """Waits for a message or the death of any worker, and handles it; tells whether one came."""
+        """Waits for a message or the death of any worker, and handles it; True if one came."""
         news = {worker: False for worker in self._workers if worker.link.has_message()}
         if not news:
             began = time.monotonic()
