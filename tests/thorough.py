@@ -3,8 +3,14 @@
 A few examples by default, the same each time: `USUAL` of a property that is quick, fewer where
 each of them costs more, more where that is little. `BUSHEL_EXAMPLES=100` asks for so many of a
 quick one and for as many times more of the others, other ones each time; for what is `slow`; and
-for the variants that are one of a kind otherwise. `make test-all` does. `make fuzz` runs the files
-called `test_fuzz_*` like that, with a seed that repeats what they tried: `BUSHEL_SEED`.
+for all of the cases of which some are tried otherwise. `make test-all` does. `make fuzz` runs the
+files called `test_fuzz_*` like that, with a seed that repeats what they tried: `BUSHEL_SEED`.
+
+Which cases are tried by default follows from one of four rules, so that no operation, variant or
+way is left out altogether. `usually` names the variants that take ways of their own. `crossed`
+pairs two kinds of variants such that each meets several of the other kind. `spread` has places of
+a stream, evenly spread, with both ends. `by_turns` (tests/contract/pipelines.py) has each operation
+in every way, and variants of it in one way each, the next one in the next way.
 """
 
 import functools

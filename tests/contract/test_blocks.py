@@ -18,7 +18,9 @@ KITS = {
     # Broken records that are read one by one are those of `test_states` and `test_threads`.
     "many, broken": Kit("many", (0, 7)),
 }
-every_kit = pytest.mark.parametrize("kit", KITS.values(), ids=KITS.keys())
+every_kit = pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name in RANDOM_ACCESS for kind in by_turns(name, KITS)]
+)
 
 
 def _outcomes(block: Any, size: int) -> list[Any]:
@@ -46,9 +48,8 @@ def _defined(node: Any, place: int) -> Any:
 
 
 @every_kit
-@pytest.mark.parametrize("name", RANDOM_ACCESS)
-def test_runs(name: str, kit: Kit) -> None:
-    ds = PIPELINES[name](kit)
+def test_runs(name: str, kind: str) -> None:
+    ds = PIPELINES[name](KITS[kind])
     stop = 2 * len(ds) + 3
     expected = _one_by_one(map_node(ds), list(range(stop)))
     for seed in range(4):
@@ -63,9 +64,8 @@ def test_runs(name: str, kit: Kit) -> None:
 
 
 @every_kit
-@pytest.mark.parametrize("name", RANDOM_ACCESS)
-def test_any_positions(name: str, kit: Kit) -> None:
-    ds = PIPELINES[name](kit)
+def test_any_positions(name: str, kind: str) -> None:
+    ds = PIPELINES[name](KITS[kind])
     rng = np.random.default_rng(5)
     evaluator = compile_node(map_node(ds))
     for size in (1, 2, 7, 30):

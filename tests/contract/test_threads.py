@@ -23,12 +23,15 @@ SOME = {
 }
 BROKEN = {"whole": (), "broken": (4, 5, 9)}
 every_pipeline = pytest.mark.parametrize("name", PIPELINES)
-every_source = pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
+every_source = pytest.mark.parametrize(
+    ("name", "records"),
+    [(name, records) for name in PIPELINES for records in by_turns(name, BROKEN)],
+)
 
 
 @every_source
-@every_pipeline
-def test_the_same_with_any_threads(name: str, broken: tuple[int, ...]) -> None:
+def test_the_same_with_any_threads(name: str, records: str) -> None:
+    broken = BROKEN[records]
     expected = run_events(stream_of(name, Kit(broken=broken)))
     # (Inline, without a thread that is ahead, is what is expected.)
     ways = [way for way in itertools.product(READ, (False, True)) if way != ("inline", False)]
@@ -38,8 +41,8 @@ def test_the_same_with_any_threads(name: str, broken: tuple[int, ...]) -> None:
 
 
 @every_source
-@every_pipeline
-def test_the_same_behind_a_prefetching_thread(name: str, broken: tuple[int, ...]) -> None:
+def test_the_same_behind_a_prefetching_thread(name: str, records: str) -> None:
+    broken = BROKEN[records]
     expected = run_events(stream_of(name, Kit(broken=broken)))
     # One that is full all the time, one in between, and one that never is.
     for size in (1, 5, 64) if THOROUGH else ((5,) if broken else by_turns(name, (1, 64))):

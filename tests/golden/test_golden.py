@@ -14,6 +14,7 @@ from tests.checkpoint.managers import restore
 from tests.checkpoint.pipelines import MAKERS
 from tests.checkpoint.test_orbax_grain import GRAIN_DATASETS
 from tests.golden.programs import digest_of, from_json, programs
+from tests.thorough import spread
 
 FOLDER = Path(__file__).parent
 VERSIONS = sorted(path.stem.removeprefix("states-") for path in FOLDER.glob("states-*.jsonl"))
@@ -39,7 +40,7 @@ def test_some_are_kept() -> None:
 @pytest.mark.parametrize(("version", "name"), CASES)
 def test_a_kept_state_leads_to_the_same_elements(version: str, name: str) -> None:
     make = programs()[name]
-    for entry in _states(version)[name]:
+    for entry in spread(_states(version)[name], 3):
         ds = make()
         with iter(ds) as iterator:
             iterator.set_state(from_json(ds, entry["state"]))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bushel.run.thread_choice import ThreadChoice
 from bushel.run.thread_time import Spent
 from tests.run.machine import Machine, Run
-from tests.thorough import THOROUGH, examples
+from tests.thorough import THOROUGH, crossed, examples
 
 MOST = 16
 # What was promised: by then, or after three blocks.
@@ -227,12 +227,14 @@ def test_in_a_crowd_light_work_is_hidden_behind_a_device(cpu: float, gil: float)
     assert max(_mean_cycle(machine, seed) for seed in range(3)) <= 1.1
 
 
-@pytest.mark.parametrize("cpu, user", [(5e-4, 1e-4), (1e-3, 1e-4), (0.02, 0.01)])
-@pytest.mark.parametrize("blur", [0.5, 0.8])
+@pytest.mark.parametrize(
+    ("work", "blur"), crossed([(5e-4, 1e-4), (1e-3, 1e-4), (0.02, 0.01)], [0.5, 0.8], every=2)
+)
 def test_beside_one_other_two_threads_are_not_taken_for_one(
-    cpu: float, user: float, blur: float
+    work: tuple[float, float], blur: float
 ) -> None:
     """Blocks seem to wait for each other there, and the clock tells that they do not."""
+    cpu, user = work
     machine = Machine(cpu, user=user, load=1, unrest=0.05, blur=blur)
     assert max(_mean_cycle(machine, seed) for seed in range(3)) <= 1.1
 
@@ -322,8 +324,9 @@ def test_work_that_changes_while_it_is_measured_is_not_taken_for_a_mixture(
     assert run.go_on(2.0, least_blocks=20) <= 1.1 * run.machine.best(MOST)
 
 
-@pytest.mark.parametrize("share", [0.02, 0.1, 0.3])
-@pytest.mark.parametrize("block_seconds", [1e-4, 0.016])
+@pytest.mark.parametrize(
+    ("share", "block_seconds"), crossed([0.02, 0.1, 0.3], [1e-4, 0.016], every=2)
+)
 def test_a_few_elements_that_are_ten_times_as_heavy_are_no_other_work(
     share: float, block_seconds: float
 ) -> None:

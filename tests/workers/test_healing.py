@@ -17,6 +17,7 @@ import bushel
 from bushel import MapDataset
 from bushel.errors import FatalElementError, WorkerError
 from bushel.experimental import FlatMapIterDataset
+from bushel.workers import blame
 from tests.nursery import one_nursery
 from tests.thorough import THOROUGH, usually
 from tests.workers import parts
@@ -308,7 +309,9 @@ def test_a_function_that_closes_all_files_is_given_up_soon(caplog: Any) -> None:
         assert [next(iterator) for _ in range(5)] == list(range(5))
         with pytest.raises(WorkerError, match=r"positions 5 .* close files that are not theirs"):
             next(iterator)
-    assert len(_warnings(caplog)) < 6
+    # Four ends in a row are too many. On a busy machine one or the other is seen before the step is
+    # over, and they are counted anew; but a task is not tried as often as where nobody is to blame.
+    assert len(_warnings(caplog)) < blame._MOST_TRIES // 2
 
 
 def test_records_that_kill_once_each_are_none_that_kill_every_worker(tmp_path: Path) -> None:
