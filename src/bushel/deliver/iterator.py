@@ -209,6 +209,7 @@ class StreamIterator(DatasetIterator[T]):
                 handed_out = self._handed_out + used.used
                 self._waits.add(began, time.perf_counter(), handed_out)
                 if ready is None:
+                    self._note_the_end()
                     self._asking = False
                     return False
                 # In one go, and the last thing that is done: an interrupt finds what was, or an
@@ -226,6 +227,9 @@ class StreamIterator(DatasetIterator[T]):
 
     def _look(self) -> None:
         """Looks at its figures, where it has any."""
+
+    def _note_the_end(self) -> None:
+        """Takes note that there are no more elements."""
 
     def _go_back(self) -> None:
         """Forgets what was asked for before an interrupt, or an error that belongs to no element.
