@@ -11,7 +11,7 @@ import pytest
 import bushel
 from bushel import MapDataset
 from bushel.deliver import timed
-from bushel.deliver.live_page import NAME, LastFigures, LivePage, read_page
+from bushel.deliver.live_page import LASTED_SECONDS, NAME, LastFigures, LivePage, read_page
 from bushel.errors import ForkedError
 from bushel.watch.processes import LiveProcess, process
 from bushel.watch.published import Published, published_from
@@ -271,8 +271,8 @@ def test_of_many_that_end_soon_those_that_last_have_a_page(monkeypatch: pytest.M
     monkeypatch.setattr(timed, "perf_counter", lambda: now)
     with bushel.iterate(MapDataset.range(10)) as iterator:
         iterator._look()
-        assert iterator._page is None and iterator._due == pytest.approx(now + 0.05)
-        now = 100.06
+        assert iterator._page is None and iterator._due == pytest.approx(now + LASTED_SECONDS)
+        now += LASTED_SECONDS + 0.01
         iterator._look()
         (seen,) = own().iterators
         assert seen.published.stats.elements == 0 and not seen.published.is_over

@@ -212,6 +212,7 @@ class StreamIterator(DatasetIterator[T]):
                 handed_out = self._handed_out + used.used
                 self._waits.add(began, time.perf_counter(), handed_out)
                 if ready is None:
+                    self._note_the_end()
                     self._asking = False
                     return False
                 # One assignment at the very end: after an interrupt, either nothing has changed,
@@ -229,6 +230,9 @@ class StreamIterator(DatasetIterator[T]):
 
     def _look(self) -> None:
         """Updates the statistics, in subclasses that have some."""
+
+    def _note_the_end(self) -> None:
+        """Takes note that there are no more elements."""
 
     def _go_back(self) -> None:
         """Goes back to the last delivered element, after an interrupted or failed pull.

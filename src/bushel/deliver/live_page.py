@@ -49,7 +49,7 @@ _EVERY_SECONDS, _MOST_SHARE = 0.5, 0.001
 # Seconds that the last figures of iterators may take that end soon; more of it comes with time.
 _LAST_SECONDS, _LAST_SHARE = 0.002, 0.0005
 # In such a program, an iterator has a page when it has lasted for so many seconds.
-LASTED_SECONDS = 0.05
+LASTED_SECONDS = 0.2
 # What "recent" means.
 _RECENT_SECONDS = 10.0
 

@@ -18,7 +18,6 @@ from bushel.deliver.live_page import (
     LivePage,
     seconds_until_next,
 )
-from bushel.deliver.ready_elements import Ready
 from bushel.deliver.run_history import RunHistory
 from bushel.errors import StateError
 from bushel.on_error.budget import bad_records_in
@@ -67,11 +66,8 @@ class TimedIterator(StreamIterator[T]):
         # Loaded now, so that nobody waits for it at the first element.
         self._stats_of = _told_by()
 
-    def _read_on(self) -> Ready | None:
-        ready = super()._read_on()
-        if ready is None:
-            self._publish(is_over=True)
-        return ready
+    def _note_the_end(self) -> None:
+        self._publish(is_over=True)
 
     def _look(self) -> None:
         """Adds to the course of the run, and puts the figures on the page where that is due."""
@@ -106,6 +102,8 @@ class TimedIterator(StreamIterator[T]):
             self._page.announce(_nothing_yet(), monotonic())
         except Exception as error:
             self._give_up(error)
+        # To make a page and to take it away takes about as long as to write what is on it.
+        LAST_FIGURES.took(2 * (perf_counter() - now))
 
     def _publish(self, is_over: bool = False) -> None:
         """Puts the figures on the page, unless that has failed before."""

@@ -1,7 +1,6 @@
 """Lowers a cut pipeline: makes a stream for each node, by its kind."""
 
 import math
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -164,7 +163,6 @@ class Lowering:
         )
         if self.times is not None and stream.threads is not None:
             self.times.threads.append(stream.threads.choice.describe)
-            self.times.ready.append(weakref.WeakMethod(stream.ready_blocks))
         return stream
 
 

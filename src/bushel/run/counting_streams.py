@@ -1,14 +1,15 @@
 """Wraps streams so that they count their elements and time some of their pulls."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bushel.core.stream import Chunk, OnDemand, Stream
-from bushel.run.step_sheet import Sheet, ThreadSheet
+from bushel.run.step_sheet import Sheet
 
 if TYPE_CHECKING:
-    from bushel.run.step_times import TimedTurns
+    from bushel.run.step_times import StepTimes, TimedTurns
 
 S = TypeVar("S", bound=Stream)
 # More turns than anybody takes.
@@ -24,15 +25,11 @@ def handed_on(stream: Stream) -> int:
 
 
 def _measured(stream: Any, work: Callable[..., Chunk | None], argument: Any) -> Chunk | None:
-    """Has a stream work, and counts; with a look at the clock where that is wanted."""
-    sheet: Sheet | None = stream._measured_by.sheet
+    """Has a stream work, with a look at the clock where this thread takes the time."""
+    sheet: Sheet | None = stream._measured_by.thread.sheet
     if sheet is None:
-        chunk = work(stream, argument)
-    else:
-        chunk = sheet.call(stream._measured_as, work, (stream, argument), _by_chunk)
-    if chunk is not None:
-        stream._measured_count += len(chunk.block)
-    return chunk
+        return work(stream, argument)
+    return sheet.call(stream._measured_as, work, (stream, argument), _by_chunk)
 
 
 def _by_chunk(args: Sequence[Any], chunk: Chunk | None) -> tuple[int, int]:
@@ -51,7 +48,7 @@ def counting_kind(kind: type[S]) -> type[S]:
 
     class Counting(kind):  # type: ignore[valid-type,misc]
         # (Long names: those of the stream are its own.)
-        _measured_by: ThreadSheet
+        _measured_by: "StepTimes"
         _measured_as: int
         _measured_count = 0
         # Where its pulls are turns, and how many are left until one is timed.
@@ -64,42 +61,68 @@ def counting_kind(kind: type[S]) -> type[S]:
 
         def pull(self, want: int) -> Chunk | None:
             self._measured_left -= 1
-            if not self._measured_left:
-                turns = self._measured_turns
-                assert turns is not None
-                if not turns.may_look():
-                    self._measured_left = turns.left
-                    return self._measured_pull(want)
-                self._measured_left = _NEVER  # While this goes on, and comes here once more.
+            if not self._measured_left and self._measured_may_look():
+                assert self._measured_turns is not None
                 try:
-                    chunk, self._measured_left = turns.timed(self.pull, want)
+                    chunk, self._measured_left = self._measured_turns.timed(self.pull, want)
                 except BaseException:
                     self._measured_left = 1
                     raise
                 return chunk
-            return self._measured_pull(want)
+            if changes:
+                return kind.pull(self, want)  # In which `_changed` counts.
+            if self._measured_by.is_timing:
+                chunk = _measured(self, kind.pull, want)
+            else:
+                chunk = kind.pull(self, want)
+            if chunk is not None:
+                self._measured_count += len(chunk.block.values)
+            return chunk
 
-        def _measured_pull(self, want: int) -> Chunk | None:
-            return kind.pull(self, want) if changes else _measured(self, kind.pull, want)
+        def _measured_may_look(self) -> bool:
+            """Whether this pull, the turn of which has come, is timed."""
+            turns = self._measured_turns
+            assert turns is not None
+            if turns.may_look():
+                self._measured_left = _NEVER  # While it goes on, and comes to `pull` once more.
+                return True
+            self._measured_left = turns.left
+            return False
 
-        def on_demand(self) -> OnDemand | None:
+    if kind.on_demand is not Stream.on_demand:
+
+        def on_demand(self: Any) -> OnDemand | None:
             sessions = self._measured_sessions
-            gives = self._measured_gives or (sessions is not None and sessions.spans is not None)
-            is_timed = sessions is not None and gives and sessions.is_timed_next
-            if sessions is None or not is_timed or not sessions.may_look():
-                found: OnDemand | None = super().on_demand()
+            if sessions is None:
+                return kind.on_demand(self)
+            spans = self._measured_by.spans
+            is_next = spans is not None or (sessions.left == 1 and self._measured_gives)
+            found: OnDemand | None
+            if not is_next or not sessions.may_look():
+                found = kind.on_demand(self)
                 self._measured_gives = found is not None
-                if found is not None and sessions is not None and not sessions.is_timed_next:
-                    sessions.pass_one()
+                if found is not None and sessions.left > 1:
+                    sessions.left -= 1
                 return found
             sheet = sessions.sheet()
-            found = sessions.begun(sheet, super().on_demand)
+            found = sessions.begun(sheet, partial(kind.on_demand, self))
             if found is not None:
                 rows = found.rows
                 found.rows = chain(sessions.timed_rows(self._measured_as, rows, sheet), rows)
             return found
 
+        Counting.on_demand = on_demand
+
     if changes:
-        Counting._changed = lambda self, chunk: _measured(self, changes, chunk)
+
+        def _changed(self: Any, chunk: Chunk) -> Any:
+            if self._measured_by.is_timing:
+                changed: Any = _measured(self, changes, chunk)
+            else:
+                changed = changes(self, chunk)
+            self._measured_count += len(changed.block.values)
+            return changed
+
+        Counting._changed = _changed
     Counting.__name__ = Counting.__qualname__ = kind.__name__
     return Counting

@@ -19,6 +19,8 @@ class LooksBeside:
     (True, None)
     >>> looks.is_left(now=10**8), looks.is_left(now=2 * 10**9)
     (False, True)
+    >>> looks.took(600_000), looks.is_left(now=2 * 10**9), looks.comes_at
+    (None, False, 3333333334)
     """
 
     def __init__(self, now: int) -> None:
@@ -29,6 +31,11 @@ class LooksBeside:
         more = _COMES_AGAIN * max(0, now - self._at)
         self._left, self._at = min(self._left + more, _MOST_NANOSECONDS), now
         return self._left > 0.0
+
+    @property
+    def comes_at(self) -> int:
+        """When there is something left again, if nobody takes more before."""
+        return self._at + 1 + int(max(0.0, -self._left) / _COMES_AGAIN)
 
     def took(self, nanoseconds: float) -> None:
         """Takes note of what was taken of it."""

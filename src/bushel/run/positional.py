@@ -112,11 +112,11 @@ class PositionalStream(Stream):
         # Ranges of positions that were delivered before the last restore, with statistics.
         self._ranges: list[tuple[int, int]] | None = None
         self._since = 0
+        # For those who want to know what threads do, from when there are some on.
+        self._times_of_threads = times
         if times is not None:
             self._ranges = []
-            times.watch_positions(self.positions_read, node)
-            self._work_on_threads = times.on_threads(self._work)
-            self._take_ahead = times.clocked(times.waiting("threads"), ReadAhead.take, unsized)
+            times.watch_positions(self, node)
         self._ledger = Ledger(self._work.guards)
         # In a worker: bad records for the ledger of the trainer.
         self._bad_records = bad_records
@@ -417,6 +417,10 @@ class PositionalStream(Stream):
 
     def _read_ahead(self) -> ReadAhead:
         self._rest = None
+        times, self._times_of_threads = self._times_of_threads, None
+        if times is not None:
+            self._work_on_threads = times.on_threads(self._work)
+            self._take_ahead = times.clocked(times.waiting("threads"), ReadAhead.take, unsized)
         self._seat.take(self._threads.pool())
         size = self._block_size
         # In a trial, very small blocks at first: the size of elements is not known yet.

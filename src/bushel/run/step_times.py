@@ -13,10 +13,11 @@ import functools
 import math
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bushel.core.derived_class import become
 from bushel.core.node import Node, walk
@@ -28,21 +29,27 @@ from bushel.run.looks_beside import looks_beside
 from bushel.run.record_counts import records_read
 from bushel.run.spans import Spans
 from bushel.run.step_sheet import Sheet, ThreadSheet
-from bushel.run.step_total import StepTotal
+from bushel.run.step_total import SPENT, StepTotal
 from bushel.run.worker_figures import WorkerFigures
+
+if TYPE_CHECKING:
+    from bushel.run.positional import PositionalStream
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Stream)
-# Positions that a stream has read: ranges of them.
-Ranges = Callable[[], list[tuple[int, int]]]
 
 # Nanoseconds that it takes to time a call, to begin with it in a turn, and that for each function
-# that is exchanged; and the share of the time that this may be.
-_COST_OF_A_LOOK, _COST_OF_A_TURN, _COST_OF_AN_EXCHANGE = 1_500, 20_000, 400
+# that is exchanged, and that is the first time; and the share of the time that this may be. (It is
+# done so seldom that nothing of it is in the cache.)
+_COST_OF_A_LOOK, _COST_OF_A_TURN, _COST_OF_AN_EXCHANGE = 1_500, 30_000, 800
+_COST_OF_THE_FIRST_EXCHANGE = 3_000
 _MOST_SHARE = 0.001
 _MOST_TURNS = 1024
 # Turns after which it is asked again whether one may be timed.
 _MOST_PUT_OFF = 32
+# Tasks of which what workers told is added at a time: that takes little for each when it is for
+# many, and nothing while the loop waits for the outcome of one.
+_MOST_TOLD = 256
 # Of elements that are made on demand, how many are timed in a turn.
 _ROWS_OF_A_TURN = 4
 
@@ -58,29 +65,36 @@ class StepTimes:
         self._lock = threading.RLock()
         self._numbers: dict[int, int] = {}
         self._totals: list[StepTotal] = []
-        self._thread = ThreadSheet()
-        # Those of all callers, and where a trace is wanted.
-        self._turns: weakref.WeakSet[TimedTurns] = weakref.WeakSet()
+        # What workers have told, and is not in the totals yet.
+        self._told: deque[tuple[Sequence[int], bytes]] = deque()
+        # Where a trace is wanted.
         self.spans: Spans | None = None
-        # When it began, and about what looking at the clock has taken since, in nanoseconds.
+        # When it began, and about what looking at the clock has taken since, in nanoseconds; and
+        # until when it need not be asked again whether another turn may be timed.
         self._began, self._looked = perf_counter_ns(), 0
+        self._not_before = 0
         # How many turns are being timed now, and functions that are exchanged for it, as
         # (evaluator, attribute, function, the same with a look at the clock); and those of which
         # nobody has made the latter yet, as (step, evaluator, attribute, what its calls are about).
         self._timing = 0
+        # Whether there are any, and what it takes to begin with the last one.
+        self.is_timing, self._cost_of_this = False, _COST_OF_A_TURN
         self._functions: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []
         self._looked_at: list[tuple[Node, Any, str, Sized]] = []
         self._streams: list[weakref.ref[Stream]] = []
         # Streams of positions, and the datasets that they read.
-        self._positions: list[tuple[weakref.WeakMethod[Ranges], Node]] = []
+        self._positions: list[tuple[weakref.ref[PositionalStream], Node]] = []
         # The `id` of steps of parts that are evaluated together, and how many parts those are.
         self._together: set[int] = set()
         self.parts_together = 0
         # What tells of threads that streams may have, and of worker processes.
         self.threads: list[Callable[[], str]] = []
         self.workers: list[Callable[[], WorkerFigures]] = []
-        # And of blocks that threads have made, and that wait to be taken.
-        self.ready: list[weakref.WeakMethod[Callable[[], int]]] = []
+
+    @functools.cached_property
+    def thread(self) -> ThreadSheet:
+        """The sheet of each thread: made with the first turn that is timed."""
+        return ThreadSheet()
 
     def sheet(self) -> Sheet:
         """A sheet for one turn."""
@@ -88,10 +102,13 @@ class StepTimes:
 
     def number(self, node: Node, where: str = "here") -> int:
         """The number of a step."""
+        number = self._numbers.get(id(node))
+        if number is not None:
+            return number
         with self._lock:
             if id(node) not in self._numbers:
-                self._numbers[id(node)] = len(self._totals)
                 self._totals.append(StepTotal(node, where))
+                self._numbers[id(node)] = len(self._totals) - 1
             return self._numbers[id(node)]
 
     def label(self, number: int) -> str:
@@ -108,8 +125,6 @@ class StepTimes:
         self.spans = spans
         if spans is None:
             return
-        for turns in list(self._turns):
-            turns.is_next()
         for reference in self._streams:
             stream = reference()
             if stream is not None and vars(stream).get("_measured_turns") is not None:
@@ -146,7 +161,7 @@ class StepTimes:
 
     def clocked(self, number: int, function: Callable[..., T], sized: Sized) -> Callable[..., T]:
         """A function of a step that is timed; `sized` tells of its arguments what it is about."""
-        thread = self._thread
+        thread = self.thread
 
         def call(*args: Any) -> T:
             sheet = thread.sheet
@@ -159,7 +174,7 @@ class StepTimes:
     def watch(self, node: Node | None, stream: S) -> S:
         """Has the pulls of a stream counted: as those of a step, or as waiting for workers."""
         number = self.waiting("workers") if node is None else self.number(node)
-        become(stream, counting_kind, _measured_as=number, _measured_by=self._thread)
+        become(stream, counting_kind, _measured_as=number, _measured_by=self)
         self._streams.append(weakref.ref(stream))
         return stream
 
@@ -169,17 +184,22 @@ class StepTimes:
             _measured_turns=TimedTurns(self), _measured_left=1, _measured_sessions=TimedTurns(self)
         )
 
-    def watch_positions(self, ranges: Ranges, dataset: Node) -> None:
+    def watch_positions(self, stream: "PositionalStream", dataset: Node) -> None:
         """Counts what is read of a dataset by the positions that a stream of it tells."""
-        self._positions.append((weakref.WeakMethod(ranges), dataset))
+        self._positions.append((weakref.ref(stream), dataset))
 
-    def add(self, numbers: Sequence[int], spent: Sequence[Sequence[int]]) -> None:
-        """Adds what a worker tells of steps.
-
-        Of each its place in `numbers`, its records, and what `StepTotal.add` takes.
-        """
+    def add(self, numbers: Sequence[int], spent: bytes) -> None:
+        """Adds what a worker tells of steps, which have these numbers here, as `SPENT`."""
         with self._lock:
-            for place, records, *timed in spent:
+            self._told.append((numbers, spent))
+            if len(self._told) >= _MOST_TOLD:
+                self._add_told()
+
+    def _add_told(self) -> None:
+        # One by one, so that an interrupt in the midst of it has none added twice.
+        while self._told:
+            numbers, spent = self._told.popleft()
+            for place, records, *timed in SPENT.iter_unpack(spent):
                 total = self._totals[numbers[place]]
                 total.where = "workers"
                 total.records += records
@@ -189,12 +209,13 @@ class StepTimes:
     @contextmanager
     def timing(self, sheet: Sheet) -> Iterator[None]:
         """The time in which a thread takes the times of a turn."""
+        thread = self.thread
         self.exchange(1)
-        self._thread.sheet = sheet
+        thread.sheet = sheet
         try:
             yield
         finally:
-            self._thread.sheet = None
+            thread.sheet = None
             self.exchange(-1)
 
     def exchange(self, turns: int) -> None:
@@ -204,8 +225,10 @@ class StepTimes:
         """
         with self._lock:
             was, self._timing = self._timing, self._timing + turns
+            self.is_timing = self._timing > 0
             if bool(was) != bool(self._timing):
                 if not was:
+                    self._cost_of_this = self.cost_of_a_turn
                     self._settle_functions()
                 self._exchange(timed=bool(self._timing))
 
@@ -234,12 +257,12 @@ class StepTimes:
     @property
     def cost_of_a_turn(self) -> int:
         """Nanoseconds that it takes to begin with a turn that is timed, and to end it."""
-        functions = len(self._functions) + len(self._looked_at)
-        return _COST_OF_A_TURN + _COST_OF_AN_EXCHANGE * functions
+        first = _COST_OF_THE_FIRST_EXCHANGE * len(self._looked_at)
+        return _COST_OF_A_TURN + _COST_OF_AN_EXCHANGE * len(self._functions) + first
 
     def cost_of(self, sheet: Sheet) -> int:
         """Nanoseconds that it took to time a turn, of which note is taken."""
-        cost = self.cost_of_a_turn + sheet.looks * _COST_OF_A_LOOK
+        cost = self._cost_of_this + sheet.looks * _COST_OF_A_LOOK
         before, self._looked = self._looked, self._looked + cost
         share = self.most_share * (perf_counter_ns() - self._began)
         looks_beside.took(max(0.0, self._looked - max(share, before)))
@@ -248,20 +271,27 @@ class StepTimes:
     def may_look(self) -> bool:
         """Whether another turn may be timed now, by what it has taken to time turns so far."""
         now = perf_counter_ns()
-        after = self._looked + self.cost_of_a_turn
-        within = after <= self.most_share * (now - self._began)
-        return within or self.spans is not None or looks_beside.is_left(now)
+        if self.spans is not None:
+            return True
+        if now < self._not_before:
+            return False
+        own = self._began + int((self._looked + self.cost_of_a_turn) / self.most_share)
+        if own <= now or looks_beside.is_left(now):
+            return True
+        self._not_before = min(own, looks_beside.comes_at)
+        return False
 
     def ready_blocks(self) -> int:
         """How many blocks threads have made that wait to be taken."""
-        methods = (reference() for reference in self.ready)
-        return sum(method() for method in methods if method is not None)
+        streams = (reference() for reference, _ in self._positions)
+        return sum(stream.ready_blocks() for stream in streams if stream is not None)
 
     def totals(self) -> list[StepTotal]:
         """What every step has done so far."""
         with self._lock:
             if not self._timing:  # Otherwise it is done, and the functions are others now.
                 self._settle_functions()
+            self._add_told()
             totals = [total.copied() for total in self._totals]
         top = 0
         for reference in self._streams:
@@ -269,9 +299,10 @@ class StepTimes:
             if stream is not None:
                 top = vars(stream)["_measured_as"]
                 totals[top].records += handed_on(stream)
-        for method, dataset in self._positions:
-            ranges = method()
-            for node, count in records_read(dataset, ranges() if ranges else []):
+        for of_positions, dataset in self._positions:
+            read = of_positions()
+            ranges = [] if read is None else read.positions_read()
+            for node, count in records_read(dataset, ranges):
                 number = self._numbers.get(id(node))
                 if number is not None:
                     totals[number].records += count
@@ -289,27 +320,25 @@ class StepTimes:
 class TimedTurns:
     """Turns of one caller, some of which are timed."""
 
+    __slots__ = ("_every", "_most", "_put_off", "_times", "left")
+
     def __init__(self, times: StepTimes) -> None:
         self._times = times
-        # One turn of so many is timed, and so many are left until then; no more than that. It grows
-        # step by step: the first turns are of few elements, and tell little of later ones.
-        self._every = self._left = self._most = 1
+        # One turn of so many is timed, and so many are left until then, with that one; no more than
+        # that. It grows step by step: the first turns are of few elements, and tell little of later
+        # ones.
+        self._every = self.left = self._most = 1
         # Those that it was to be, and was not, as it would have taken too long.
         self._put_off = 0
-        times._turns.add(self)
-
-    def is_next(self) -> None:
-        """Has the next turn timed."""
-        self._left = 1
 
     def alone(self, work: Callable[..., T], *args: Any) -> T:
         """Works, as a turn of its own."""
-        self._left -= 1
-        if self._left or not self.may_look():
+        self.left -= 1
+        if (self.left > 0 and self._times.spans is None) or not self.may_look():
             return work(*args)
         # What fails is not timed; another turn is.
-        self._left = self._every
-        made, self._left = self.timed(work, *args)
+        self.left = self._every
+        made, self.left = self.timed(work, *args)
         return made
 
     def timed(self, work: Callable[..., T], *args: Any) -> tuple[T, int]:
@@ -332,27 +361,13 @@ class TimedTurns:
     def may_look(self) -> bool:
         """Whether a turn that is to be timed may be; if not, a later one is to be.
 
-        That is the next one, and twice as far each time that it is asked in vain.
+        That is the next one, and four times as far each time that it is asked in vain.
         """
         if self._times.may_look():
             return True
-        self._left = min(self._put_off + 1, _MOST_PUT_OFF)
-        self._put_off += self._left
+        self.left = min(3 * self._put_off + 1, _MOST_PUT_OFF)
+        self._put_off += self.left
         return False
-
-    @property
-    def left(self) -> int:
-        """How many turns are left until one is to be timed, with that one."""
-        return self._left
-
-    @property
-    def is_timed_next(self) -> bool:
-        """Whether the next turn is to be timed."""
-        return self._left == 1
-
-    def pass_one(self) -> None:
-        """Takes note of a turn that was not timed."""
-        self._left -= 1
 
     def begun(self, sheet: Sheet, work: Callable[[], T]) -> T:
         """Begins with a turn that is timed, and goes on elsewhere."""
@@ -364,7 +379,7 @@ class TimedTurns:
 
         Those after them are not timed.
         """
-        elapsed, thread = 0, self._times._thread
+        elapsed, thread = 0, self._times.thread
         self._times.exchange(1)
         try:
             while sheet.looks < _ROWS_OF_A_TURN or sheet.spans is self.spans is not None:
@@ -381,7 +396,7 @@ class TimedTurns:
                 del row  # While the user works, nothing is kept but what the user has.
         finally:
             self._times.exchange(-1)
-            self._left = self._enter(sheet, elapsed)
+            self.left = self._enter(sheet, elapsed)
 
     def _enter(self, sheet: Sheet, elapsed: int) -> int:
         """Adds a turn; tells how many turns later the next one is."""

@@ -1,10 +1,15 @@
 """Totals of one step: its elements, and its time in the timed pulls."""
 
 import operator
+import struct
 from dataclasses import fields
 
 from bushel.core.frozen import plain
 from bushel.core.node import Node
+
+# What a worker tells of one step for one task: its number, its records, and what `StepTotal.add`
+# takes. It stays bytes on its way, and until somebody wants to know.
+SPENT = struct.Struct("<7q")
 
 # Longest calls that are remembered of a step.
 _MOST_SLOWEST = 5

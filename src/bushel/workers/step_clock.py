@@ -4,11 +4,12 @@ import threading
 from time import perf_counter_ns
 
 from bushel.run.spans import StepSpan
+from bushel.run.step_total import SPENT
 from bushel.workers.noted_steps import BETWEEN, Note
 
-# Steps that one task tells of: number, records, those that were timed, their time, and the longest
-# call with the position that the task began at; and for how many tasks it stands.
-StepsSpent = list[tuple[int, int, int, int, int, int, int]]
+# Steps that one task tells of, each as `SPENT`: number, records, those that were timed, their time,
+# and the longest call with the position that the task began at; and for how many tasks it stands.
+StepsSpent = bytes
 
 _COST_OF_A_NOTE = 150
 _MOST_SHARE = 0.003
@@ -95,7 +96,7 @@ class StepClock:
             share = notes * _COST_OF_A_NOTE / (1e9 * seconds * _MOST_SHARE)
             self._left = self._every = min(max(1, int(share) + 1), self._most)
             self._most = min(2 * self._most, _MOST_TASKS)
-        return [
-            (number, records, records if timed else 0, nanoseconds, longest, first, tasks)
+        return b"".join(
+            SPENT.pack(number, records, records if timed else 0, nanoseconds, longest, first, tasks)
             for number, (_, records, nanoseconds, longest) in totals.items()
-        ]
+        )
