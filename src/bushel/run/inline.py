@@ -52,6 +52,7 @@ _LAST_LOOK_AHEAD = 1 << 15
 # What is so short is ordered as a whole, if this part of it is wanted (see `order/permutation.py`);
 # and whether that was kept by then, nobody knows.
 _SHORT, _PART_OF_SHORT = 4096, 32
+_LONGER, _PART_OF_LONGER = 1 << 14, 8
 # Each step of a chain is a call or two within that of the next one. Python allows a thousand.
 _LONGEST_NESTED = 100
 
@@ -233,7 +234,8 @@ class _Locate(Evaluator):
             reach = min(reach, _FURTHEST_LOOK_AHEAD * size, _LAST_LOOK_AHEAD)
         begin = end if goes_on else start
         stretch = max(1, self._node.stretch)
-        if stretch <= _SHORT and _PART_OF_SHORT * reach >= stretch:
+        part = _PART_OF_SHORT if stretch <= _SHORT else _PART_OF_LONGER
+        if stretch <= _LONGER and part * reach >= stretch:
             reach = stretch
         stretch_end = min(((stop - 1) // stretch + 1) * stretch, sys.maxsize)
         # Counted from what was asked for before: how large blocks are goes by the clock.
