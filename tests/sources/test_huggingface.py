@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
-from datasets import ClassLabel, Dataset, Features, List, Value
+from datasets import ClassLabel, Dataset, Features, LargeList, List, Value
 
 import bushel
 from bushel.core.stack import stack
@@ -42,6 +42,8 @@ OTHER = {
     "time": Value("timestamp[us]"),
     "tokens": List(Value("int16")),
     "long": List(Value("int16")),
+    "large_list": LargeList(Value("int64")),
+    "empty": List(Value("int32")),
     "pair": List(Value("float64"), length=2),
     "words": List(Value("string")),
     "nested": List(List(Value("int32"))),
@@ -65,6 +67,8 @@ def values(name: str, nulls: bool = False) -> list[Any]:
         "time": lambda i: np.datetime64(i, "us").item(),
         "tokens": lambda i: list(range(i % 4)),
         "long": lambda i: list(range(i, i + 40 + i % 3)),
+        "large_list": lambda i: list(range(-i, 50_000, 1000)),
+        "empty": lambda i: [],
         "pair": lambda i: [i / 3, -i],
         "words": lambda i: ["a"] * (i % 3),
         "nested": lambda i: [list(range(i, i + n)) for n in range(i % 4)],
@@ -91,6 +95,8 @@ def views(made: Dataset, folder: Path) -> list[Dataset]:
         saved.shuffle(seed=1),
         saved.shuffle(seed=1).select(range(3, 20, 4)),
         saved.shard(3, 1),
+        made.select(range(4, 19)),
+        saved.select(range(4, 19)),
         datasets.concatenate_datasets([made, saved]),
     ]
 

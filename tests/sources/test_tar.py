@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel.errors import PlanError, RecordError
+from bushel.files.local import LocalFile
 from bushel.sources import TarDataSource
 from bushel.sources.tar import members as tar_members
 from bushel.sources.tar import plain_members as tar_plain
+from bushel.sources.tar import runs_ahead
 from bushel.sources.tar import samples as tar_samples
 from bushel.sources.tar.members import Window
 from tests.grain.oracle import assert_same
@@ -176,6 +178,86 @@ def test_members_found_all_at_once(
     place %= len(data)
     for written in (data, data[:place] + bytes([byte]) + data[place + 1 :]):
         assert found_by(written, chunk, 512) == found_by(written, chunk, 1 << 30)
+
+
+def found_ahead(path: Path, part: int, begin: int, trust: int) -> tuple[list[Any], int]:
+    """The members, and what is wrong after them; and how many of them were known ahead."""
+    file, known, found = LocalFile(str(path)), 0, []
+    window = Window(file.read, file.size, 2048, 1 << 20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tar_plain, "_SHORTEST_RUN", 1)
+        patch.setattr(runs_ahead, "CHUNK", part)
+        patch.setattr(runs_ahead, "_TRUST", trust)
+        ahead = runs_ahead.RunsAhead(file, window, begin)
+        try:
+            for members in tar_members.stretches(window, "a.tar", known=ahead):
+                if isinstance(members, tar_plain.PlainMembers):
+                    found.extend(members.each())
+                    known += len(members.begins)
+                else:
+                    found.append(members)
+        except RecordError as error:
+            found.append(str(error))
+        finally:
+            ahead.end()
+    return found, known
+
+
+@tried
+@given(
+    st.lists(st.tuples(NAMES, st.one_of(CONTENTS, WITHIN)), max_size=15),
+    st.sampled_from(sorted(FORMATS.values())),
+    st.integers(1, 30).map(lambda blocks: blocks * 512),
+    st.integers(0, 5000),
+    st.sampled_from([0, 100, 1 << 20]),
+    st.integers(0, 10_000),
+    st.integers(0, 255),
+    st.sampled_from([0, 1.5]),
+)
+def test_members_found_ahead(
+    tmp_path: Path,
+    described: Any,
+    format: int,
+    part: int,
+    begin: int,
+    trust: int,
+    place: int,
+    byte: int,
+    mtime: float,
+) -> None:
+    """On all cores, part by part: as by going from one to the next."""
+    data = packed(
+        [(name, packed(x, format) if isinstance(x, list) else x) for name, x in described],
+        format,
+        mtime,
+    )
+    place %= len(data)
+    path = tmp_path / "a.tar"
+    for written in (data, data[:place] + bytes([byte]) + data[place + 1 :], data[:place]):
+        path.write_bytes(written)
+        expected = found_by(written, 1 << 20, 1 << 30)
+        assert found_ahead(path, part, begin, trust)[0] == expected
+
+
+def test_of_small_members_most_are_known_ahead(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(packed([(f"{n}.txt", b"7" * n) for n in range(500)], tarfile.USTAR_FORMAT))
+    found, known = found_ahead(path, 1 << 15, 0, 1 << 12)
+    assert found == found_by(path.read_bytes(), 1 << 20, 1 << 30)
+    # One at the end of each part is not.
+    assert len(found) == 500
+    assert 500 - known == -(-path.stat().st_size // (1 << 15))
+
+
+def test_what_is_special_throughout_is_left_to_the_window(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(packed([(f"{n}" * 60, b"") for n in range(500)], tarfile.GNU_FORMAT))
+    file = LocalFile(str(path))
+    window = Window(file.read, file.size, 1 << 16, 1 << 20)
+    ahead = runs_ahead.RunsAhead(file, window, 0)
+    assert len(list(tar_members.stretches(window, "a.tar", known=ahead))) > 400
+    assert not window.narrow
+    assert ahead.from_place(0) is None
 
 
 def test_times_stand_before_their_members(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from bushel.batch.fit import BestOfMany, BestOfOne, FirstOfMany, FirstOfOne, Fit, Limits
 from bushel.batch.row_cells import joined, padding, places
 from bushel.batch.sequences import Sequences
+from bushel.core.block import dicts_of
 from bushel.core.frozen import plain
 from bushel.core.tree import Path
 from bushel.errors import BatchError, FeatureError
@@ -177,8 +178,7 @@ class Bins:
                 lists[chosen].append(element[name])
             columns[name] = lists
         names = sorted(columns)
-        cells = zip(*(columns[name] for name in names), strict=True)
-        return [dict(zip(names, values, strict=True)) for values in cells]
+        return dicts_of(names, [columns[name] for name in names])
 
     def table(self, number: int, bins: int) -> tuple[Any, Any, Any]:
         """One feature of the first bins: its cells, and whose they are and where in it."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bushel.batch.regroup import Machine, ManyMade, Regroup
-from bushel.core.block import first_leaf
+from bushel.core.block import dicts_of, first_leaf
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node
 from bushel.core.state import State
@@ -168,7 +168,7 @@ class _JoinedBatches:
         if type(self.batch) is np.ndarray:
             return [self.batch[start : start + size] for start in starts]
         cut = [[column[start : start + size] for start in starts] for column in self.batch.values()]
-        return [dict(zip(self.batch, batch, strict=True)) for batch in zip(*cut, strict=True)]
+        return dicts_of(list(self.batch), cut)
 
     def continues(self, piece: Any) -> bool:
         """Whether nothing speaks against joining a piece from elsewhere."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bushel.batch.regroup import Machine, Regroup
 from bushel.batch.row_cells import joined, padding, places
 from bushel.batch.split_tables import SplitTable, table_of
+from bushel.core.block import dicts_of
 from bushel.core.frozen import frozen, plain
 from bushel.core.node import Node
 from bushel.core.state import State
@@ -326,8 +327,7 @@ class _Splitter(Machine):
             ids, positions = places(each, numbers)
             columns[f"{name}_segment_ids"] = ids.reshape(shape)
             columns[f"{name}_positions"] = positions.reshape(shape)
-        cells = zip(*columns.values(), strict=True)
-        return [dict(zip(columns, values, strict=True)) for values in cells]
+        return dicts_of(list(columns), list(columns.values()))
 
     def state_of(self, parent: Any, carried: Any, used: int, made_before: int) -> dict[str, Any]:
         slices = carried or {name: [-1, -1] for name in self._sequences}

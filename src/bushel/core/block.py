@@ -249,9 +249,7 @@ def unstack(tree: Any, size: int) -> list[Any]:
     if type(tree) is dict:
         if not tree:
             return [{} for _ in range(size)]
-        names = list(tree)
-        parts = [unstack(child, size) for child in tree.values()]
-        return [dict(zip(names, row, strict=False)) for row in zip(*parts, strict=True)]
+        return dicts_of(list(tree), [unstack(child, size) for child in tree.values()])
     opened = open_node(tree)
     if opened is None:
         return list(tree)
@@ -262,6 +260,23 @@ def unstack(tree: Any, size: int) -> list[Any]:
     if type(tree) is tuple:
         return list(zip(*parts, strict=True))
     return [rebuild(list(row)) for row in zip(*parts, strict=True)]
+
+
+def dicts_of(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Makes rows of columns: a dict for each.
+
+    >>> dicts_of(["x", "y"], [[1, 2], "ab"])
+    [{'x': 1, 'y': 'a'}, {'x': 2, 'y': 'b'}]
+    """
+    if not names:
+        return []
+    # One column after the other: a `zip` for each row takes several times as long.
+    first, *others = names
+    rows: list[dict[str, Any]] = [{first: value} for value in columns[0]]
+    for name, column in zip(others, columns[1:], strict=True):
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
+    return rows
 
 
 def join(blocks: Sequence[Block]) -> Block:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bushel.core.block import Columns
+from bushel.core.block import Columns, dicts_of
 from bushel.core.frozen import plain
 from bushel.core.positions import Keys
 from bushel.core.room import Make
@@ -177,11 +177,10 @@ class Struct(Column):
     columns: list[Column]
 
     def rows(self) -> list[Any]:
-        parts = zip(*(column.rows() for column in self.columns), strict=True)
+        columns = [column.rows() for column in self.columns]
         if self.kind is tuple:
-            return list(parts)
-        names = self.names
-        return [dict(zip(names, row, strict=True)) for row in parts]
+            return list(zip(*columns, strict=True))
+        return dicts_of(self.names, columns)
 
     def item(self, index: int) -> Any:
         row = tuple(column.item(index) for column in self.columns)

@@ -54,6 +54,8 @@ _LAST_LOOK_AHEAD = 1 << 15
 # is wanted (see `order/permutation.py`). So then all of it is located at a time, since
 # the permutation may have been discarded before the next positions are asked for.
 _SHORT, _PART_OF_SHORT = 4096, 32
+# The same for longer ones.
+_LONGER, _PART_OF_LONGER = 1 << 14, 8
 # Most steps whose evaluators call each other: each takes a call or two of Python's thousand.
 _LONGEST_NESTED = 100
 
@@ -235,7 +237,8 @@ class _Locate(Evaluator):
             reach = min(reach, _FURTHEST_LOOK_AHEAD * size, _LAST_LOOK_AHEAD)
         begin = end if goes_on else start
         stretch = max(1, self._node.stretch)
-        if stretch <= _SHORT and _PART_OF_SHORT * reach >= stretch:
+        part = _PART_OF_SHORT if stretch <= _SHORT else _PART_OF_LONGER
+        if stretch <= _LONGER and part * reach >= stretch:
             reach = stretch
         stretch_end = min(((stop - 1) // stretch + 1) * stretch, sys.maxsize)
         # From `start`, not from `begin`: blocks may become smaller.

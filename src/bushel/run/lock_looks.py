@@ -35,6 +35,11 @@ class LockLooks:
         """Whether they are enough to go by."""
         return self._looks >= _FIRST_LOOKS
 
+    @property
+    def may_be_enough(self) -> bool:
+        """Whether there were so many looks, or so long a time, that they may be enough."""
+        return self.is_known or self._seconds >= _LOOKING_SECONDS
+
     def was_looked_at(self, clear: bool, promising: bool) -> bool:
         """Whether there need not be any more of them.
 

@@ -164,11 +164,12 @@ class ThreadChoice(ThreadGain):
             if self._lock.shows_nothing:
                 self._try(threads)
             return
-        gain = self._gain_by_lock(threads, 0.0)
-        at_worst, at_best = (self._gain_by_lock(threads, doubt) for doubt in (-1.0, 1.0))
+        if not self._lock.may_be_enough:
+            return
+        gains = self._gains_by_lock(threads, 0.0, -1.0, 1.0, -2.0)
+        gain, at_worst, at_best, if_much_mistaken = gains
         clear = at_worst > WORTH_IT or at_best < _WORTH_MORE_LOOKS
-        promising = not in_a_crowd(self._inline.crowd)
-        promising &= self._gain_by_lock(threads, -2.0) > WORTH_IT
+        promising = not in_a_crowd(self._inline.crowd) and if_much_mistaken > WORTH_IT
         if not self._lock.was_looked_at(clear, promising):
             return
         if self._lock.is_known and gain < WORTH_IT:

@@ -69,10 +69,14 @@ class ThreadGain(ABC):
         `doubt` is how many times as much as usual the looks at it may be mistaken, in favour of
         threads.
         """
-        inline, work = self._inline, self._inline.queued_work
-        shares = max(self._lock.held(doubt), 1 / threads)
-        best = max(inline.user, work * shares, inline.cpu / self._cores)
-        return (inline.user + work) / max(best, 1e-9)
+        return self._gains_by_lock(threads, doubt)[0]
+
+    def _gains_by_lock(self, threads: int, *doubts: float) -> list[float]:
+        """The same for several doubts: what was seen of the work is summed up once for them all."""
+        inline = self._inline
+        user, work, of_cores = inline.user, inline.queued_work, inline.cpu / self._cores
+        shares = [max(self._lock.held(doubt), 1 / threads) for doubt in doubts]
+        return [(user + work) / max(user, work * share, of_cores, 1e-9) for share in shares]
 
     def _wanted_by_lock(self) -> int:
         """As many as are wanted, or one where several could only take turns with the lock."""

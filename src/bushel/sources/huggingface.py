@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.core.block import Columns, unstack
+from bushel.core.block import Columns, dicts_of, unstack
 from bushel.core.positions import Keys
 from bushel.errors import SourceError
 from bushel.sources.arrow.buffers import stretch_of
@@ -130,8 +130,7 @@ def _scalars(column: Any) -> list[Any]:
 
 
 def _dicts(tree: dict[str, Any], values: Callable[[Any], list[Any]]) -> list[Any]:
-    rows = zip(*map(values, tree.values()), strict=True)
-    return [dict(zip(tree, row, strict=True)) for row in rows]
+    return dicts_of(list(tree), list(map(values, tree.values())))
 
 
 class _DatasetTable:
@@ -172,7 +171,7 @@ class _DatasetTable:
             found = self._reader.lists(rows, values_of, lambda column: column)
             kinds = self._kinds.values()
             lists = [_of_kind(column, kind) for column, kind in zip(found, kinds, strict=True)]
-        return [dict(zip(self._names, row, strict=True)) for row in zip(*lists, strict=True)]
+        return dicts_of(self._names, lists)
 
     def _in_table(self, keys: Keys) -> Keys:
         return keys if self._rows is None else self._rows.take(keys).astype(np.int64, copy=False)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from bushel.core.block import dicts_of
 from bushel.core.per_process import PerProcess
 from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingFileError, MissingPackageError, PlanError
@@ -81,7 +82,7 @@ class LanceDataSource(KeyedSource):
         if not len(keys):
             return []
         columns = [values_of(array) for array in self._arrays(keys)]
-        return [dict(zip(self._columns, row, strict=True)) for row in zip(*columns, strict=True)]
+        return dicts_of(self._columns, columns)
 
     def read_columns(self, keys: Keys) -> Any:
         """Many rows as arrays, where all columns are numbers or arrays of one shape."""

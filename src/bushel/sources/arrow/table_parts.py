@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bushel.core.block import unstack
+from bushel.core.block import dicts_of, unstack
 from bushel.core.positions import Keys, distinct, grouped
 from bushel.sources.arrow.buffers import Rows, stretch_of
 from bushel.sources.arrow.columns import View, is_regular, view_of
@@ -184,7 +184,7 @@ class Reader:
             return [{} for _ in range(len(keys))]
         count = len(keys)
         lists = self.lists(keys, values_of, lambda column: unstack(column, count))
-        return [dict(zip(self._names, row, strict=True)) for row in zip(*lists, strict=True)]
+        return dicts_of(self._names, lists)
 
     def lists(
         self,

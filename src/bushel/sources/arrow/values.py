@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bushel.core.block import dicts_of
 from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.types import inner_array, is_tensor, number_type, numbers
 
@@ -61,8 +62,7 @@ def _dicts(array: Any) -> list[Any]:
     children = [values_of(array.field(number)) for number in range(len(names))]
     if not names:
         return _but_nulls([{} for _ in range(len(array))], array)
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*children, strict=True)]
-    return _but_nulls(rows, array)
+    return _but_nulls(dicts_of(names, children), array)
 
 
 def _rows_of_one_length(array: Any) -> list[Any]:

@@ -6,7 +6,7 @@ Long names and large sizes stand in members of their own, before the one that th
 """
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from zlib import adler32
 
 from bushel.errors import RecordError
@@ -51,6 +51,12 @@ class Window:
         self._data: bytes | memoryview = b""
         self._begin = 0
         self._asked = 0
+        # Whether somebody else reads ahead, so that only headers are wanted here.
+        self.narrow = False
+
+    def is_large(self, place: int) -> bool:
+        """Whether members up to a place are large, on the average."""
+        return place > (self._asked + 1) * self._small
 
     def move(self, place: int) -> bytes | memoryview:
         """Moves on to a header, if it is not there; then returns what there is from it on."""
@@ -58,9 +64,9 @@ class Window:
         if first >= 0 and first + BLOCK <= len(self._data):
             return b""
         # Where members are large, headers are far between: then only they are read.
-        large = place > (self._asked + 1) * self._small
+        few = self.narrow or self.is_large(place)
         self._begin = place
-        if large:
+        if few:
             self._data = self.read(place, min(place + 8 * BLOCK, self.size))
         else:
             self._data = self._lend(place, min(place + self._chunk, self.size))
@@ -84,19 +90,32 @@ def members(window: Window, path: str, place: int = 0, checked: bool = True) -> 
             yield found
 
 
+class Runs(Protocol):
+    """Plain members that are known already (`RunsAhead` is one)."""
+
+    def from_place(self, place: int) -> PlainMembers | None:
+        """Neighbours, the first of which begins at a place; None if none are known."""
+
+
 def stretches(
-    window: Window, path: str, place: int = 0, checked: bool = True
+    window: Window,
+    path: str,
+    place: int = 0,
+    checked: bool = True,
+    known: Runs = _NO_RUNS,
 ) -> Iterator[PlainMembers | Member]:
     """The members of a tar file: many at once where they have nothing special, else one by one."""
     begin, name, size = place, b"", -1
     runs = _NO_RUNS
     while place < window.size:
-        data = window.move(place)
+        plain = known.from_place(place) if begin == place and known is not _NO_RUNS else None
+        data = window.move(place) if plain is None else b""
         if data:
             # What is not checked is a sample of the index, which has a few.
             is_long = checked and len(data) > _WORTH_IT
             runs = plain_members(data, place) if is_long else _NO_RUNS
-        plain = runs.from_place(place) if begin == place and runs is not _NO_RUNS else None
+        if plain is None and begin == place and runs is not _NO_RUNS:
+            plain = runs.from_place(place)
         if plain is not None:
             window.count(len(plain.begins))
             yield plain

@@ -1,6 +1,6 @@
 """`TarDataSource`: tar files of samples, as in WebDataset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +15,10 @@ from bushel.sources.endings import TAR
 from bushel.sources.indexed import IndexedSource
 from bushel.sources.tar.damaged import scan_damaged
 from bushel.sources.tar.decode import DECODERS, Decoder
-from bushel.sources.tar.members import Lend, Window, members_of_sample, stretches
+from bushel.sources.tar.members import Lend, Member, Window, members_of_sample, stretches
 from bushel.sources.tar.names import split_name
 from bushel.sources.tar.plain_members import PlainMembers
+from bushel.sources.tar.runs_ahead import RunsAhead
 from bushel.sources.tar.samples import Samples
 
 _CHUNK, _SMALL = 1 << 22, 1 << 14
@@ -85,16 +86,16 @@ class TarDataSource(IndexedSource):
     def _scan_whole(self, file: ByteFile, progress: ProgressLine) -> Keys:
         chunk, small = (_REMOTE_CHUNK, _REMOTE_SMALL) if is_remote(file.path) else (_CHUNK, _SMALL)
         samples = Samples(file.path)
-        lend = _lending(file, chunk) if isinstance(file, LocalFile) else None
-        window = Window(file.read, file.size, chunk, small, lend)
-        for number, found in enumerate(stretches(window, file.path)):
-            if isinstance(found, PlainMembers):
-                samples.add_many(found)
-                progress.to(int(found.stops[-1]))
-                continue
-            samples.add(found)
-            if not number % _TOLD:
-                progress.to(found[0])
+        if not isinstance(file, LocalFile):
+            window = Window(file.read, file.size, chunk, small)
+            _gather(stretches(window, file.path), samples, progress)
+            return samples.bounds()
+        window = Window(file.read, file.size, chunk, small, _lending(file, chunk))
+        ahead = RunsAhead(file, window, chunk)
+        try:
+            _gather(stretches(window, file.path, known=ahead), samples, progress)
+        finally:
+            ahead.end()
         return samples.bounds()
 
     def decode(self, data: Sequence[bytes], file: int, records: Keys) -> list[Any]:
@@ -134,6 +135,20 @@ class TarDataSource(IndexedSource):
 
     def _name_of(self, number: int, record: int) -> str:
         return f"sample {record:,}"
+
+
+def _gather(
+    found: Iterable[PlainMembers | Member], samples: Samples, progress: ProgressLine
+) -> None:
+    """Has members grouped into samples, as they are found."""
+    for number, members in enumerate(found):
+        if isinstance(members, PlainMembers):
+            samples.add_many(members)
+            progress.to(int(members.stops[-1]))
+            continue
+        samples.add(members)
+        if not number % _TOLD:
+            progress.to(members[0])
 
 
 def _lending(file: LocalFile, most: int) -> Lend:

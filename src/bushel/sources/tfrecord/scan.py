@@ -35,7 +35,8 @@ _LIKELY, _MANY = 8, 64
 _SHORT, _LONGEST = 1500, 1 << 16
 # A wrong guess costs as much as `_WRONG` right ones save. We begin with some trust.
 _WRONG, _TRUST = 64, 1 << 15
-_GUESS_CHUNK = CHUNK
+# What is guessed goes by a part several times, which should still be in a cache.
+_GUESS_CHUNK = CHUNK // 2
 _NONE = np.empty(0, dtype=np.int64)
 
 

@@ -1,0 +1,41 @@
+"""How many bytes an element is: roughly, and without looking at all of it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bushel.core.sizes import bytes_of
+
+
+class Counted:
+    """An element that says how large it is, and how often it was asked."""
+
+    asked = 0
+
+    @property
+    def nbytes(self) -> int:
+        Counted.asked += 1
+        return 10
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_few_items_of_a_long_list_are_looked_at(kind: Any) -> None:
+    Counted.asked = 0
+    assert bytes_of(kind([Counted()] * 100_000)) == 100_000 * (10 + 8)
+    assert Counted.asked <= 16
+
+
+def test_short_lists_are_their_items() -> None:
+    assert bytes_of([np.zeros(3, np.int32)] * 16) == 16 * 12
+    assert bytes_of([]) == bytes_of(()) == bytes_of({"x": []}) == 0
+
+
+def test_lists_in_lists() -> None:
+    rows = [[np.zeros(4, np.int8)] * 20] * 50
+    assert bytes_of({"rows": rows}) == 50 * (20 * (4 + 8) + 8)
+
+
+def test_what_python_adds_is_more() -> None:
+    for element in ([1.5] * 1000, [1.5] * 3, {"x": (2.5,) * 100}):
+        assert bytes_of(element, objects=True) > bytes_of(element)
