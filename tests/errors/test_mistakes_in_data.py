@@ -57,7 +57,8 @@ MISTAKES: dict[str, Mistake] = {
     "pack, wrong key": (
         lambda: list(documents.pack({"token": 8})),
         KeyError,
-        "`pack` was given a length for the feature 'token', which an element does not have; it has keys ['tok",
+        "`pack` was given a length for the feature 'token', which an element does not have; "
+        "it has keys ['tok",
     ),
     "pack, too long": (
         lambda: list(documents.pack({"tokens": 8})),

@@ -389,7 +389,7 @@ CUT = [
         (made(0.5, HEAVY_THERE, [busy(0.95)]), 3, "num_workers=3 (to never wait it would take 5)"),
         (made(0.5, HEAVY_THERE, [busy(0.95)]), 2, "have all 2 cores. `map(decode)` takes 90 %"),
         (made(0.5, HEAVY_THERE, [busy(0.6)]), 8, "`per_worker_buffer_size`"),
-        (made(0.5, HEAVY_HERE, [busy(0.1)]), 8, "`explain()` says why it does not run in the workers"),
+        (made(0.5, HEAVY_HERE, [busy(0.1)]), 8, "says why it does not run in the workers"),
         (made(0.5, HEAVY_THERE, [busy(0.95, deaths=2)]), 8, "2 workers died and were replaced"),
         (made(0.5, HEAVY_THERE, [busy(0.9, sent=30 * 10**9)]), 8, "3.0 GB a second"),
         (made(0.5, [step("a", "here", 0.3), step("b", "here", 0.3)]), 8, "no rule says why"),
