@@ -95,7 +95,7 @@ def test_records_that_were_not_looked_at(tmp_path: Path, capsys: Says) -> None:
     assert run("convert", path, out, "--look-at", 1) == 1
     told = capsys.readouterr().err
     assert "the values of 'x' in records 0 to 2 of this file are not struct<a: int64>" in told
-    assert "--look-at says how many" in told and not out.exists()
+    assert "--look-at sets the number" in told and not out.exists()
     assert run("convert", path, out, "--look-at", 3) == 0
     assert read(tmp_path, "out.parquet")[2] == {"x": {"a": 1, "b": 2}}
 

@@ -116,7 +116,7 @@ def test_why_slow(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why-slow", str(path)]) == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("your loop waited ")
-    assert "why slow: too little was handed out to tell." in shown.out
+    assert "why slow: too few elements so far to say why." in shown.out
     assert "step 7: workers died (deaths 2, repeated tasks 3)" in shown.out
     assert f"line 4 of {path} is damaged and passed over: it is no JSON" in shown.err
     assert f"{path} was cut within its last line" in shown.err

@@ -315,7 +315,7 @@ def test_more_workers_than_room(plain: list[Any]) -> None:
 
 
 def test_no_room_at_all() -> None:
-    there_is_none = r"no worker has found a place.*'none': 1.*free on them is"
+    there_is_none = r"no worker has found a place.*'none': 1.*nodes, with"
     with pytest.raises(WorkerError, match=there_is_none):
         next(iter(_on_ray(1, resources={"none": 1}, start_timeout=3)))
 

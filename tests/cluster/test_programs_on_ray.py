@@ -140,7 +140,7 @@ def test_a_node_short_of_memory_is_not_blamed_on_an_element() -> None:
         RAY_task_oom_retries="0",
     )
     said, errors = program.communicate(timeout=240)
-    assert "for want of memory" in said or "before they had begun" in said, said + errors
+    assert "for lack of memory" in said or "before they had begun" in said, said + errors
     assert "memory" in said
 
 

@@ -57,7 +57,8 @@ MISTAKES: dict[str, Mistake] = {
     "pack, wrong key": (
         lambda: list(documents.pack({"token": 8})),
         KeyError,
-        "`pack` is told of a feature 'token', which an element does not have; it has keys ['tok",
+        "`pack` was given a length for the feature 'token', which an element does not have; "
+        "it has keys ['tok",
     ),
     "pack, too long": (
         lambda: list(documents.pack({"tokens": 8})),
@@ -121,7 +122,7 @@ MISTAKES: dict[str, Mistake] = {
     "open, no format": (
         lambda: bushel.open(__file__),
         ValueError,
-        "Say which it is by `format=`, one of",
+        "Name it by `format=`, one of",
     ),
     "open(3)": (lambda: bushel.open(3), ValueError, "a source takes a path, a glob, a folder"),
     # Loaders.

@@ -51,7 +51,11 @@ MISTAKES: dict[str, Mistake] = {
     # Streams are no sequences.
     "stream[0]": (lambda: stream[0], TypeError, "an IterDataset is a stream"),
     "stream[0], instead": (lambda: stream[0], TypeError, "`ds.skip(n).take(1)`"),
-    "stream[1:3]": (lambda: stream[1:3], TypeError, "ask the `MapDataset` from which it was made"),
+    "stream[1:3]": (
+        lambda: stream[1:3],
+        TypeError,
+        "index the `MapDataset` from which it was made",
+    ),
     "len(stream)": (lambda: len(stream), TypeError, "object of type 'IterDataset' has no len()"),
     "stream.slice": (
         lambda: stream.slice(slice(1)),

@@ -93,7 +93,7 @@ def test_a_copy_is_made_once(server: Server, caplog: pytest.LogCaptureFixture) -
     (path,) = paths
     assert Path(path).read_bytes() == server.files["a.bin"]
     assert len(server.asked) == 1
-    assert "is far away" in caplog.text and caplog.text.count("copied once") == 1
+    assert "is remote" in caplog.text and caplog.text.count("copied once") == 1
 
 
 def test_another_file_is_another_copy(server: Server) -> None:

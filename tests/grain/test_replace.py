@@ -57,7 +57,7 @@ with iter(ds.mp_prefetch(bushel.MultiprocessingOptions(num_workers=1))) as itera
 try:
     library.Own("file")
 except ImportError as error:
-    assert "grain._src.deep.inside._Reader is Grain's own" in str(error)
+    assert "grain._src.deep.inside._Reader is private to Grain" in str(error)
 else:
     raise AssertionError
 """

@@ -153,7 +153,7 @@ def test_what_cannot_be_asked(arguments: Any, kind: type, words: str) -> None:
 def test_what_is_no_dataset() -> None:
     with pytest.raises(TypeError, match="takes a dataset, a DataLoader, or an iterator"):
         bushel.where([1, 2], step=0)
-    with pytest.raises(PlanError, match="has not handed out a step yet"):
+    with pytest.raises(PlanError, match="has not delivered a step yet"):
         bushel.where(iter(MapDataset.range(3)))
 
 

@@ -151,7 +151,7 @@ def test_old_tar_files_have_no_mark(tmp_path: Path) -> None:
     [
         (lambda folder: folder / "none.parquet", MissingFileError, "there is no file"),
         (lambda folder: folder / "*.parquet", MissingFileError, "no file matches"),
-        (lambda folder: _binary(folder), PlanError, "cannot be told.*format="),
+        (lambda folder: _binary(folder), PlanError, "is not recognised.*format="),
         (lambda folder: _mixed(folder), PlanError, "several formats"),
         (lambda folder: [*_mixed(folder).iterdir()], PlanError, "several formats"),
         (lambda folder: [_FOREIGN / "mds", _FOREIGN / "mds-gz"], PlanError, "'mds'.*by itself"),

@@ -477,7 +477,7 @@ def test_damaged_samples_of_one_file(tmp_path: Path) -> None:
 
 def test_no_tar_file(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"this is a text " * 100)
-    with pytest.raises(RecordError, match="is no tar file, or damaged: what lies at byte 0"):
+    with pytest.raises(RecordError, match="or damaged: the header of a member at byte 0"):
         TarDataSource(tmp_path)
 
 

@@ -300,7 +300,7 @@ def test_options_that_there_are_not(path: Path) -> None:
     write_tfrecords(path, [])
     with pytest.raises(PlanError, match="`parse` is 'example'"):
         TFRecordDataSource(path, parse="json")
-    with pytest.raises(PlanError, match="is wanted as"):
+    with pytest.raises(PlanError, match="cannot be"):
         TFRecordDataSource(path, features={"x": "image"})
     with pytest.raises(MissingFileError, match=r"no\.tfrecord"):
         TFRecordDataSource(path.parent / "no.tfrecord")

@@ -181,7 +181,7 @@ def test_unbatch_of_trees_makes_views() -> None:
     ("element", "text"),
     [
         ({"x": np.zeros(2), "y": 7}, r"element\['y'\] is a int that has none"),
-        ({"x": np.zeros(2), "y": np.zeros(3)}, r"element\['y'\] has 3 where another one has 2"),
+        ({"x": np.zeros(2), "y": np.zeros(3)}, r"element\['y'\] has 3 and another one has 2"),
         ({}, "there is no array"),
     ],
 )

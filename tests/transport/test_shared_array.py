@@ -112,7 +112,7 @@ def test_metadata_of_a_part_would_be_of_another(array: SharedMemoryArray) -> Non
         array.metadata.name, (2, 4), np.dtype(np.int32)
     )
     for part in (array[1], array.T, array[:, :2]):
-        with pytest.raises(ValueError, match="do not tell which one"):
+        with pytest.raises(ValueError, match="cannot say which part"):
             part.metadata
 
 

@@ -109,7 +109,7 @@ CASES: dict[str, tuple[str, Callable[[], Any], list[Callable[[], Any]]]] = {
         [lambda: WindowShuffleIterDataset(stream().filter(is_not_third), window_size=10, seed=1)],
     ),
     "a map after the threads": (
-        "`map(double)` comes after `to_iter_dataset()` and runs in the thread that asks",
+        "`map(double)` comes after `to_iter_dataset()` and runs in the thread of your loop",
         lambda: stream().map(double).map(ragged),
         [
             lambda: records().map(double).to_iter_dataset(),

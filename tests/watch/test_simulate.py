@@ -225,7 +225,7 @@ def test_it_says_what_it_holds_on() -> None:
     light = costs(0.001, most_threads=0)
     assert "no workers were tried" in notes(light, 2)
     tried = dataclasses.replace(light, trials=(TriedRun(1, 0.001, 0.0),))
-    assert notes(tried, 2) == notes(tried, 0) == "nobody else uses the cores"
+    assert notes(tried, 2) == notes(tried, 0) == "no other program uses the cores"
     large = dataclasses.replace(light, bytes=4e7)
     assert "each element of 40 MB is made in new memory" in notes(large, 2)
     assert "40 MB" not in notes(large, 0)

@@ -385,12 +385,12 @@ CUT = [
     [
         (made(0.005), 8, "the data is not what you wait for: 0.5 % of the time (below 1 %)"),
         (made(0.5, HEAVY_HERE), 8, "`map(decode)` is 90 % of the work (9 ms a record)"),
-        (made(0.5, HEAVY_THERE, [busy(0.95)]), 8, "8 cores are there: num_workers=5."),
+        (made(0.5, HEAVY_THERE, [busy(0.95)]), 8, "there are 8 cores: num_workers=5."),
         (made(0.5, HEAVY_THERE, [busy(0.95)]), 3, "num_workers=3 (to never wait it would take 5)"),
         (made(0.5, HEAVY_THERE, [busy(0.95)]), 2, "have all 2 cores. `map(decode)` takes 90 %"),
         (made(0.5, HEAVY_THERE, [busy(0.6)]), 8, "`per_worker_buffer_size`"),
-        (made(0.5, HEAVY_HERE, [busy(0.1)]), 8, "`explain()` says why it is not with the workers"),
-        (made(0.5, HEAVY_THERE, [busy(0.95, deaths=2)]), 8, "2 workers ended and were replaced"),
+        (made(0.5, HEAVY_HERE, [busy(0.1)]), 8, "says why it does not run in the workers"),
+        (made(0.5, HEAVY_THERE, [busy(0.95, deaths=2)]), 8, "2 workers died and were replaced"),
         (made(0.5, HEAVY_THERE, [busy(0.9, sent=30 * 10**9)]), 8, "3.0 GB a second"),
         (made(0.5, [step("a", "here", 0.3), step("b", "here", 0.3)]), 8, "no rule says why"),
         (made(0.5, HEAVY_HERE), 8, "threads are best: `ReadOptions(num_threads=16)`. Otherwise,"),
@@ -398,15 +398,15 @@ CUT = [
         (
             replace(made(0.5), first_wait_seconds=4.96),
             8,
-            "not what you wait for, once it runs: 0.79 % of the time (below 1 %). Until the first "
-            "element, all starts: 5 s.",
+            "not what you wait for, once it runs: 0.79 % of the time (below 1 %). The wait for the "
+            "first element, in which everything starts, took 5 s.",
         ),
-        (made(0.5, CUT, [busy(0.3)]), 8, "`batch(8)` runs in this process, and takes from them"),
+        (made(0.5, CUT, [busy(0.3)]), 8, "`batch(8)` runs in this process, and gets its elements"),
         (
             made(0.5, HEAVY_THERE, [replace(busy(0.3, sent=5 * 10**8), ready_tasks=7)]),
             8,
-            "7 tasks of theirs are ready: what your loop waits for is to take an element over, "
-            "5 ms for 500 kB",
+            "7 tasks of theirs are ready: your loop waits for the transfer of elements, "
+            "5 ms for 500 kB each",
         ),
         (made(0.5, HEAVY_THERE, [busy(0.3)]), 8, "no rule says why"),
     ],
@@ -418,7 +418,7 @@ def test_why_slow(stats: Stats, cores: int, said: str, monkeypatch: Any) -> None
 
 def test_too_little_to_tell() -> None:
     figures = Figures(2, 1.0, 0.5, 2, 0, 0.2, 1)
-    assert stats_of(figures).why_slow() == ("too little was handed out to tell.",)
+    assert stats_of(figures).why_slow() == ("too few elements so far to say why.",)
 
 
 def test_faces_are_of_one_value() -> None:

@@ -74,12 +74,12 @@ def test_an_iterator_that_is_closed_leaves_its_last_figures(tmp_path: Path) -> N
 def test_files_that_are_not_taken(tmp_path: Path) -> None:
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
-    with pytest.raises(FileError, match="no file of figures"):
+    with pytest.raises(FileError, match="no file of statistics"):
         bushel.iterate(MapDataset.range(3), stats=thesis)
     assert thesis.read_text() == "years of work"
     os.symlink(thesis, tmp_path / "link")
     for path in ("link", "nowhere/run.stats", "."):
-        with pytest.raises(FileError, match="cannot be put in"):
+        with pytest.raises(FileError, match="cannot be written to"):
             bushel.iterate(MapDataset.range(3), stats=tmp_path / path)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileError):

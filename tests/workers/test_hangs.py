@@ -237,7 +237,7 @@ def test_one_that_always_hangs_in_starting_is_given_up() -> None:
     options = MultiprocessingOptions(num_workers=1, hang_timeout=0.1, on_hang="replace")
     ds = MapDataset.range(50).to_iter_dataset(INLINE)
     ds = ds.mp_prefetch(options, worker_init_fn=_init_hangs)
-    with pytest.raises(WorkerError, match=r"before they begin: .* because it hung"):
+    with pytest.raises(WorkerError, match=r"before they have started: .* because it hung"):
         list(ds)
 
 

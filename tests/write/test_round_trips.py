@@ -245,5 +245,5 @@ def test_batches_are_elements(tmp_path: Path) -> None:
     ],
 )
 def test_layouts_that_are_none(told: Any) -> None:
-    with pytest.raises(FileError, match="what test says of its elements is damaged"):
+    with pytest.raises(FileError, match="the description of elements in test is damaged"):
         ElementLayout.from_json(told, "test")

@@ -41,7 +41,7 @@ class LengthOf:
             return size
         if length is None and isinstance(element, dict):
             raise BatchError(
-                f"`{self.operation}` must know which feature of an element tells its length: "
+                f"`{self.operation}` needs the feature that gives the length of an element: "
                 f"write `length=` with one of {sorted(element)}, or a function of the element."
             )
         value = element

@@ -250,7 +250,7 @@ def _mean_of_distinct(values: Any) -> float:
 def _no_feature(element: Any, feature: Feature) -> FeatureError:
     has = f"keys {list(element)[:20]}" if isinstance(element, dict) else f"{element!r:.100}"
     return FeatureError(
-        f"`pack` is told of a feature {feature.name!r}, which an element does not have; it has "
-        f"{has}. The lengths that `pack` takes are by the names of features, as in "
+        f"`pack` was given a length for the feature {feature.name!r}, which an element does not "
+        f"have; it has {has}. `pack` takes a dict from the names of features to lengths, as in "
         '`pack({"tokens": 2048})`.'
     )

@@ -84,8 +84,8 @@ def count_rows(batch: Any) -> int:
             )
         if rows is not None and shape[0] != rows:
             raise BatchError(
-                f"`unbatch` needs arrays with as many rows as each other, and {show_path(path)} "
-                f"has {shape[0]} where another one has {rows}."
+                f"`unbatch` needs arrays with the same number of rows, but {show_path(path)} "
+                f"has {shape[0]} and another one has {rows}."
             )
         rows = shape[0]
     if rows is None:

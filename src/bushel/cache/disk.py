@@ -167,8 +167,8 @@ class DiskCacheStream(OneInput):
             known = self._reader.state_at(position)
             if known is not None and indices_in(known) != indices_in(parent):
                 raise StateError(
-                    f"this state is after {position} elements, where what the cache "
-                    f"{self._path!r} was made of is at {indices_in(known)}, and not at "
+                    f"this state is after {position} elements. There the input of the cache "
+                    f"{self._path!r} is at {indices_in(known)}, but in this state it is at "
                     f"{indices_in(parent)}: it is damaged, or belongs to other data."
                 )
             self._reader.forget()

@@ -144,8 +144,8 @@ def tell_changes(
     if not changes:
         return
     what = (
-        f"this state was saved with other code or data: {'; '.join(changes)}. Its position means "
-        "the same, and what follows is as it is now"
+        f"this state was saved with other code or data: {'; '.join(changes)}. Its position is "
+        "still valid; the elements after it are made with the code and data of now"
     )
     if strict:
         raise StateError(f"{what}; `strict=True` asks to refuse that.")

@@ -19,12 +19,12 @@ _HEAD = ("PID", "iterators", "elements", "command")
 
 def add_commands(commands: Any) -> None:
     """Adds both to the commands of `bushel`."""
-    asked = _command(commands, "top", _top, "what a program that trains is at, in this terminal")
+    asked = _command(commands, "top", _top, "the figures of a running training, in this terminal")
     asked.add_argument("--once", action="store_true", help="print it once")
     asked.add_argument("--json", action="store_true", help="for programs; once, too")
     asked = _command(commands, "serve", _serve, "the same in a browser; /metrics is for Prometheus")
     asked.add_argument(
-        "--port", type=_port, default=0, help="of 127.0.0.1 (one that is free, which is told)"
+        "--port", type=_port, default=0, help="on 127.0.0.1 (a free port, which is printed)"
     )
 
 

@@ -64,17 +64,17 @@ def _parser() -> argparse.ArgumentParser:
         if name == "sample":
             command.add_argument("--seed", type=int, default=None, help="which ones (any)")
     other = _command(commands, "convert", _convert, "write the records in another format")
-    other.add_argument("to", metavar="TO", help="the file to write; its ending says the format")
+    other.add_argument("to", metavar="TO", help="the file to write; its ending gives the format")
     other.add_argument("--to-format", choices=sorted(TARGETS), help="the format, if not the ending")
-    other.add_argument("--shards", type=int, help="so many files, NAME-00000-of-00008.ending")
+    other.add_argument("--shards", type=int, help="number of files, NAME-00000-of-00008.ending")
     other.add_argument("--workers", type=int, help="processes (as many as there are cores)")
     other.add_argument(
         "--look-at",
         type=int,
         default=LOOKED_AT,
-        help=f"so many records tell the columns of a table ({LOOKED_AT:,})",
+        help=f"number of records that decide the columns of a table ({LOOKED_AT:,})",
     )
-    other.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    other.add_argument("--overwrite", action="store_true", help="replace existing files")
     run.add_commands(commands)
     where_when.add_commands(commands)
     recordings.add_commands(commands)

@@ -14,10 +14,10 @@ def add_commands(commands: Any) -> None:
     """Adds `profile` and `simulate` to the commands of `bushel`."""
     asked = _command(commands, "profile", _profile, "what each step costs, and how fast it can be")
     asked.add_argument(
-        "--step-seconds", type=float, help="of the training for an element: what feeds it is told"
+        "--step-seconds", type=float, help="of a training step: also says what is needed to feed it"
     )
     asked.add_argument("--no-verify", action="store_true", help="predict, and try nothing")
-    asked = _command(commands, "simulate", _simulate, "a training on hosts that are not there")
+    asked = _command(commands, "simulate", _simulate, "predict a training on a cluster")
     asked.add_argument("--step-seconds", type=float, default=0.0, help="of the training (0)")
     asked.add_argument("--hosts", type=int, default=1, help="how many train together (1)")
     asked.add_argument("--workers", type=int, help="of each host (as the pipeline has)")

@@ -40,7 +40,7 @@ def add_commands(commands: Any) -> None:
     )
     command.add_argument("--format", choices=sorted(FILE_FORMATS), help="if the ending is none")
     command.add_argument("--shards", type=int, help="how many (of about 128 MiB each)")
-    command.add_argument("--shard-records", type=int, help="instead: so many elements each")
+    command.add_argument("--shard-records", type=int, help="instead: elements in each shard")
     command.add_argument("--workers", type=int, help="processes (as many as there are cores)")
     command.add_argument(
         "--ray-workers",
@@ -50,7 +50,7 @@ def add_commands(commands: Any) -> None:
     command.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="of elements that fail"
     )
-    command.add_argument("--overwrite", action="store_true", help="replace what is there")
+    command.add_argument("--overwrite", action="store_true", help="replace an existing dataset")
     command.add_argument(
         "--json-field",
         action="append",

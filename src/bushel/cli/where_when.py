@@ -40,7 +40,7 @@ def add_commands(commands: Any) -> None:
 def _command(commands: Any, name: str, run: Any, words: str) -> argparse.ArgumentParser:
     command = add_command(commands, name, run, words)
     ask_for_pipeline(command)
-    command.add_argument("--hosts", type=int, help="the lanes of all of so many hosts")
+    command.add_argument("--hosts", type=int, help="number of hosts: show the lanes of all of them")
     command.add_argument("--json", action="store_true", help="for programs")
     return command
 

@@ -50,8 +50,8 @@ def replace_grain(stand_ins: Sequence[str] = ()) -> None:
     loaded = next((name for name in sys.modules if name.split(".")[0] == "grain"), None)
     if loaded is not None:
         raise ImportError(
-            f"`{loaded}` is imported already, and whoever did so has the classes of Grain. Call "
-            "`bushel.replace_grain()` first of all: before the import of the library that imports "
+            f"`{loaded}` is imported already, so Grain's own classes are in use. Call "
+            "`bushel.replace_grain()` earlier: before the import of the library that imports "
             "Grain."
         )
     sys.meta_path.insert(0, _GrainFinder(tuple(stand_ins)))
@@ -144,8 +144,8 @@ class _StandIns(ModuleType):
 
         def refused(*args: Any, **kwargs: Any) -> Any:
             raise ImportError(
-                f"{self.__name__}.{name} is Grain's own, and bushel is in its place "
-                "(`bushel.replace_grain`): there is a stand-in for those who do not use it."
+                f"{self.__name__}.{name} is private to Grain, which bushel replaces here "
+                "(`bushel.replace_grain`): the stand-in can be imported, but not used."
             )
 
         made = type(name, (), {"__init__": refused, "__module__": self.__name__})

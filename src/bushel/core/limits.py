@@ -65,15 +65,15 @@ def limit_of(error: BaseException) -> str | None:
     if number == errno.EAGAIN or "start new thread" in str(error):
         most = _limit(resource.RLIMIT_NPROC)
         return (
-            f"this user may have {most} processes and threads (`ulimit -u`), those of other "
-            "programs included, and a container or the machine as many as it says (pids.max, "
+            f"this user may have {most} processes and threads (`ulimit -u`), including those of "
+            "other programs, and the container or the machine has limits, too (pids.max, "
             f"threads-max): raise that limit, or use fewer workers.{limits_told()}".rstrip(".")
         )
     if number == errno.ENOMEM or isinstance(error, MemoryError):
         return (
-            f"there is no more memory: a process may have {_limit(resource.RLIMIT_AS)} bytes of "
-            "it (`ulimit -v`), and all of them together what the machine or the container has. "
-            "Raise that limit, or use fewer workers and smaller batches"
+            f"there is no more memory: a process may have {_limit(resource.RLIMIT_AS)} bytes "
+            "(`ulimit -v`), and all processes together as much as the machine or the container "
+            "has. Raise that limit, or use fewer workers and smaller batches"
         )
     return None
 

@@ -61,9 +61,9 @@ def _most_of(name: str, value: Any, usual: int) -> int:
     if parameter is not None:
         if parameter.least > 1:
             raise PlanError(
-                f"ReadOptions.{name} cannot be {parameter}: threads are there when they pay, and "
-                "as many as pay, so that there is no least number of them or of what they keep "
-                f"ready. Write AutotuneParameter(most={parameter.most})."
+                f"ReadOptions.{name} cannot be {parameter}: bushel uses only as many threads as "
+                "are faster, perhaps none, so there is no least number of threads or of "
+                f"prefetched elements. Write AutotuneParameter(most={parameter.most})."
             )
         return usual if parameter.most is None else parameter.most
     if not isinstance(value, int):

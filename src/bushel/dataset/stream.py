@@ -123,8 +123,8 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
 
     # Found by `ds[0]`, and by nobody who asks whether there is such a method.
     __getitem__ = NotThere(
-        "an IterDataset is a stream: its elements come one after the other, and none can be asked "
-        "for by its position. Take `next(iter(ds))`, or `ds.skip(n).take(1)`; or ask the "
+        "an IterDataset is a stream: its elements come one after the other, and cannot be accessed "
+        "by position. Take `next(iter(ds))`, or `ds.skip(n).take(1)`; or index the "
         "`MapDataset` from which it was made."
     )
 

@@ -230,8 +230,8 @@ def _named(path: str) -> int:
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
         raise FileError(
-            f"the figures cannot be put in {path!r}: {error.strerror}. `stats=` is the path of a "
-            "file of its own, in a folder that is there."
+            f"the statistics cannot be written to {path!r}: {error.strerror}. `stats=` is the "
+            "path of a new file, in an existing folder."
         ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -239,14 +239,13 @@ def _named(path: str) -> int:
         is_file = stat.S_ISREG(status.st_mode)
         if not is_file or (status.st_size and not _is_page(descriptor)):
             raise FileError(
-                f"{path!r} is there and is no file of figures: `stats=` is the path of a file of "
-                "its own."
+                f"{path!r} exists and is no file of statistics: `stats=` is the path of a new file."
             )
         os.ftruncate(descriptor, 0)
     except BlockingIOError:
         os.close(descriptor)
         raise FileError(
-            f"the figures of another iterator are put in {path!r} now: each has a file of its own."
+            f"another iterator is writing its statistics to {path!r}: give each its own file."
         ) from None
     except BaseException:
         os.close(descriptor)

@@ -74,8 +74,8 @@ def made_once(
             # Somebody else may have made it meanwhile.
             if not _is_known(target) and not _is_right(target, file.path):
                 _log.warning(
-                    "%r %s to %r, which takes time and room on the disk; the copy stays until it "
-                    "was not used for a week and others need the room (BUSHEL_CACHE_BYTES).",
+                    "%r %s to %r, which takes time and disk space; the copy is kept until it was "
+                    "unused for a week and other files need the space (BUSHEL_CACHE_BYTES).",
                     file.path,
                     why,
                     target,
@@ -234,10 +234,10 @@ def local_path(path: str) -> str:
     file = RemoteFile(path)
     if file.stamp == f"{file.size}-":
         raise FileError(
-            f"{path!r} has to be copied to this machine, and the server does not say when it was "
-            "changed, so that an old copy could not be told from a new one. Copy it yourself."
+            f"{path!r} has to be copied to this machine, but the server does not say when it was "
+            "changed, so bushel could not detect an outdated copy. Copy it yourself."
         )
-    why = "is far away, and is read as a whole. So it is copied once,"
+    why = "is remote, and has to be read as a whole. So it is copied once,"
     # Some packages read more into names.
     name = re.sub(r"[^\w.-]", "_", os.path.basename(without_query(path)))[-100:]
     return made_once(file, "copies", name, why, lambda: _whole(file))

@@ -132,7 +132,7 @@ class _WantedIndex:
         if stat.S_ISREG(status.st_mode) and is_no_easier_to_write(status, data):
             return descriptor
         os.close(descriptor)
-        raise ForeignError("an index that others may have written")
+        raise ForeignError("an index that other users may have written")
 
     def make(self) -> Columns:
         """Goes through the file, and keeps what was found where that can be."""
@@ -157,7 +157,7 @@ class _WantedIndex:
                 make_private(os.path.dirname(place))
                 mode = 0o600
             elif _is_somebodys(place):
-                return "there is one of somebody else's"
+                return "there is one that belongs to another user"
             else:
                 # Those who read the file may read its index.
                 mode = 0o600 | os.stat(self._file.path).st_mode & 0o044

@@ -1,4 +1,4 @@
-"""Reads ranges of local files."""
+"""Local files: read by ranges, closed when nothing refers to them."""
 
 import errno
 import os

@@ -139,7 +139,7 @@ class _Specs:
             function = function.func
         if not hasattr(function, "output_spec"):
             raise _NotTold(
-                f"what `{name_of(function)}` makes of a batch cannot be told without calling it. "
+                f"the result of `{name_of(function)}` for a batch is not known without calling it. "
                 "Give it a method `output_spec(self, input_spec, batch_size, drop_remainder)`, or "
                 "write `get_element_spec(ds, read_one=True)`."
             )
@@ -170,7 +170,7 @@ def _first(node: Node) -> Any:
     for element in stream:
         return element
     raise EmptyDatasetError(
-        f"there is no element after `{node.label}` to tell what its elements look like."
+        f"there is no element after `{node.label}`, so the structure of its elements is unknown."
     )
 
 

@@ -140,6 +140,6 @@ def _check_limits(
         raise TypeError(f"`samples_to_check` must be an integer, and is {samples_to_check!r}.")
     if samples_to_check < 1:
         raise PlanError(
-            f"`samples_to_check` must be at least 1, and is {samples_to_check}: without a look "
-            "at an element there is nothing to go by."
+            f"`samples_to_check` must be at least 1, and is {samples_to_check}: the options "
+            "depend on the size of an element."
         )

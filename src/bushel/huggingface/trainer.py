@@ -148,8 +148,8 @@ class _DataPosition(transformers.TrainerCallback, ExportableState):  # type: ign
             has = f"that of step {saved['step']}" if saved.get("position") else "none"
             raise StateError(
                 f"the checkpoint of step {state.global_step} has no position of the data ({has}), "
-                "so that the training cannot go on with the batch after it. A position is there "
-                "if the `train_dataset` was one of bushel's and the checkpoint was made at the end "
+                "so that the training cannot go on with the batch after it. A checkpoint has a "
+                "position if the `train_dataset` was one of bushel's and it was made at the end "
                 "of a step; `ignore_data_skip=True` begins the data anew."
             )
         data.load_state_dict(saved["position"])

@@ -67,8 +67,8 @@ def accept_datasets() -> None:
     adapter_of = getattr(data_adapters, "get_data_adapter", None)
     if adapter_of is None or "steps_per_epoch" not in inspect.signature(adapter_of).parameters:
         raise PlanError(
-            f"Keras {keras.__version__} looks at data in another way than this version of bushel "
-            "knows. Write `model.fit(bushel.keras.dataset(ds))`, which needs nothing of it."
+            f"Keras {keras.__version__} handles data in a way that this version of bushel does "
+            "not know. Write `model.fit(bushel.keras.dataset(ds))`, which does not depend on it."
         )
     if hasattr(adapter_of, "takes_bushel"):
         return
@@ -304,8 +304,8 @@ def on_cpu(layer: Any) -> Callable[[Any], Any]:
     for part in getattr(layer, "_flatten_layers", lambda: [layer])():
         if any(isinstance(value, keras.random.SeedGenerator) for value in vars(part).values()):
             raise PlanError(
-                f"the layer {getattr(part, 'name', part)!r} draws random numbers of its own, so "
-                "what it makes of an element depends on how many it has seen before: a resumed "
+                f"the layer {getattr(part, 'name', part)!r} draws its own random numbers, so its "
+                "result for an element depends on the number of elements before: a resumed "
                 "training would see other data. Put it into the model, or write the step with "
                 "`random_map`, whose generator belongs to the element."
             )

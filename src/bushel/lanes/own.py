@@ -116,12 +116,12 @@ class _Owner:
         if deal.shard is None:
             return partial(self._agree_in_job, deal.agree_timeout_s)
         raise PlanError(
-            f"`{deal.describe()}` is followed by steps that leave elements out or make several of "
+            f"`{deal.describe()}` is followed by steps that drop elements or make several of "
             f"one, and the data is finite: how many steps host {deal.shard.shard_index} of "
-            f"{deal.shard.shard_count} may take depends on the others. Pass `agree=`, a function "
-            "that gets an integer and returns the least of all hosts' integers (an all-reduce "
-            "with min); or leave `shard_options` out in a JAX or torch job; or repeat the data for "
-            "ever."
+            f"{deal.shard.shard_count} may take depends on the other hosts. Pass `agree=`, a "
+            "function that gets an integer and returns the least of all hosts' integers (an "
+            "all-reduce with min); or leave `shard_options` out in a JAX or torch job; or repeat "
+            "the data for ever."
         )
 
 

@@ -1,4 +1,4 @@
-"""Prefetches elements of many lanes, together."""
+"""Reads elements of many lanes together, several steps at once, ahead of their use."""
 
 import time
 from collections.abc import Callable, Sequence

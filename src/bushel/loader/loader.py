@@ -70,7 +70,7 @@ class DataLoader(Generic[T]):
         instead=dict.fromkeys(("workers", "num_workers"), "worker_count")
         | {"source": "data_source", "dataset": "data_source", "transforms": "operations"},
         missing={
-            "sampler": "it says in which order records come, and how often. Write "
+            "sampler": "it decides the order of the records and the number of epochs. Write "
             "`sampler=IndexSampler(len(source), shuffle=True, seed=0)`; or use `load(source)`."
         },
     )
@@ -274,7 +274,7 @@ def _check_options(options: Any, said: tuple[Any, ...]) -> None:
         )
     if said != (0, 1, False, None, "wait"):
         raise PlanError(
-            "`worker_options` says all that there is to say of workers: leave out `worker_count`, "
+            "`worker_options` has all options of workers: leave out `worker_count`, "
             "`worker_buffer_size`, `enable_profiling`, `hang_timeout` and `on_hang`."
         )
 

@@ -57,7 +57,7 @@ class Ledger:
         if told < _TOLD:
             return ""
         where = f"; all are in {guard.quarantine!r}" if guard.quarantine is not None else ""
-        return f" (further ones are not told here{where})"
+        return f" (further ones are not listed here{where})"
 
     def has_room_for(self, records: Sequence[BadRecord]) -> bool:
         """Whether these records are within the budgets, with those before them."""

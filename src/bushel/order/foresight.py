@@ -1,4 +1,4 @@
-"""How far each of many streams that are read in turn is prefetched.
+"""How many elements of each of many streams, read in turn, are read at once: several rounds.
 
 To read from a stream costs some tens of microseconds, however few elements are read. Where
 there are a thousand, each gives an element now and then: so several are read at once, and wait.

@@ -142,7 +142,7 @@ class Search:
             raise NotKnown(f"`{node.label}` leaves out elements that fail")
         if isinstance(node, (Each, Place, Guard)):
             return stop
-        raise NotKnown(f"what `{node.label}` makes of the elements before it decides it")
+        raise NotKnown(f"it depends on what `{node.label}` makes of the elements before it")
 
     def _after(self, node: Node, hits: Hits, stop: int) -> Hits:
         if isinstance(node, SkipNode):

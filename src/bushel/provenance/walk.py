@@ -122,7 +122,7 @@ class Walk:
             elif isinstance(node, Guard) and node.drops:
                 raise NotKnown(f"`{node.label}` leaves out elements that fail")
             elif not isinstance(node, (Each, Place, Guard, LimitNode)):
-                raise NotKnown(f"what `{node.label}` makes of the elements before it decides it")
+                raise NotKnown(f"it depends on what `{node.label}` makes of the elements before it")
             (node,) = node.inputs
         dropping = None if node.allow_nones else next(iter(droppers(node.input)), None)
         if dropping is not None:

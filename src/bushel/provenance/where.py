@@ -309,8 +309,8 @@ def _of_iterator(iterator: Any, hosts: int | None, replay: bool) -> Where:
     before = inner.state_before_last()
     if before is None:
         raise PlanError(
-            "this iterator has not handed out a step yet (or was moved to a state since, or "
-            "closed), so there is none to tell of. Say which: `bushel.where(ds, step=0)`."
+            "this iterator has not delivered a step yet (or not since a state was restored, or it "
+            "is closed). Name the step: `bushel.where(ds, step=0)`."
         )
     return _answer(subject, [0], (None,), before, 0, replay)
 

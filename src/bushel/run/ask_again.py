@@ -1,4 +1,4 @@
-"""When threads are tried again: later after each trial that they lost."""
+"""When threads are first tried, and when again: later after each trial that they lost."""
 
 import math
 

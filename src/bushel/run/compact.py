@@ -52,9 +52,9 @@ _MOST_EPOCHS = 3
 _AT_A_TIME = 1 << 15
 
 _MISSING = (
-    "`compact()` found an element here that is not there any more: a filter, or a function before "
-    "it, answers otherwise than it did. It must depend on the element alone. (Where `cache=` "
-    "names a file that was made of other data, remove it.)"
+    "`compact()` found an element here before, but now there is none: a filter, or a function "
+    "before it, gives another result than in that pass. It must depend on the element alone. (If "
+    "`cache=` names a file that was made from other data, remove it.)"
 )
 
 

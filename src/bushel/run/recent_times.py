@@ -1,4 +1,4 @@
-"""Recent times of one mode (inline or threads): of blocks, of elements, of the user's work."""
+"""Recent times of one mode (inline or threads), and how much blocks differ."""
 
 import math
 from collections import deque

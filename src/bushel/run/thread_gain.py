@@ -1,4 +1,4 @@
-"""Estimates the gain from threads, from the times of the work, the GIL and the clock."""
+"""Estimates the gain from threads, and how sure it is, from times of the work, GIL and clock."""
 
 import math
 from abc import ABC, abstractmethod

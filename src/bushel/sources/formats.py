@@ -134,12 +134,12 @@ def format_of(paths: Any, format: str | None = None) -> Format:
     if formats:
         told = ", ".join(f"{path!r}: {made.name if made else '?'}" for path, made in found.items())
         raise PlanError(
-            f"these files have several formats ({told:.500}). Name those of one by a glob, or say "
-            "which one they have by `format=`."
+            f"these files have several formats ({told:.500}). Select those of one format by a "
+            "glob, or name the format by `format=`."
         )
     raise PlanError(
-        f"the format of {unknown[0]!r} cannot be told, neither by its first bytes nor by its name. "
-        f"Say which it is by `format=`, one of {', '.join(BY_NAME)}."
+        f"the format of {unknown[0]!r} is not recognised, neither by its first bytes nor by its "
+        f"name. Name it by `format=`, one of {', '.join(BY_NAME)}."
     )
 
 
@@ -282,7 +282,7 @@ def _tell_of_others(folder: str, names: Sequence[str]) -> None:
     if len(others) > texts:
         _log.warning(
             "of the folder %r, %d file%s read, as text, and %d others are not, such as %r. "
-            "`format='files'` makes a record of each file; a glob names those that are meant.",
+            "`format='files'` makes a record of each file; a glob selects some of them.",
             folder,
             texts,
             " is" if texts == 1 else "s are",

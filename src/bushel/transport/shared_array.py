@@ -127,9 +127,9 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         memory = self._in_memory()
         if self.ctypes.data != memory.address or not self.flags.c_contiguous:
             raise ValueError(
-                "this is a part of an array in shared memory, and name, shape and dtype do not "
-                "tell which one. Send the metadata of the whole and take the part there, or "
-                "pickle the part, which keeps its place."
+                "this is a part of an array in shared memory, and metadata (name, shape and dtype) "
+                "cannot say which part. Send the metadata of the whole array and take the part "
+                "there, or pickle the part, which keeps its place."
             )
         return SharedMemoryArrayMetadata(memory.name, self.shape, self.dtype)
 

@@ -23,7 +23,7 @@ class UnsendableKind(NamedTuple):
     instead: str
 
 
-_TWICE = "each worker would go through one of its own, and take what others take as well"
+_TWICE = "each worker would read its own copy, and so the same items as other workers"
 _OURS = "it belongs to this process"
 _FILE = UnsendableKind(
     "an open file",

@@ -173,9 +173,9 @@ def _map_after_the_threads(line: Line) -> Iterator[str]:
             root = seen if has_threads else None
         elif root is not None and type(seen.node) is MapNode:
             yield (
-                f"{seen.name} comes after {root.name} and runs in the thread that asks. Written "
-                f"before it, up to {root.explained.threads} threads may run it ahead, where that "
-                "is faster."
+                f"{seen.name} comes after {root.name} and runs in the thread of your loop. Written "
+                f"before {root.name}, up to {root.explained.threads} threads may prefetch it, if "
+                "that is faster."
             )
             return  # What holds for the first of them holds for the next.
         elif not isinstance(seen.node, Place):

@@ -106,7 +106,7 @@ def _nothing(sample: StepsSample, seconds: float) -> Exception:
         when = "" if sample.passes else f" in {duration(seconds)}"
         return EmptyDatasetError(
             f"there is nothing to profile: {number(most)} records were read{when}, and {names} "
-            "left out all of them."
+            "dropped all of them."
         )
     if sample.passes:
         return EmptyDatasetError("there is nothing to profile: the dataset is empty.")

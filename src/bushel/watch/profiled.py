@@ -116,11 +116,11 @@ class Profile:
         told += f"num_workers={fewest}." if fewest else "no workers."
         workers = self._fewest(step_seconds, None)
         if workers is not None:
-            return f"{told} With {workers + 1} cores, num_workers={workers} would do."
+            return f"{told} With {workers + 1} cores, num_workers={workers} would be enough."
         heaviest = max(self.steps, key=lambda step: step.seconds)
         stays = duration(self.costs.beside_workers.seconds + self.costs.taking_seconds)
         return (
-            f"{told} Nor would more of them do, as {stays} a step stay in this process; "
+            f"{told} More cores would not be enough: {stays} of each step stay in this process; "
             f"`{heaviest.name}` is {percent(heaviest.share)} of the work."
         )
 

@@ -80,8 +80,8 @@ class Recording:
         if any(entry.get("event") in ("end", "closed") for entry in self.entries[-1:]):
             return f"the run ended before step {made:,}: step {step:,} was not part of it"
         return (
-            f"the recording ends with step {made - 1:,}: whether the run came to step {step:,}, "
-            "nobody knows"
+            f"the recording ends with step {made - 1:,}: it is not known whether the run made "
+            f"step {step:,}"
         )
 
     def before(self, step: int) -> Entry:
@@ -173,14 +173,14 @@ def _decoded(line: bytes) -> Any:
 
 def _problem_of_header(header: Entry) -> str | None:
     if not is_pipeline(header.get("pipeline")):
-        return "it does not tell the pipeline"
+        return "it does not name the pipeline"
     if not isinstance(header.get("made_with"), dict):
-        return "it does not tell what the pipeline was made with"
+        return "it does not have the digests of code and files"
     loader = header.get("loader")
     if loader is not None and not (
         isinstance(loader, dict) and isinstance(loader.get("bushel"), dict)
     ):
-        return "it does not tell what the loader was"
+        return "it does not describe the loader"
     return None
 
 

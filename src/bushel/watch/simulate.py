@@ -230,7 +230,7 @@ def _told(setting: Setting, costs: Costs) -> Simulation:
 
 
 def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
-    yield "nobody else uses the cores"
+    yield "no other program uses the cores"
     makers = run.workers or run.threads
     tried = any(bool(one.workers) == bool(run.workers) for one in costs.trials)
     if tried:
@@ -238,7 +238,7 @@ def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
     if makers:
         who = "workers" if run.workers else "threads"
         yield (
-            f"all cores do as much together as each alone: no {who} were tried, or only while "
+            f"cores are as fast together as each alone: no {who} were tried, or only while "
             "other programs used the cores"
         )
     use_again = run.threads or (run.workers and not costs.placed_seconds)

@@ -30,7 +30,7 @@ _MANY_TAKEN = 4
 
 
 _WITHOUT_THREADS = (
-    " If it waits for something (`bushel.profile` tells), threads are best: "
+    " If it waits for something (`bushel.profile` measures that), threads are best: "
     "`ReadOptions(num_threads=16)`. Otherwise,"
 )
 
@@ -38,7 +38,7 @@ _WITHOUT_THREADS = (
 def why_slow(stats: "Stats", cores: float | None = None) -> tuple[str, ...]:
     """The sentences that apply. `cores` are those of this machine where nobody says otherwise."""
     if stats.elements < _LEAST_ELEMENTS or stats.elapsed_seconds < _LEAST_SECONDS:
-        return ("too little was handed out to tell.",)
+        return ("too few elements so far to say why.",)
     if stats.wait_share < _NO_WAIT:
         return (
             f"the data is not what you wait for: {percent(stats.wait_share)} of the time "
@@ -49,8 +49,8 @@ def why_slow(stats: "Stats", cores: float | None = None) -> tuple[str, ...]:
     if first and share < _NO_WAIT:
         return (
             f"the data is not what you wait for, once it runs: {percent(share)} of the time "
-            f"(below {percent(_NO_WAIT)}). Until the first element, all starts: "
-            f"{duration(first)}.",
+            f"(below {percent(_NO_WAIT)}). The wait for the first element, in which everything "
+            f"starts, took {duration(first)}.",
         )
     cores = available_cores() if cores is None else cores
     found = [*_about_workers(stats, cores), *_about_here(stats)]
@@ -79,7 +79,7 @@ def _about_workers(stats: "Stats", cores: float) -> list[str]:
                     never = " (your loop does next to nothing itself, so it waits in any case)"
                 found.append(
                     f"workers are busy {percent(busy)} of their time (above {percent(_BUSY)}) and "
-                    f"{cores:g} cores are there: num_workers={max(enough, figures.workers + 1)}"
+                    f"there are {cores:g} cores: num_workers={max(enough, figures.workers + 1)}"
                     f"{never}."
                 )
             else:
@@ -90,30 +90,29 @@ def _about_workers(stats: "Stats", cores: float) -> list[str]:
         elif busy >= _IDLE:
             found.append(
                 f"workers are busy {percent(busy)} of their time (below {percent(_BUSY)}) and yet "
-                f"your loop waits {percent(stats.wait_share)} of its: in bursts. A larger "
-                "`per_worker_buffer_size` has more ready for them."
+                f"your loop waits {percent(stats.wait_share)} of its time: in bursts. A larger "
+                "`per_worker_buffer_size` keeps more elements ready for them."
             )
         elif (heavy := _heavy(stats.steps, "here")) is not None:
             found.append(
                 f"workers are busy {percent(busy)} of their time only (below {percent(_IDLE)}), "
                 f"and `{heavy.name}` takes {percent(heavy.share)} of the time in this process: "
-                "`explain()` says why it is not with the workers, and what to write instead."
+                "`explain()` says why it does not run in the workers, and what to write instead."
             )
         elif (cut := _cut(stats)) is not None:
             found.append(
                 f"workers are busy {percent(busy)} of their time only (below {percent(_IDLE)}): "
-                f"`{cut.name}` runs in this process, and takes from them one by one what it is "
-                "made of. `explain()` says why it is not with the workers, and what to write "
-                "instead."
+                f"`{cut.name}` runs in this process, and gets its elements from them one by one. "
+                "`explain()` says why it does not run in the workers, and what to write instead."
             )
         elif figures.ready_tasks and stats.elements:
             each = max(0.0, stats.wait_seconds - first) / stats.elements
             found.append(
                 f"workers are busy {percent(busy)} of their time (below {percent(_IDLE)}) and "
-                f"{plural(figures.ready_tasks, 'task')} of theirs are ready: what your loop waits "
-                f"for is to take an element over, {duration(each)} for "
-                f"{size(figures.bytes // stats.elements)}. Smaller dtypes before the batch (uint8 "
-                "instead of float32) make that less."
+                f"{plural(figures.ready_tasks, 'task')} of theirs are ready: your loop waits for "
+                f"the transfer of elements, {duration(each)} for "
+                f"{size(figures.bytes // stats.elements)} each. Smaller dtypes before the batch "
+                "(uint8 instead of float32) make it shorter."
             )
         if stats.elapsed_seconds and figures.bytes / stats.elapsed_seconds > _MUCH_SENT:
             found.append(
@@ -122,8 +121,8 @@ def _about_workers(stats: "Stats", cores: float) -> list[str]:
             )
         if figures.deaths:
             found.append(
-                f"{figures.deaths} workers ended and were replaced, and {figures.repeated_tasks} "
-                "tasks were done again: the log says of what they died."
+                f"{figures.deaths} workers died and were replaced, and {figures.repeated_tasks} "
+                "tasks were done again: the log has the causes."
             )
     return found
 
@@ -139,9 +138,9 @@ def _about_here(stats: "Stats") -> list[str]:
     return [
         f"your loop waits {percent(stats.wait_share)} of its time, and `{heavy.name}` is "
         f"{percent(heavy.share)} of the work ({duration(heavy.seconds_per_record)} a record)."
-        f"{on_threads} `mp_prefetch(MultiprocessingOptions(num_workers=n))` at the end has other "
-        "processes do it; a function over whole batches (`map_batches`) or a `cache()` after the "
-        "step makes it less."
+        f"{on_threads} `mp_prefetch(MultiprocessingOptions(num_workers=n))` at the end moves it "
+        "to other processes; a function over whole batches (`map_batches`) or a `cache()` after "
+        "the step reduces it."
     ]
 
 

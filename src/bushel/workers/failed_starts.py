@@ -60,8 +60,8 @@ class FailedStarts:
         if worker.refused is not None:
             return not_started(worker.refused)
         return WorkerError(
-            f"worker processes end before they begin: the last one {worker.exit()}. What "
-            f"they wrote to the error output may tell why.{limits_told()}"
+            f"worker processes die before they have started: the last one {worker.exit()}. Their "
+            f"error output may say why.{limits_told()}"
         )
 
     def _may_stop(self) -> bool:

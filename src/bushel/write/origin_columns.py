@@ -58,7 +58,7 @@ class TracedOrigins:
         tags = self._replay.take(len(positions))
         records = self._replay.records(tags)
         if len(tags) < len(positions) or records.keys.dtype.kind not in "iu":
-            raise NotKnown("the stream was another when it was run beside, or keys are no numbers")
+            raise NotKnown("the second run gave another stream, or keys are not numbers")
         return records
 
     @property

@@ -110,9 +110,9 @@ def _batch(group: list[dict[str, Any]], number: int, schema: Any) -> Any:
     extra = set(itertools.chain(*group)) - set(names)
     if extra:
         raise PlanError(
-            f"{_records(group, number)} have {sorted(extra)}, which the records that were looked "
-            "at have not: a table has the same columns everywhere. --look-at says how many are "
-            "looked at."
+            f"{_records(group, number)} have {sorted(extra)}, which the sampled records did not "
+            "have: a table has the same columns everywhere. --look-at sets the number of sampled "
+            "records."
         )
     if not names:
         raise PlanError(
@@ -173,8 +173,8 @@ def _column(name: str, group: list[dict[str, Any]], number: int, kind: Any) -> A
                 f"the values of {name!r} in {_records(group, number)} cannot be a column: {why}."
             ) from None
         raise PlanError(
-            f"the values of {name!r} in {_records(group, number)} are not {kind}, as those that "
-            f"were looked at are: {why}. --look-at says how many are looked at."
+            f"the values of {name!r} in {_records(group, number)} are not {kind}, as in the "
+            f"sampled records: {why}. --look-at sets the number of sampled records."
         ) from None
 
 

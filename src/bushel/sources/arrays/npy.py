@@ -69,7 +69,7 @@ def layout_of(data: Bytes, where: str, begin: int = 0, end: int | None = None) -
     length = int.from_bytes(file.getvalue()[8 : 10 if version == 1 else 12], "little")
     start = begin + (10 if version == 1 else 12) + length
     if length > _MOST_HEADER:
-        raise FileError(f"{where} is damaged: its header is said to have {length:,} bytes.")
+        raise FileError(f"{where} is damaged: the length of its header is given as {length:,}.")
     if start > end:
         raise FileError(
             f"{where} is cut short: it ends within its header, after {end - begin:,} bytes. Write "

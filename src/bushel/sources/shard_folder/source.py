@@ -146,7 +146,7 @@ class ShardFolderSource(KeyedSource):
         if file.size != shard.bytes:
             raise FileError(
                 f"{shard.path!r} has {file.size:,} bytes, and {self._path!r} says {shard.bytes:,}. "
-                "Copy the folder anew: shards of one dataset do not go with the index of another."
+                "Copy the folder again: the index must belong to the same dataset as the shards."
             )
 
     def _bounds(self, file: ByteFile, shard: FolderShard) -> Any:

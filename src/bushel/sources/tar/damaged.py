@@ -63,8 +63,8 @@ def scan_damaged(file: ByteFile, progress: ProgressLine, error: RecordError) -> 
     samples = _without_holes(samples)
     damaged = [number for number, sample in enumerate(samples) if sample.is_damaged]
     _log.warning(
-        "%s Of its %s samples, %s cannot be read (the first begins at byte %s): whoever reads one "
-        'gets an error, and `on_error("skip")` passes over them.',
+        "%s Of its %s samples, %s cannot be read (the first begins at byte %s): reading one of "
+        'them raises an error, and `on_error("skip")` skips them.',
         error,
         f"{len(samples):,}",
         f"{len(damaged):,}",

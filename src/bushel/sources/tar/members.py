@@ -131,8 +131,8 @@ def stretches(
             )
         if checked and not _is_right(header):
             raise RecordError(
-                f"{path!r} is no tar file, or damaged: what lies at byte {place:,} should be the "
-                "header of a member, and its checksum is wrong."
+                f"{path!r} is no tar file, or damaged: the header of a member at byte {place:,} "
+                "has a wrong checksum."
             )
         kind = header[156]
         length = _number(header[124:136], path, place) if size < 0 else size

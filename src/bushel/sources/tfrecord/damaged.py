@@ -44,8 +44,8 @@ def scan_damaged(file: ByteFile, progress: ProgressLine, error: RecordError) -> 
         place = end
         progress.to(place)
     _log.warning(
-        "%s Of its %s records, %s cannot be read (the first begins at byte %s): whoever reads one "
-        'gets an error, and `on_error("skip")` passes over them.',
+        "%s Of its %s records, %s cannot be read (the first begins at byte %s): reading one of "
+        'them raises an error, and `on_error("skip")` skips them.',
         error,
         f"{sum(map(len, parts)):,}",
         f"{len(damaged):,}",

@@ -76,9 +76,9 @@ def _spec(name: str, spec: Any) -> tuple[int, tuple[int, ...] | None] | None:
         code, exact, whole = 0, False, None
     if not exact:
         raise PlanError(
-            f"the feature {name!r} is wanted as {spec!r}. Features are of `bytes`, `np.float32` "
-            "(or `float`) or `np.int64` (or `int`): give one of them for values in any number, "
-            "or such a one with a shape, `(np.float32, (28, 28))`, or `(int, ())` for one value."
+            f"the feature {name!r} cannot be {spec!r}. Features have the type `bytes`, "
+            "`np.float32` (or `float`) or `np.int64` (or `int`): give a type for any number of "
+            "values, or a type and a shape, as `(np.float32, (28, 28))`, or `(int, ())` for one."
         )
     return code, whole
 

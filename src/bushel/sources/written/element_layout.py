@@ -193,7 +193,7 @@ class ElementLayout:
             return ElementLayout(told["tree"], fields)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, ImportError) as error:
             raise FileError(
-                f"what {where} says of its elements is damaged ({error}): {told!r:.200}."
+                f"the description of elements in {where} is damaged ({error}): {told!r:.200}."
             ) from None
 
 
@@ -291,7 +291,7 @@ def layout_of(
         shape = _shape(element, (), wanted)
         made = shape if made is None else _merged(made, shape, alike)
     if made is None:
-        raise PlanError("there is no element to tell what elements are made of.")
+        raise PlanError("there is no element, so the fields of elements are not known.")
     fields: list[Field] = []
     tree = _numbered(made, fields)
     for name in wanted - {field.name for field in fields if field.kind == "json"}:
@@ -366,7 +366,7 @@ def _merged(
             )
     if _is_plain(one) and _is_plain(other) and (one.path or not alike):
         return Field(one.path, "json")
-    raise MisfitError("/".join(one.path), "is made of other parts in one element than in another")
+    raise MisfitError("/".join(one.path), "has other parts in one element than in another")
 
 
 def _is_plain(shape: "Field | _ElementParts") -> bool:

@@ -76,7 +76,7 @@ class WrittenDataSource(KeyedSource):
                 self._decode = coding_of(self._manifest.format, layout).decode
             except (MisfitError, KeyError) as error:
                 raise FileError(
-                    f"what {self._manifest.path!r} says of its elements cannot be: {error}."
+                    f"the description of elements in {self._manifest.path!r} is not valid: {error}."
                 ) from None
 
     @property
@@ -106,7 +106,7 @@ class WrittenDataSource(KeyedSource):
                 except Exception as own:
                     file, number, _ = self.place_of(key)
                     raise RecordError(
-                        f"record {number:,} of {file!r} is not as its manifest says: {own}."
+                        f"record {number:,} of {file!r} does not match its manifest: {own}."
                     ) from own
             raise error
 
@@ -173,7 +173,7 @@ class _Origins(PerProcess[tuple[str, int], OriginColumns]):
             return read_origins(local_path(path), records)
         except FileNotFoundError:
             raise MissingFileError(
-                f"{path!r} is missing, which says where the records of a shard came from."
+                f"{path!r} is missing, which has the origins of the records of a shard."
             ) from None
 
 

@@ -447,7 +447,7 @@ class ClusterPool(TaskQueue):
             task.ends += 1
             if task.ends >= _MOST_MEMORY_ENDS:
                 return WorkerError(
-                    f"nodes ended {task.ends} workers in a row for want of memory, with "
+                    f"nodes killed {task.ends} workers in a row for lack of memory, with "
                     f"{task.positions()}: {gone} Let each worker take more of a node "
                     "(`RayOptions(memory=...)`), or have fewer of them."
                 )

@@ -264,7 +264,7 @@ class RayCluster:
             for name, value in self._ray.available_resources().items()
             if not name.startswith(("node:", "object_store"))
         }
-        return f"asked for were {asked}; {len(nodes)} nodes are there, and free on them is {free}"
+        return f"requested were {asked}; there are {len(nodes)} nodes, with {free} free"
 
     def now(self) -> float:
         now = time.monotonic()
