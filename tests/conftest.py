@@ -23,9 +23,9 @@ COLLECTED_WITH = pytest.StashKey[frozenset[str]]()
 _A_MOMENT_SECONDS = 0.2
 # So many modules bring objects enough for collections to take long: JAX, TensorFlow, torch.
 _MANY_MODULES = 300
-# So do what modules, caches and libraries keep: this many are looked through in a hundredth of a
-# second.
-_MANY_BLOCKS = 200_000
+# So do modules, caches and what libraries keep: so many more of Python's blocks of memory make it
+# some thousandths of a second, and hundreds of tests collect.
+_MANY_BLOCKS = 50_000
 
 # For the many processes that tests start: numpy's threads look for work, on cores that others
 # want, for as long as it takes to import the rest of numpy. No test multiplies matrices.

@@ -17,21 +17,20 @@ _MOST_BUFFERED_TUNED = 1 << 16
 
 @dataclass(slots=True, init=False)
 class ReadOptions:
-    """How many threads may read ahead, and how far.
+    """How many threads may prefetch, and how far.
 
-    bushel starts without threads, measures, and moves to threads when the stream comes
-    faster that way: `num_threads` is the most it may use. 0 keeps everything in the thread
-    that asks. Order, values and states do not depend on it.
+    bushel starts without threads, measures, and moves to threads when the stream is
+    faster that way: `num_threads` is the most it may use. With 0, everything runs in the
+    calling thread. Order, values and states do not depend on it.
 
     >>> ReadOptions(num_threads="auto", prefetch_buffer_size=AutotuneParameter(most=100))
     ReadOptions(num_threads=16, prefetch_buffer_size=100)
 
     Args:
-      num_threads: at most this many threads. "auto" is the usual number, of which as many are
-        used as pay; `AutotuneParameter(most=8)` is 8.
-      prefetch_buffer_size: at most this many elements are kept ready, beside those of two
-        batches where the stream is batched. "auto" is as many as keep the threads at work, within
-        64 MB.
+      num_threads: the most threads. "auto" is the default number, of which only as many are
+        used as make the stream faster; `AutotuneParameter(most=8)` is 8.
+      prefetch_buffer_size: the most prefetched elements; in a batched stream, in addition to
+        the elements of two batches. "auto" is as many as keep the threads busy, within 64 MB.
     """
 
     num_threads: int
@@ -107,22 +106,22 @@ class WorkersKey:
 
 @dataclass(slots=True)
 class MultiprocessingOptions:
-    """How many worker processes, and how much each keeps ready.
+    """How many worker processes, and how much each prefetches.
 
     Args:
-      num_workers: worker processes; 0 evaluates in the process that asks. "auto" begins with a
-        few and has more or fewer while it runs, by what the loop waits, within the cores and
-        `ram_budget_mb`; `AutotuneParameter(least, most)` does so between two numbers. The stream
-        is the same.
-      per_worker_buffer_size: blocks that each worker may have waiting beside the one it is at;
-        "auto" lets them become as many as it takes, within `ram_budget_mb`.
-      enable_profiling: accepted for programs written for Grain.
-      hang_timeout: seconds without progress after which a worker is said to hang (it should be
-        longer than a batch takes); None never looks.
-      on_hang: what happens then, beside a report of what it hangs in: "wait" for it, "replace"
-        it by another worker that does its work again, or "raise".
-      ram_budget_mb: where something is "auto": for all workers and what they have ready, in
-        megabytes of 2^20 bytes; None is a quarter of the memory that is free.
+      num_workers: number of worker processes; 0 evaluates in the calling process. "auto" begins
+        with a few and changes their number while it runs, by how long the loop waits, within the
+        cores and `ram_budget_mb`; `AutotuneParameter(least, most)` does so between two numbers.
+        The stream is the same.
+      per_worker_buffer_size: finished blocks that each worker may have waiting, in addition to
+        the block that it computes; "auto" tunes the number, within `ram_budget_mb`.
+      enable_profiling: accepted for programs written for Grain, without effect.
+      hang_timeout: seconds without progress after which a worker counts as hung (longer than
+        a batch takes); None means no timeout.
+      on_hang: what happens then, in addition to a report of where it hangs: "wait" for it,
+        "replace" it by another worker that does its tasks again, or "raise".
+      ram_budget_mb: memory for all workers and their finished blocks, if something is "auto",
+        in megabytes of 2^20 bytes; None is a quarter of the free memory.
     """
 
     num_workers: int | Literal["auto"] | AutotuneParameter = 0

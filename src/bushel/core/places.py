@@ -1,7 +1,7 @@
 """Nodes that change no element: seeds, options, prefetch, workers, `to_iter_dataset`."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bushel.core.block import Block
 from bushel.core.frozen import frozen
@@ -18,9 +18,11 @@ from bushel.core.node import (
 )
 from bushel.core.options import DatasetOptions, MultiprocessingOptions, ReadOptions, WorkersKey
 from bushel.core.positions import Keys, Positions
-from bushel.core.ray_options import RayOptions
 from bushel.core.step import Step
 from bushel.core.tuned_options import AUTO, BufferBounds
+
+if TYPE_CHECKING:
+    from bushel.core.ray_options import RayOptions  # For workers here it need not be imported.
 
 
 @frozen
@@ -104,7 +106,7 @@ class WorkersNode(Place):
     """Has everything upstream evaluated by worker processes."""
 
     input: Node
-    options: MultiprocessingOptions | RayOptions
+    options: "MultiprocessingOptions | RayOptions"
     worker_init: Any
     key: WorkersKey
 
@@ -113,7 +115,8 @@ class WorkersNode(Place):
 
     @property
     def label(self) -> str:
-        method = "ray_prefetch" if isinstance(self.options, RayOptions) else "mp_prefetch"
+        here = isinstance(self.options, MultiprocessingOptions)
+        method = "mp_prefetch" if here else "ray_prefetch"
         number = self.options.num_workers
         return f"{method}(num_workers={number if isinstance(number, int) else AUTO})"
 

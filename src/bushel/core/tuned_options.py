@@ -1,7 +1,7 @@
 """`AutotuneParameter` and `"auto"`: bounds for numbers that are tuned while running."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bushel.core.arguments import whole
 from bushel.core.machine import available_cores
@@ -64,8 +64,8 @@ def as_parameter(value: Any) -> AutotuneParameter | None:
     return AutotuneParameter() if is_tuned(value) else None
 
 
-@dataclass(frozen=True, slots=True)
-class BufferBounds:
+# (A named tuple is made in a tenth of the time of a dataclass, and workers wait for that.)
+class BufferBounds(NamedTuple):
     """How many elements a thread keeps ready: at first, and at the most."""
 
     least: int
@@ -92,8 +92,7 @@ def buffer_bounds(value: Any, name: str, most: int) -> BufferBounds:
     return BufferBounds(min(1, size), size)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerBounds:
+class WorkerBounds(NamedTuple):
     """How many workers there are at first, and between which numbers they may come to be."""
 
     first: int

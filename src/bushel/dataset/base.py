@@ -36,7 +36,7 @@ Self = TypeVar("Self", bound="Dataset[Any]")
 
 
 class Dataset(Generic[T]):
-    """What random-access datasets and streams have in common."""
+    """The base class of random-access datasets and streams."""
 
     _parents: tuple[Dataset[Any], ...]
     # For datasets of the user's that were written for Grain.
@@ -98,9 +98,9 @@ class Dataset(Generic[T]):
         return None
 
     def explain(self) -> Explanation:
-        """Tells the steps, where each of them runs, and what to write instead; reads nothing.
+        """Explains the steps, where each of them runs, and gives advice; reads no data.
 
-        `print` shows it as a table, the last step first; `to_dict()` has it as plain values.
+        `print` shows it as a table, the last step first; `to_dict()` gives plain values.
 
         >>> from bushel import MapDataset
         >>> print(MapDataset.range(100).map(abs).to_iter_dataset().batch(8).explain())
@@ -124,7 +124,7 @@ class Dataset(Generic[T]):
         return self.explain()._repr_html_()
 
     def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
-        """Calls `func(self, ...)`, for chaining what is no method.
+        """Calls `func(self, ...)`, for chaining functions that are not methods.
 
         >>> from bushel import MapDataset
         >>> MapDataset.range(3).pipe(lambda ds, n: ds.repeat(n), 2).pipe(list)
@@ -155,10 +155,10 @@ class Dataset(Generic[T]):
         budget: int | None = None,
         quarantine: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Says what becomes of elements for which a source or a function before this fails.
+        """Says what happens to elements for which the source, or a function before this, fails.
 
-        "raise", as without it; "skip" leaves them out, as a filter does; "replace" puts
-        something else in their place, so that everything keeps its position.
+        "raise" raises, as without `on_error`; "skip" drops them, as a filter does; "replace" puts
+        another element in their place, so that all elements keep their positions.
 
         >>> from bushel import MapDataset
         >>> texts = MapDataset.source(["1", "2", "three", "4"]).map(int)
@@ -167,15 +167,15 @@ class Dataset(Generic[T]):
         >>> list(texts.on_error("replace", replacement=0).batch(2))
         [array([1, 2]), array([0, 4])]
 
-        A stream counts them, and its states do, so a budget is used up at the same record for
-        any number of workers, resumed or not. Elements asked for by their position are not
-        counted. Bad records are told by the logger "bushel", the first few of them.
+        A stream counts bad records, and its states have the counts. So a budget is used up at
+        the same record for any number of workers, resumed or not. Elements accessed by position
+        are not counted. The logger "bushel" reports the first few bad records.
 
         Args:
           policy: "raise", "skip" or "replace".
-          replacement: the element for "replace", or a function that makes it of the exception.
+          replacement: the element for "replace", or a function from the exception to the element.
           errors: which exceptions mean that a record is bad; others are raised.
-          budget: with more bad records than that `BadRecordsError` is raised.
+          budget: with more bad records than this, `BadRecordsError` is raised.
           quarantine: the path of a file that gets a line of JSON for each bad record, once:
             its file, record and offset where they are known, the operation, and the reason.
         """
@@ -197,12 +197,12 @@ class Dataset(Generic[T]):
         origins: bool | str = True,
         progress: bool | None = None,
     ) -> Manifest:
-        """Writes the elements to shards, which `bushel.open` reads, and tells what was written.
+        """Writes the elements to shards, which `bushel.open` reads, and returns a summary.
 
-        Shards of a random-access dataset are made by several processes, in any order, of equal
-        ranges of its positions; those of a stream one after the other. Whoever makes them, their
-        bytes are the same. Each is there as a whole or not at all: after a kill, the same call
-        goes on with those that are missing. When all are there, so is the manifest.
+        Several processes write the shards of a random-access dataset, in any order, from equal
+        ranges of its positions; the shards of a stream are written one after the other. Their
+        bytes do not depend on the processes. Each shard is written atomically: after a kill, the
+        same call writes the missing shards. The manifest is written after the last shard.
 
         >>> import tempfile
         >>> import bushel
@@ -216,22 +216,23 @@ class Dataset(Generic[T]):
         >>> folder.cleanup()
 
         Args:
-          to: the path of the shards, with a star for their number, here or in an object store
+          to: the path of the shards, with a star for their number, local or in an object store
             (s3://, gs://, az://); without a star, one file. Or a folder, with `format`.
           format: "arrayrecord", "tfrecord", "parquet", "arrow", "tar", "jsonl" or "tokens"; by
-            default, what the ending says.
-          shards: how many; by default, as many as have about 128 MiB each, and a few at least.
-          shard_records: instead of `shards`: how many elements a shard is made of.
-          workers: how many processes; by default, as many as there are cores. 0 for this one,
-            and `bushel.RayOptions(...)` for workers on a Ray cluster, which must see the path.
+            default, the format of the file name ending.
+          shards: the number of shards; by default, for about 128 MiB each, with a small minimum.
+          shard_records: instead of `shards`: the number of elements that make a shard.
+          workers: the number of processes; by default, the number of cores. 0 for this process,
+            and `bushel.RayOptions(...)` for workers on a Ray cluster, which must have access to
+            the path.
           on_error: "skip" leaves out elements that cannot be made or written, and counts them.
-          overwrite: whether what another pipeline wrote there is removed first.
-          json_fields: names of fields that differ in their type from element to element, or that
-            some elements have as None: they are written as JSON.
-          origins: whether to keep of each element the records that it was made of. In a stream
-            after a filter, only the filter knows that: "all" calls functions once more to find
-            out, in this process.
-          progress: whether to show how far it is; by default, at a terminal and in a notebook.
+          overwrite: whether to remove first what another pipeline wrote to the path.
+          json_fields: names of fields whose type differs from element to element, or that
+            are None in some elements: they are written as JSON.
+          origins: whether to store the records that each element was made from. In a stream
+            after a filter, they depend on the filter: "all" calls its functions a second time
+            to find them, in this process.
+          progress: whether to show the progress; by default, in a terminal and in a notebook.
         """
         from bushel.write.write_job import write  # It stands above, and runs what is built here.
 

@@ -22,7 +22,7 @@ _FOR_WORKERS = dict.fromkeys(
 
 
 class InWorkers(Dataset[T]):
-    """Methods of a stream that have workers make its elements."""
+    """Methods of a stream that run it in workers."""
 
     if TYPE_CHECKING:
 
@@ -39,15 +39,16 @@ class InWorkers(Dataset[T]):
     ) -> IterDataset[T]:
         """Runs the pipeline so far in worker processes; without workers it does nothing.
 
-        The stream is the same, whatever the number of workers, and so are its states. Workers
-        stay for the next pass over this dataset, and end with it or when an iterator is closed.
+        The stream and its states are the same with any number of workers. Workers
+        stay for the next pass over this dataset. They end with the dataset, or when an iterator
+        is closed.
 
         Args:
-          options: how many workers, how far ahead, and what to do about one that hangs.
-          worker_init_fn: called in each worker, before anything else, with its number and how
-            many there are.
-          sequential_slice: accepted for programs written for Grain; no worker has a part of
-            the data of its own here, so there is nothing to slice.
+          options: the number of workers, their prefetching, and what to do about hangs.
+          worker_init_fn: called in each worker, before anything else, with the number of the
+            worker and the number of workers.
+          sequential_slice: accepted for programs written for Grain, without effect: workers do
+            not have parts of the data.
         """
         if options is None:
             return cast("IterDataset[T]", self)
@@ -74,14 +75,14 @@ class InWorkers(Dataset[T]):
     ) -> IterDataset[T]:
         """Runs the pipeline so far in workers on a Ray cluster.
 
-        The stream and its states are those of local workers, of any number of them and of none:
-        a state saved with one is good for the others. Needs the package `ray`; connects to the
-        cluster that there is, and starts none unless `RayOptions(address="local")` says so.
+        The stream and its states are the same as with local workers, or without workers, so
+        states are interchangeable. Needs the package `ray`; connects to an existing cluster,
+        and starts one only with `RayOptions(address="local")`.
 
         Args:
-          options: how many workers, where they may run, and what to do about one that hangs.
-          worker_init_fn: called in each worker, before anything else, with its number and how
-            many there are.
+          options: the number of workers, where they may run, and what to do about hangs.
+          worker_init_fn: called in each worker, before anything else, with the number of the
+            worker and the number of workers.
         """
         options = RayOptions() if options is None else options
         if not isinstance(options, RayOptions):

@@ -36,7 +36,7 @@ class Lengths(Dataset[T]):
     ) -> IterDataset[Any]:
         """Lays sequences side by side in rows of fixed lengths.
 
-        Rows have, beside each feature, which of their sequences a cell belongs to
+        For each feature, a row also has the number of the sequence that each cell belongs to
         (`..._segment_ids`, from 1; 0 is padding) and its place in it (`..._positions`).
 
         >>> import numpy as np
@@ -52,17 +52,17 @@ class Lengths(Dataset[T]):
 
         Args:
           lengths: the length of a row for each feature. Other features are left out.
-          strategy: where a sequence goes: into the first of the open rows that has room
-            ("first_fit"), or the one where it leaves least room ("best_fit"); or all of them end
-            to end, cut where a row is full ("concat_then_split").
-          bins: how many rows are open at a time; 64.
-          seed: rows that are closed together come in an order drawn from it. Without one they
-            come as they were opened.
+          strategy: the row for a sequence: the first open row with room ("first_fit"), or the open
+            row in which it leaves the least room ("best_fit"); or all sequences laid end to end and
+            cut where a row is full ("concat_then_split").
+          bins: how many rows are open at a time; by default 64.
+          seed: rows that are closed together come in a random order with this seed; without a seed,
+            in the order in which they were opened.
           meta_features: features without segment ids and positions. Those that have no length
             become a list of the values of a row's elements.
           alignment: sequences begin at multiples of these, for each feature.
-          padding: what fills the cells of no sequence, for each feature, instead of zeros.
-          max_sequences: at most so many sequences in a row.
+          padding: the value of cells without a sequence, for each feature, instead of zeros.
+          max_sequences: the most sequences in a row.
           too_long: what to do about an element with a sequence longer than its row: "error",
             the default; "truncate", which keeps the beginning; "split" into elements that fit;
             "drop".
@@ -98,7 +98,7 @@ class Lengths(Dataset[T]):
         drop_remainder: bool = False,
         lengths_as: str | None = None,
     ) -> IterDataset[Any]:
-        """Batches as many neighbours as fit into a budget: rows times the longest, padded.
+        """Batches as many neighbours as fit into a budget of tokens: rows times the longest row.
 
         >>> import numpy as np
         >>> from bushel import MapDataset
@@ -112,15 +112,15 @@ class Lengths(Dataset[T]):
         `padding_report`.
 
         Args:
-          max_tokens: at most so many cells in a batch, padding included. An element that is
-            longer than that by itself is an error.
-          length: the feature whose length counts, or a function of the element. Elements that
-            are arrays need none.
-          pad_to_multiple_of: the longest sequence is padded to such a multiple, too.
+          max_tokens: the most cells in a batch, including padding. A single element that is
+            longer is an error.
+          length: the feature whose length counts, or a function of the element. Not needed for
+            elements that are arrays.
+          pad_to_multiple_of: the longest sequence is padded to a multiple of this, too.
           padding: the value to pad with: one for all arrays of an element, which are padded along
             their first axis; or a dict with a value for each feature that is to be padded, others
             being stacked as they are.
-          max_rows: at most so many elements in a batch.
+          max_rows: the most elements in a batch.
           drop_remainder: leaves out the last batch, unless it is full.
           lengths_as: the name of a feature that batches get: the lengths of their elements.
         """
@@ -153,7 +153,7 @@ class Lengths(Dataset[T]):
         drop_remainder: bool = False,
         lengths_as: str | None = None,
     ) -> IterDataset[Any]:
-        """Batches elements of like lengths: a bucket that is full becomes a batch.
+        """Batches elements of similar lengths: a full bucket becomes a batch.
 
         >>> import numpy as np
         >>> from bushel import MapDataset
@@ -164,9 +164,9 @@ class Lengths(Dataset[T]):
         [[0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 0, 0]]
         [[0, 1, 2]]
 
-        After `window` elements all buckets are emptied, in their order, full or not. So an
-        element waits no longer than that, however rare its length; a state is where the window
-        begins and how many of its batches were handed out; and restoring it reads at most one
+        After `window` elements all buckets are emptied, in their order, full or not. So no
+        element waits longer, however rare its length. A state has the place where the window
+        begins and the number of its delivered batches, and restoring it reads at most one
         window again.
 
         Args:
@@ -174,15 +174,15 @@ class Lengths(Dataset[T]):
           batch_sizes: how many elements make a batch in each bucket; one number for all of them,
             or a number for each, and perhaps one more for elements beyond the last boundary,
             which are an error otherwise.
-          max_tokens: instead of `batch_sizes`: as many as fit into so many cells, each padded to
-            its bucket's boundary.
+          max_tokens: instead of `batch_sizes`: as many elements as fit into this many cells, each
+            padded to its bucket's boundary.
           length: the feature whose length counts, or a function of the element. Elements that
             are arrays need none.
           pad_to_multiple_of: the longest sequence is padded to such a multiple, too.
           pad_to_boundary: pads to the bucket's boundary instead of the longest, so that there are
             no more shapes than buckets.
           padding: as for `batch_by_tokens`.
-          window: after how many elements buckets are emptied.
+          window: the number of elements after which buckets are emptied.
           drop_remainder: leaves out the batches that are not full then.
           lengths_as: the name of a feature that batches get: the lengths of their elements.
         """

@@ -52,7 +52,7 @@ class Parts(Dataset[T]):
     def enumerate(self, start: int = 0) -> MapDataset[tuple[int, T]]:
         """Makes pairs of the position, counted from `start`, and the element.
 
-        Positions go on through later epochs. What a filter dropped is counted, and stays None.
+        Positions go on through later epochs. Dropped elements are counted, and stay None.
 
         >>> from bushel import MapDataset
         >>> list(MapDataset.range(10, 13).enumerate())
@@ -63,10 +63,10 @@ class Parts(Dataset[T]):
     def unbatch(self, batch_size: int | None = None) -> MapDataset[Any]:
         """Makes an element of each row of a batch.
 
-        To read one row makes its whole batch; rows that are read one after the other share it.
+        Reading one row makes its whole batch; rows that are read one after the other share it.
 
         Args:
-          batch_size: how many rows each batch has, where no `batch` upstream tells.
+          batch_size: the number of rows in each batch, if there is no `batch` upstream.
 
         >>> from bushel import MapDataset
         >>> rows = MapDataset.range(5).batch(2).map(lambda x: x * 10).unbatch()
@@ -80,9 +80,8 @@ class Parts(Dataset[T]):
     ) -> MapDataset[Any]:
         """Joins `size` neighbours, then the `size` that begin `stride` further, and so on.
 
-        Elements are stacked as `batch` stacks them, and windows lie within one epoch. With
-        `drop_remainder=False` elements at the end that are in no whole window come as a shorter
-        one.
+        Elements are stacked as in `batch`, and each window is within one epoch. With
+        `drop_remainder=False`, elements at the end that do not fill a window make a shorter one.
 
         >>> from bushel import MapDataset
         >>> list(MapDataset.range(7).windows(3, stride=2))
@@ -92,24 +91,24 @@ class Parts(Dataset[T]):
         return self._then(BatchNode(laid_out, laid_out.size))
 
     def compact(self, *, cache: str | os.PathLike[str] | None = None) -> MapDataset[T]:
-        """Leaves out, for good, the elements that a filter dropped.
+        """Removes the gaps that a filter left, so that all positions have elements again.
 
-        What follows is random access again: positions have no gaps, the length is that of what
-        is left, and `batch`, `shuffle`, slices and `windows` may follow.
+        After it there is random access without gaps: the length is the number of elements that
+        were kept, and `batch`, `shuffle`, slices and `windows` may follow.
 
-        Which elements are left is found by one pass over the dataset as it is up to here, when
-        an element or the length is first needed; so put it right after the filter, and what is
-        costly or random after it. The answers are kept in memory, 4 bytes for each element
-        that is left, and travel to workers. An element that fails in that pass is taken for one
-        that is left, and fails again where it is read.
+        The elements that the filter keeps are found by one pass over the dataset up to here, when
+        an element or the length is first needed. So put `compact` right after the filter, and
+        costly or random steps after it. The positions are kept in memory, 4 bytes for each
+        element, and sent to workers. An element that fails in that pass counts as kept, and
+        fails again where it is read.
 
-        With a random order before it, every epoch needs a pass of its own. All epochs must have
+        With a random order before it, every epoch needs its own pass. All epochs must have
         as many elements as the first.
 
         Args:
-          cache: a file in which the answers are kept for the next time. It is made anew when
-            the steps before, their functions, the files or the length of the data are others;
-            what it cannot notice is other data of the same name and length. Remove it then.
+          cache: a file in which the positions are kept for the next run. It is made again when
+            the steps before, their functions, the files or the length of the data have changed.
+            It does not notice changed data of the same name and length: remove the file then.
 
         >>> from bushel import MapDataset
         >>> odd = MapDataset.range(10).filter(lambda x: x % 2).compact()

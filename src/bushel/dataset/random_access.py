@@ -59,8 +59,8 @@ class _MapDatasetMeta(ABCMeta):
     def source(cls, source: Any) -> Any:
         """Reads from anything with `__len__` and `__getitem__`, or from columns.
 
-        An array, or a dict or tuple of equally long arrays, is read by columns: record i is
-        made of the i-th entries. Memory maps are read as they are.
+        An array, or a dict or tuple of equally long arrays, is read by columns: record i
+        consists of the i-th entries. Memory maps are not copied.
 
         >>> images, labels = np.zeros((3, 28, 28)), np.array([7, 8, 9])
         >>> MapDataset.source({"image": images, "label": labels})[1]["label"]
@@ -102,7 +102,7 @@ class _MapDatasetMeta(ABCMeta):
     def select_from_datasets(
         cls, datasets: Sequence[MapDataset[T]], selection_map: Any
     ) -> MapDataset[T]:
-        """Elements of several datasets as a map from position to (dataset, position) says."""
+        """Elements of several datasets, by a map from position to (dataset, position)."""
         if selection_map is None:
             return cls.mix(datasets)
         datasets = check_parts(datasets, "select_from_datasets")
@@ -111,11 +111,12 @@ class _MapDatasetMeta(ABCMeta):
 
 
 class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
-    """Random-access dataset: element i, and as many epochs as one likes.
+    """Dataset with random access to element i, over any number of epochs.
 
     Lazy and immutable. Positions beyond the length belong to later epochs, in which random
-    steps differ; an element that a filter dropped reads as None. Subclasses of your own
-    define `__len__` and `__getitem__`, and find what they read from in `self._parent`.
+    steps differ; an element that a filter dropped reads as None. Your own subclasses
+    define `__len__` and `__getitem__`, and have the dataset that they read from in
+    `self._parent`.
 
     >>> ds = MapDataset.range(6).seed(1).shuffle().map(lambda x: 10 * x).batch(2)
     >>> ds[0]
@@ -157,9 +158,9 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         return self._then(slice_of(map_node(self), sl, sequential=False))
 
     def shuffle(self, seed: int | None = None) -> MapDataset[T]:
-        """Puts all elements in a random order, another one in each epoch.
+        """Puts all elements in a random order, a new one in each epoch.
 
-        The order is computed, not stored: any length takes no memory.
+        The order is computed, not stored, so it takes no memory at any length.
 
         >>> list(MapDataset.range(6).shuffle(seed=3))
         [4, 3, 0, 1, 2, 5]
@@ -191,8 +192,8 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
     ) -> MapDataset[S]:
         """Groups neighbours, stacking leaves on a new first axis.
 
-        The last batch is shorter unless `drop_remainder`. With `batch_fn` that function gets
-        the list of elements and returns the batch.
+        The last batch may be shorter, unless `drop_remainder`. `batch_fn` gets the list of
+        elements and returns the batch, in place of stacking.
 
         >>> list(MapDataset.range(5).batch(2))
         [array([0, 1]), array([2, 3]), array([4])]
@@ -202,7 +203,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
     def filter(self, transform: transforms.Filter | Callable[[T], object]) -> MapDataset[T]:
         """Drops elements for which a function is false: they read as None.
 
-        The length stays. As a stream, or in a `for` loop, they are absent.
+        The length does not change. In a stream, or in a `for` loop, they are absent.
 
         >>> even = MapDataset.range(4).filter(lambda x: x % 2 == 0)
         >>> even[1], list(even)
@@ -234,8 +235,8 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         """Applies a function to whole blocks of elements at once, given as columns.
 
         The function gets a tree of arrays with a common leading axis and returns one of the
-        same length. How many elements it gets is bushel's choice and changes from call to
-        call, so it must be element-wise: row i of the result may depend on row i only.
+        same length. bushel chooses the number of elements, which changes from call to call, so
+        the function must be element-wise: row i of the result may depend on row i only.
 
         >>> MapDataset.range(6).map_batches(lambda x: x * x)[5]
         np.int64(25)
@@ -248,9 +249,9 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         *,
         seed: int | None = None,
     ) -> MapDataset[S]:
-        """Applies a function to each element and a random generator of its own.
+        """Applies a function to each element and the element's own random generator.
 
-        The generator depends on the seed and the position alone. It is good during the call
+        The generator depends only on the seed and the position. It may be used during the call
         only.
 
         >>> noisy = MapDataset.range(3).random_map(lambda x, rng: x + rng.random(), seed=1)
@@ -260,7 +261,7 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         return self._then(random_map_step(map_node(self), transform, seed))
 
     def seed(self, seed: int) -> MapDataset[T]:
-        """Gives random steps downstream a seed; each derives one of its own from it.
+        """Gives random steps downstream a seed; each derives its own seed from it.
 
         >>> MapDataset.range(5).seed(1).shuffle()[0]
         1
@@ -287,43 +288,43 @@ class MapDataset(Parts[T], Dataset[T], metaclass=_MapDatasetMeta):
         agree: Callable[[int], int] | None = None,
         agree_timeout_s: float = 1800.0,
     ) -> IterDataset[T]:
-        """Deals the elements to `count` independent streams, of which each host has its share.
+        """Distributes the elements over `count` independent streams, and these over the hosts.
 
-        What follows, up to `batch`, happens in each lane for itself: filters, flat maps, window
-        shuffles, mixtures of streams dealt alike. `batch(n)` then takes the next n / count
-        elements of lane 0, of lane 1, and so on, for a batch of n rows of all hosts together. So
-        the records of step k depend on the pipeline alone: a job saved on 4 hosts goes on with
-        2 or 8, and every host takes the same number of steps.
+        The steps that follow, up to `batch`, run in each lane separately: filters, flat maps,
+        window shuffles, mixtures of streams with the same lanes. `batch(n)` then takes the next
+        n / count elements of lane 0, of lane 1, and so on, for a global batch of n rows. So
+        the records of step k depend on the pipeline alone: a job saved on 4 hosts can be resumed
+        on 2 or 8, and every host takes the same number of steps.
 
         Element n of lane l has number n * count + l for `map_with_index` and `random_map`.
 
-        An element that fails costs its step: the host that has it raises the error in the place
-        of its part of the batch, and all lanes go on with the next step, as if this one had been
-        handed out. So it is with `batch` of a `MapDataset`; a stream without lanes goes on right
-        after the element.
+        If an element fails, its whole step is lost: the host that has it raises the error in the
+        place of its part of the batch, and all lanes go on with the next step, as if this one had
+        been delivered. (`batch` of a `MapDataset` does the same; a stream without lanes goes on
+        right after the element.)
 
         >>> ds = MapDataset.range(16).lanes(4).filter(lambda x: x % 3).batch(4)
         >>> [batch.tolist() for batch in ds]
         [[4, 1, 2, 7], [8, 5, 10, 11]]
 
         Args:
-          count: how many lanes: a multiple of every number of hosts that the job may run on.
+          count: the number of lanes: a multiple of every number of hosts that the job may run on.
             It is part of the pipeline; another number is another stream.
-          shard_options: which host this is, of how many. By default this process of a JAX
-            or `torch.distributed` job, or this worker of Ray Train.
-          read_options: threads and buffer, so much for all lanes of this host together.
-          remainder: lanes do not end together. "drop" ends before the first step for which some
-            lane has too few elements. "pad" goes on until all lanes are at their end: elements
-            become pairs of the element and True, or of zeros and False in the place of one that
-            is not there, so that a batch is `(batch, mask)`.
-          agree: how hosts find out together that the data ends, where that takes looking (a
+          shard_options: the number of this host, and the number of hosts. By default those of
+            this process in a JAX or `torch.distributed` job, or of this worker of Ray Train.
+          read_options: threads and buffer of all lanes of this host together.
+          remainder: what to do when lanes end at different steps. "drop" ends before the first
+            step for which some lane has too few elements. "pad" goes on until all lanes have
+            ended: elements become pairs of the element and True, or of zeros and False in place
+            of a missing element, so that a batch is `(batch, mask)`.
+          agree: how hosts agree on the last step, where it depends on the data (a
             filter over finite data): a function that gets an integer and returns the least of
             all hosts' integers. By default processes of a JAX or `torch.distributed` job, and
             workers of Ray Train, do so by themselves. All hosts call it before the same steps,
-            with any number of workers; where a thread prefetches them, that thread does.
-          agree_timeout_s: how long another process of the job may be late before this one
-            raises an `AgreementError`. It may be busy for long before its first step: reading,
-            compiling. Who is waited for is logged after some seconds.
+            with any number of workers; if a thread prefetches them, that thread calls it.
+          agree_timeout_s: how long this process waits for other processes of the job before it
+            raises an `AgreementError`. They may be busy for long before their first step, with
+            reading or compiling. After some seconds, the hosts that it waits for are logged.
         """
         node = deal_step(
             map_node(self), count, shard_options, read_options, remainder, agree, agree_timeout_s

@@ -66,9 +66,9 @@ class _IterDatasetMeta(ABCMeta):
     ) -> IterDataset[T]:
         """Elements of several streams in proportion, spread evenly, until one of them ends.
 
-        With mappings, parts are ordered by name, and a state is restored by name: parts that
-        are new start at their beginning. Weights may be others when a state is restored: from
-        there on the mixture follows those.
+        With mappings, parts are ordered by name, and a state is restored by name: new parts
+        start at their beginning. A state may be restored with other weights: the mixture
+        follows the new weights from there on.
 
         >>> from bushel import MapDataset
         >>> ones, tens = MapDataset.range(3), MapDataset.range(10, 20)
@@ -80,12 +80,12 @@ class _IterDatasetMeta(ABCMeta):
         Args:
           datasets: the parts, in a list, or by name.
           weights: in a list, or by name; or a `WeightSchedule`; or a function that gets the
-            number of an element of the mixture and returns the weights for it. It must return
-            the same for the same number, always. Weights that change may be 0 for a while.
-          on_end: what happens when it is the turn of a part that has no more elements. "stop"
-            ends the mixture. "restart" begins that part again, the same each time (for another
-            order each time, `repeat` the random-access dataset that it is made of, and it never
-            ends). "drop" goes on with the others, until none has both elements and a weight.
+            number of an element of the mixture and returns the weights for it. It must always
+            return the same weights for the same number. Changing weights may be 0 for a while.
+          on_end: what happens when the next element should come from a part that has ended.
+            "stop" ends the mixture. "restart" starts that part again, in the same order (for
+            another order each time, `repeat` the random-access dataset that it is made from).
+            "drop" goes on without it, until no part has both elements and a weight.
         """
         names: tuple[str, ...] | None = None
         if isinstance(datasets, Mapping):
@@ -106,8 +106,8 @@ _BUFFER_SIZE = (
 class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMeta):
     """Dataset that can only be iterated; the iterator has a state.
 
-    Lazy and immutable. Subclasses of your own define `__iter__`, which returns a
-    `DatasetIterator`, and find what they read from in `self._parent`.
+    Lazy and immutable. Your own subclasses define `__iter__`, which returns a
+    `DatasetIterator`, and have the dataset that they read from in `self._parent`.
     """
 
     _kind = "an IterDataset"
@@ -146,17 +146,17 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         >>> list(odd.batch(2))
         [array([1, 3]), array([5])]
 
-        After `MapDataset.lanes`, `batch_size` is that of all hosts together, and this host
-        gets its share of the rows.
+        After `MapDataset.lanes`, `batch_size` is the global batch size of all hosts, and each
+        host gets its share of the rows.
         """
         size = whole(batch_size, "batch_size")
         parent = gathered(stream_node(self), size)
         return self._then(batch_step(parent, size, drop_remainder, batch_fn))
 
     def filter(self, transform: transforms.Filter | Callable[[T], object]) -> IterDataset[T]:
-        """Leaves out elements for which a function is false.
+        """Drops elements for which a function is false.
 
-        Warns, or raises, when nearly all are (see `DatasetOptions`).
+        Warns, or raises, when it drops nearly all elements (see `DatasetOptions`).
         """
         return self._then(filter_step(stream_node(self), transform))
 
@@ -192,13 +192,13 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         return self._then(random_map_step(stream_node(self), transform, seed))
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Gives random steps downstream a seed; each derives one of its own from it."""
+        """Gives random steps downstream a seed; each derives its own seed from it."""
         return self._then(SeedNode(stream_node(self), seed))
 
     def take(self, count: int) -> IterDataset[T]:
         """Ends the stream after `count` elements.
 
-        Between `lanes` and `batch` it is so many of each lane, as all that is done there.
+        Between `lanes` and `batch`, it ends each lane after `count` elements.
 
         >>> from bushel import MapDataset
         >>> odd = MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 2)
@@ -209,12 +209,12 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         return self._then(LimitNode(parent, check_count(count, "take")))
 
     def skip(self, count: int) -> IterDataset[T]:
-        """Passes over the first `count` elements; one that fails among them counts, too.
+        """Skips the first `count` elements, including elements that fail.
 
-        Where the stream reads a random-access dataset in which nothing leaves elements out (no
-        filter, no flat map), nothing is read, and it costs nothing: `count` positions are passed
-        over, whatever is there. Otherwise elements are made and dropped, once: a state after
-        the first element knows that it was done.
+        If the stream reads a random-access dataset without steps that drop elements (no
+        filter, no flat map), `count` positions are skipped, and nothing is read. Otherwise
+        the elements are made and dropped, but only once: a state after the first element
+        remembers that.
 
         >>> from bushel import MapDataset
         >>> odd = MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 2)
@@ -227,10 +227,10 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
     def skip_steps(
         self, ranges: Sequence[tuple[int, int]], *, state_step: int | None = None
     ) -> IterDataset[T]:
-        """Leaves out ranges of steps, from the first to the last of each, counted without this.
+        """Leaves out ranges of steps, including both ends, numbered as without `skip_steps`.
 
-        A state of the stream without it, or with other ranges, is good: see "What was in that
-        batch?" in the guide, also for `state_step`.
+        States of the stream without `skip_steps`, or with other ranges, can be restored: see
+        "What was in that batch?" in the documentation, also for `state_step`.
 
         >>> from bushel import MapDataset
         >>> list(MapDataset.range(10).to_iter_dataset().skip_steps([(2, 4), (7, 7)]))
@@ -249,9 +249,9 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         return self._then(EnumerateNode(self._own_node(), whole(start, "start")))
 
     def repeat(self, num_epochs: int | None = None) -> IterDataset[T]:
-        """Goes over the stream `num_epochs` times, or for ever; each time is the same.
+        """Repeats the stream `num_epochs` times, or for ever; each time is the same.
 
-        `MapDataset.repeat` differs from epoch to epoch where there are random steps.
+        With `MapDataset.repeat`, random steps differ from epoch to epoch.
 
         >>> from bushel import MapDataset
         >>> list(MapDataset.range(3).to_iter_dataset().repeat(2))
@@ -276,8 +276,8 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
     ) -> IterDataset[Any]:
         """Joins `size` neighbours, then the `size` that begin `stride` further, and so on.
 
-        Elements are stacked as `batch` stacks them. With `drop_remainder=False` elements at the
-        end that are in no whole window come as a shorter one.
+        Elements are stacked as in `batch`. With `drop_remainder=False`, elements at the end that
+        do not fill a window make a shorter one.
 
         >>> from bushel import MapDataset
         >>> odd = MapDataset.range(10).to_iter_dataset().filter(lambda x: x % 2)
@@ -291,21 +291,21 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
     def shuffle(self, buffer_size: int, seed: int | None = None) -> IterDataset[T]:
         """Puts the elements of a stream in a random order, as far as a buffer allows.
 
-        What comes next is one of the last `2 * buffer_size` elements that were read, each about
-        equally likely, while at most `buffer_size` of them wait in memory. A stream that ends
-        before the buffer is full is shuffled as a whole. Where an element goes depends on the
-        seed and its place alone: a state is a few numbers, and to go on from one reads at most
-        `2 * buffer_size` elements again, wherever it is.
+        The next element is one of the last `2 * buffer_size` elements that were read, each about
+        equally likely, while at most `buffer_size` elements wait in memory. A stream that ends
+        before the buffer is full is shuffled as a whole. The place of an element depends only on
+        the seed and its place in the input. So a state is a few numbers, and restoring it reads
+        at most `2 * buffer_size` elements again.
 
         How well it mixes, on a sorted stream of 20 buffers: 100 elements in a row come from a
-        stretch of 1.95 buffers, with a standard deviation of 0.56 buffers. Shuffled windows of
+        range of 1.95 buffers, with a standard deviation of 0.56 buffers. Shuffled windows of
         the same size have 0.98 and 0.29, and their borders remain. A reservoir has 5.0 and 0.97,
-        but no state other than all it holds. `MapDataset.shuffle` shuffles everything, for
-        nothing: this is for streams without random access.
+        but its state is its whole contents. Where there is random access, use
+        `MapDataset.shuffle`, which shuffles globally at no cost.
 
         Args:
-          buffer_size: how many elements may wait.
-          seed: what picks the order; derived from `ds.seed(...)` if there is none.
+          buffer_size: how many elements may wait in memory.
+          seed: the seed of the order; derived from `ds.seed(...)` if there is none.
 
         >>> from bushel import MapDataset
         >>> stream = MapDataset.range(12).to_iter_dataset().shuffle(buffer_size=6, seed=2)
@@ -317,7 +317,7 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
     def cache(
         self, path: str | os.PathLike[str] | None = None, *, max_bytes: int | None = None
     ) -> IterDataset[T]:
-        """Remembers the elements of the stream, so that the next epoch computes nothing.
+        """Keeps the elements of the stream, so that the next epoch does not compute them again.
 
         >>> from bushel import MapDataset
         >>> from bushel.experimental import RepeatIterDataset
@@ -326,26 +326,25 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         >>> list(RepeatIterDataset(ds.cache(), 2)), computed
         ([0, 1, 2, 0, 1, 2], [0, 1, 2])
 
-        Without a path, each iterator remembers in memory what it has given out. With one, the
-        first iterator that goes through the whole stream leaves a file there, and every later
+        Without a path, each iterator keeps its elements in memory. With a path, the
+        first iterator that reaches the end of the stream writes this file, and every later
         epoch, iterator, process and run reads it. The file holds arrays, numbers, strings, bytes
         and dicts, lists and tuples of those, without pickles, and no other elements. It appears
-        when it is complete, never before. It belongs to the steps before `cache`, as they are
-        written, the code of their functions included; another pipeline refuses it. (What those
-        functions call, and what files contain, is not compared: remove the file when that
-        changes.)
+        only when it is complete. It is valid only for the steps before `cache`, including the
+        code of their functions; another pipeline refuses it. (Code that those functions call,
+        and the contents of files, are not compared: remove the cache file when these change.)
 
-        States are those of the stream without a file, and are good with or without one.
+        States are the same with and without a file.
 
         Args:
           path: the file; its folder must exist.
-          max_bytes: how much to remember at most. In memory, what comes after is computed each
-            time; on disk, a stream that is larger is not kept at all, with a warning.
+          max_bytes: the most bytes to keep. In memory, elements that do not fit are computed
+            each time; on disk, a stream that does not fit is not cached, with a warning.
         """
         return self._then(cache_step(self._own_node(), path, max_bytes))
 
     def concat(self, *others: Dataset[T]) -> IterDataset[T]:
-        """This stream, and then the others, one after the other.
+        """This stream, followed by the other streams.
 
         For a list of streams there is `IterDataset.concatenate`.
 
@@ -358,10 +357,10 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         return StreamNodeDataset(concatenate_step(parts), (self, *others))
 
     def interleave(self, *others: Dataset[T], cycle_length: int | None = None) -> IterDataset[T]:
-        """Elements of this stream and the others in turn, one of each.
+        """Elements of this stream and of other streams in turn, one of each.
 
-        With `cycle_length` only so many are open at a time, and the next one takes the place of
-        one that ends. Otherwise all are, and those that end drop out.
+        With `cycle_length`, only that many streams are open at a time, and the next stream
+        replaces one that ends. Otherwise all are open, and streams that end drop out.
 
         >>> import bushel
         >>> low, high = bushel.MapDataset.range(3), bushel.MapDataset.range(10, 15)
