@@ -13,6 +13,7 @@ import numpy as np
 
 from bushel.workers.cluster import ray_cluster
 from tests.cluster.conftest import Nodes
+from tests.workers.processes import wait_until
 
 # What fills a store, a part at a time, and how many parts are enough for any here.
 _FILL_BYTES, _MOST_FILLS = 8 << 20, 400
@@ -27,6 +28,7 @@ class SeenCluster(ray_cluster.RayCluster):
         self.ready_ones: dict[int, Any] = {}
         self._starting: dict[Any, int] = {}
         self.outcomes = 0
+        self.runs: list[Any] = []
         clusters.append(self)
 
     def start(self, index: int) -> tuple[Any, Any]:
@@ -40,6 +42,10 @@ class SeenCluster(ray_cluster.RayCluster):
         if call in self._starting:
             self.ready_ones[self._starting.pop(call)] = ready
         return ready
+
+    def run(self, worker: Any, message: Any) -> Any:
+        self.runs.append(super().run(worker, message))
+        return self.runs[-1]
 
     def outcome(self, call: Any) -> Any:
         outcome = super().outcome(call)
@@ -79,6 +85,12 @@ def kill_actor(cluster: SeenCluster) -> None:
 
 def kill_process(cluster: SeenCluster) -> None:
     os.kill(max(cluster.ready_ones.items())[1].pid, signal.SIGKILL)
+
+
+def kill_an_idle_one(cluster: SeenCluster) -> None:
+    """Ends a process when all workers have done what they were given."""
+    wait_until(lambda: all(map(cluster.is_made, cluster.runs)))
+    kill_process(cluster)
 
 
 def node_with_work(cluster: SeenCluster, nodes: Nodes) -> Any:

@@ -28,6 +28,7 @@ from tests.cluster.seen import (
     bytes_in_stores,
     clusters,
     kill_actor,
+    kill_an_idle_one,
     kill_process,
     lose_results,
     node_with_work,
@@ -178,11 +179,12 @@ def test_two_drivers_with_lanes_are_one() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 40])
-@pytest.mark.parametrize("what", ["actor", "process", "raylet", "node", "two"])
+@pytest.mark.parametrize("what", ["actor", "process", "idle", "raylet", "node", "two"])
 def test_what_ends_does_not_show(what: str, at: int, nodes: Nodes, plain: list[Any]) -> None:
     happen: dict[str, Callable[[SeenCluster], None]] = {
         "actor": kill_actor,
         "process": kill_process,
+        "idle": kill_an_idle_one,
         "raylet": lambda c: os.kill(Nodes.raylet(node_with_work(c, nodes)), signal.SIGKILL),
         "node": lambda c: nodes.remove(node_with_work(c, nodes)),
         "two": lambda c: (kill_actor(c), kill_process(c), None)[-1],
