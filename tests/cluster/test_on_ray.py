@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import bushel
 from bushel.errors import FatalElementError, WorkerError
@@ -47,6 +49,7 @@ from tests.contract.events import run_events
 from tests.contract.pipelines import PIPELINES, Kit, stream_of
 from tests.contract.test_resizing import engines_of
 from tests.workers.processes import is_alive, wait_until, workers_of
+from tests.workers.random_pipelines import PROGRAMS, Program
 from tests.workers.streams import assert_same_events
 
 pytestmark = ON_A_CLUSTER
@@ -93,6 +96,20 @@ def test_any_pipeline(name: str, workers: int) -> None:
     kit = Kit()
     stream = stream_of(name, kit).ray_prefetch(bushel.RayOptions(num_workers=workers))
     assert_same_events(run_events(stream), run_events(stream_of(name, kit)))
+
+
+@given(program=PROGRAMS, count=st.sampled_from([1, 2, 5]))
+@settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=10,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+def test_random_pipelines(program: Program, count: int) -> None:
+    options = bushel.RayOptions(num_workers=count)
+    there = program.build(lambda ds: ds.ray_prefetch(options))
+    assert_same_events(run_events(there), run_events(program.build(lambda ds: ds)))
 
 
 def test_states_go_on_anywhere(plain: list[Any]) -> None:
