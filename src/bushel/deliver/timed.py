@@ -102,8 +102,6 @@ class TimedIterator(StreamIterator[T]):
             self._page.announce(_nothing_yet(), monotonic())
         except Exception as error:
             self._give_up(error)
-        # To make a page and to take it away takes about as long as to write what is on it.
-        LAST_FIGURES.took(2 * (perf_counter() - now))
 
     def _publish(self, is_over: bool = False) -> None:
         """Puts the figures on the page, unless that has failed before."""
