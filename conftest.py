@@ -1,10 +1,8 @@
 """What is collected outside of `tests`, and how every test begins, those of the pages as well."""
 
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
 
 import pytest
 
@@ -15,11 +13,12 @@ from tests.thorough import THOROUGH
 _WITH_FRAMEWORKS = [] if THOROUGH else [Path(__file__).parent / "docs/coming-from/tf-data.md"]
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves these pages out. (`testpaths` names each page, so `collect_ignore` is not heeded.)"""
-    found = yield
-    return [] if file_path in _WITH_FRAMEWORKS else found
+    left_out = [item for item in items if item.path in _WITH_FRAMEWORKS]
+    if left_out:
+        items[:] = [item for item in items if item.path not in _WITH_FRAMEWORKS]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(autouse=True)
