@@ -90,7 +90,7 @@ def members(window: Window, path: str, place: int = 0, checked: bool = True) -> 
             yield found
 
 
-class Runs(Protocol):
+class KnownMembers(Protocol):
     """Plain members that are known already (`RunsAhead` is one)."""
 
     def from_place(self, place: int) -> PlainMembers | None:
@@ -102,7 +102,7 @@ def stretches(
     path: str,
     place: int = 0,
     checked: bool = True,
-    known: Runs = _NO_RUNS,
+    known: KnownMembers = _NO_RUNS,
 ) -> Iterator[PlainMembers | Member]:
     """The members of a tar file: many at once where they have nothing special, else one by one."""
     begin, name, size = place, b"", -1
