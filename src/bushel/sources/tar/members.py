@@ -91,10 +91,10 @@ def members(window: Window, path: str, place: int = 0, checked: bool = True) -> 
 
 
 class KnownMembers(Protocol):
-    """Plain members that are known already (`RunsAhead` is one)."""
+    """Plain members that were found before (`RunsAhead` is one)."""
 
     def from_place(self, place: int) -> PlainMembers | None:
-        """Neighbours, the first of which begins at a place; None if none are known."""
+        """Neighbouring members, the first of which begins at this place; None if none are known."""
 
 
 def stretches(

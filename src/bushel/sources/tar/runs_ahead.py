@@ -16,18 +16,19 @@ from bushel.sources.chunks import CHUNK, Bytes, in_chunks
 from bushel.sources.tar.members import Window
 from bushel.sources.tar.plain_members import PlainMembers, PlainRuns, plain_members
 
-# A member that is in no run costs as much as so many save that are. We begin with some trust.
+# A member that is in no run costs as much as `_WRONG` members in runs save. The search ahead ends
+# when the misses have used up the savings and the first `_TRUST`.
 _WRONG, _TRUST = 64, 1 << 12
 
 
 class RunsAhead:
-    """Runs of plain members, where members are small and hardly any of them are special.
+    """Runs of plain members, found ahead while members are small and nearly all are plain.
 
-    Meanwhile the window reads no more than it is asked for.
+    While it is searching, the window of the reader does not read ahead itself.
     """
 
     def __init__(self, file: LocalFile, window: Window, begin: int) -> None:
-        """Until `begin` nobody knows how small members are."""
+        """Begins at the place `begin`: the members before it show how small members are."""
         self._file, self._window, self._begin = file, window, begin
         self._parts: Iterator[tuple[int, PlainRuns]] | None = None
         self._runs, self._end = PlainRuns([]), 0
@@ -35,7 +36,7 @@ class RunsAhead:
         self._over = False
 
     def from_place(self, place: int) -> PlainMembers | None:
-        """The rest of a run, from the member on that begins there; None where there is none."""
+        """The rest of the run that has a member at this place; None if no run has one."""
         if self._over or place < self._begin:
             return None
         if place >= self._end and not self._move(place):
@@ -48,9 +49,9 @@ class RunsAhead:
         return run
 
     def _move(self, place: int) -> bool:
-        """Goes on to the part in which a place is; False if this is the end of it."""
+        """Moves to the part of the file that has this place; False if the search ends here."""
         if self._window.is_large(place):
-            return False  # Then only headers are read.
+            return False  # Of large members only the headers are read.
         if self._parts is None:
             self._parts = _parts(self._file, place)
             self._window.narrow = True
