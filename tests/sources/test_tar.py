@@ -157,6 +157,12 @@ CONTENTS = st.one_of(st.none(), st.integers(0, 1500).map(lambda size: b"7" * siz
 WITHIN = st.lists(st.tuples(NAMES, CONTENTS), max_size=12)
 
 
+def packed_within(described: Any, format: int, mtime: float) -> bytes:
+    """A tar file of contents; a list of contents is a tar file within it."""
+    within = [(name, packed(x, format) if isinstance(x, list) else x) for name, x in described]
+    return packed(within, format, mtime)
+
+
 @tried
 @given(
     st.lists(st.tuples(NAMES, st.one_of(CONTENTS, WITHIN)), max_size=15),
@@ -170,11 +176,7 @@ def test_members_found_all_at_once(
     described: Any, format: int, chunk: int, place: int, byte: int, mtime: float
 ) -> None:
     """Whatever is within them, even other tar files, and whatever is damaged."""
-    data = packed(
-        [(name, packed(x, format) if isinstance(x, list) else x) for name, x in described],
-        format,
-        mtime,
-    )
+    data = packed_within(described, format, mtime)
     place %= len(data)
     for written in (data, data[:place] + bytes([byte]) + data[place + 1 :]):
         assert found_by(written, chunk, 512) == found_by(written, chunk, 1 << 30)
@@ -226,11 +228,7 @@ def test_members_found_ahead(
     mtime: float,
 ) -> None:
     """On all cores, part by part: as by going from one to the next."""
-    data = packed(
-        [(name, packed(x, format) if isinstance(x, list) else x) for name, x in described],
-        format,
-        mtime,
-    )
+    data = packed_within(described, format, mtime)
     place %= len(data)
     path = tmp_path / "a.tar"
     for written in (data, data[:place] + bytes([byte]) + data[place + 1 :], data[:place]):
