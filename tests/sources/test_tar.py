@@ -237,6 +237,18 @@ def test_members_found_ahead(
         assert found_ahead(path, part, begin, trust)[0] == expected
 
 
+@pytest.mark.parametrize("before", [0, 10 * 1024])
+@pytest.mark.parametrize("end", [1, 100, 300, 511])
+def test_the_end_of_a_cut_file_ahead(tmp_path: Path, before: int, end: int) -> None:
+    """A part that is shorter than a header."""
+    whole = packed([(f"{n}.txt", b"7" * n) for n in range(20)], tarfile.USTAR_FORMAT)
+    written = whole[: before + end]
+    path = tmp_path / "a.tar"
+    path.write_bytes(written)
+    expected = found_by(written, 1 << 20, 1 << 30)
+    assert found_ahead(path, 1024, 0, 1 << 12)[0] == expected
+
+
 def test_of_small_members_most_are_known_ahead(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     path.write_bytes(packed([(f"{n}.txt", b"7" * n) for n in range(500)], tarfile.USTAR_FORMAT))

@@ -94,6 +94,8 @@ def plain_members(data: bytes | memoryview, place: int) -> PlainRuns:
     The last one is left out, for what follows it is not seen.
     """
     count = len(data) // BLOCK
+    if not count:
+        return PlainRuns([])  # The end of a file that was cut.
     magic: Any = np.ndarray((count,), "<u4", data, 257, (BLOCK,))
     blocks = np.flatnonzero(magic == _MAGIC)
     table = np.frombuffer(data, np.uint8, count * BLOCK).reshape(-1, BLOCK)
