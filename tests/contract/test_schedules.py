@@ -30,7 +30,7 @@ from tests.contract.schedule import schedule, scheduled_worker
 from tests.contract.test_failures import CASES, Case
 from tests.grain.programs import Step, build, stream_programs
 from tests.property.profile import tried
-from tests.thorough import examples
+from tests.thorough import THOROUGH, examples
 
 READ = (INLINE, ReadOptions(1, 1), ReadOptions(2, 4), ReadOptions(3, 7), ReadOptions())
 KITS = (Kit(), Kit("columns"), Kit("columns"), Kit("rows", (4, 5, 9)), Kit("many", (0, 7)))
@@ -175,7 +175,7 @@ def walk(ds: Any, expected: list[Event], seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-@often(3)
+@often(4 if THOROUGH else 3)
 @given(seeds)
 def test_every_pipeline(name: str, seed: int) -> None:
     drawn = draw(name, seed)

@@ -20,7 +20,7 @@ from tests.thorough import THOROUGH, crossed, examples
 MOST = 16
 # What was promised: by then, or after three blocks.
 SOON = 1.0
-simulated = settings(deadline=None, derandomize=True, max_examples=examples(20))
+simulated = settings(deadline=None, derandomize=True, max_examples=examples(30 if THOROUGH else 20))
 
 
 def _run(machine: Machine, most_threads: int = MOST, block_seconds: float = 0.01) -> Run:
