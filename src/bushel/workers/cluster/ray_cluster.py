@@ -145,7 +145,7 @@ class RayCluster:
         # All that is there, if anything is: to ask takes longer the more there is to ask for.
         asked = list(calls)
         if not asked:
-            time.sleep(seconds or 0.0)  # There is no news of nothing.
+            time.sleep(seconds or 0.0)  # No call to wait for, only time.
             return []
         done, _ = self._ray.wait(asked, num_returns=len(asked), timeout=0)
         if not done and seconds != 0:
