@@ -125,12 +125,13 @@ def test_image_folder(tmp_path: Path) -> None:
     assert len(bushel.open(tmp_path)) == 2
 
 
-def test_images_without_classes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["png", "ppm"])
+def test_images_without_classes(ending: str, tmp_path: Path) -> None:
     """They are files, however they are named."""
-    paths = [tmp_path / f"{number}.png" for number in range(2)]
+    paths = [tmp_path / f"{number}.{ending}" for number in range(2)]
     for path in paths:
         path.write_bytes(b"not read")
-    for named in (tmp_path, tmp_path / "*.png", paths):
+    for named in (tmp_path, tmp_path / f"*.{ending}", paths):
         source = bushel.open(named)
         assert [source[key]["path"] for key in range(len(source))] == list(map(str, paths))
     assert len(bushel.open(paths[0])) == 1

@@ -1,4 +1,4 @@
-"""The common form of the commands of `bushel`: name, help, examples, the option `--pipeline`."""
+"""The common form of the commands of `bushel`: name, help, examples."""
 
 import argparse
 from typing import Any
@@ -16,13 +16,3 @@ def add_command(
     )
     command.set_defaults(run=run)
     return command
-
-
-def ask_for_pipeline(command: argparse.ArgumentParser) -> None:
-    """Has a command take the pipeline that it is about."""
-    command.add_argument(
-        "--pipeline",
-        required=True,
-        metavar="FILE.py:NAME",
-        help="the dataset or loader, or a function without arguments that makes it",
-    )

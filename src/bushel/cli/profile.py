@@ -4,8 +4,8 @@ import argparse
 import json
 from typing import Any
 
-from bushel.cli.command import add_command, ask_for_pipeline
-from bushel.cli.where_when import pipeline_of
+from bushel.cli.command import add_command
+from bushel.cli.load_pipeline import ask_for_pipeline, pipeline_of
 from bushel.watch.profile import profile
 from bushel.watch.simulate import simulate
 

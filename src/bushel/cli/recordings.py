@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from bushel.cli.command import add_command
+from bushel.cli.load_pipeline import pipeline_of
 from bushel.cli.show import brief, leaves_of
-from bushel.cli.where_when import pipeline_of
 from bushel.errors import PlanError, RecordError
 from bushel.watch.compare import compared
 from bushel.watch.durations import duration, percent

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from bushel.cli.command import add_command
-from bushel.cli.where_when import pipeline_of
+from bushel.cli.load_pipeline import pipeline_of
 from bushel.core.ray_options import RayOptions
 from bushel.dataset.base import Dataset
 from bushel.errors import PlanError, notes_of

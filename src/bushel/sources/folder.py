@@ -9,7 +9,8 @@ from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingFileError, PlanError
 from bushel.files.local import open_file
 from bushel.files.paths import expand, is_remote, natural
-from bushel.sources.images import ENDINGS, decode_image
+from bushel.sources.endings import IMAGES
+from bushel.sources.images import decode_image
 from bushel.sources.keyed import KeyedSource, shown_files
 
 
@@ -87,7 +88,7 @@ class ImageFolderDataSource(KeyedSource):
         *,
         decode: bool = False,
         classes: Sequence[str] | None = None,
-        endings: Sequence[str] = ENDINGS,
+        endings: Sequence[str] = IMAGES,
     ) -> None:
         if decode:
             pillow_images()

@@ -8,9 +8,6 @@ import numpy.typing as npt
 from bushel.core.pillow import pillow_images
 from bushel.errors import RecordError
 
-# What the names of images end in.
-ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-
 
 def decode_image(data: bytes, where: str) -> npt.NDArray[np.uint8]:
     """Decodes an image to an array of height × width × 3: red, green, blue, 0 to 255.
