@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import bushel
-from bushel.watch.processes import process
+from bushel.watch.live_processes import process
 
 DOCS = Path(__file__).parent.parent / "docs"
 LIVE, SLOW = DOCS / "live.md", DOCS / "slow.md"

@@ -6,7 +6,7 @@ Each name is loaded when it is first used, so that importing bushel costs next t
 
 from typing import TYPE_CHECKING
 
-from bushel.core.lazy import lazily
+from bushel.core.lazy_names import lazily
 
 __version__ = "0.2.0"
 __version_info__ = (0, 2, 0)

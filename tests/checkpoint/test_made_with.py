@@ -18,7 +18,7 @@ import pytest
 import bushel
 from bushel import DataLoader, IterDataset, MapDataset
 from bushel.checkpoint import merge_states
-from bushel.core import module_names
+from bushel.core import code_used
 from bushel.core.fingerprint import behaviour_of
 from bushel.errors import ChangedPipelineWarning, StateError
 
@@ -210,7 +210,7 @@ def _of_module(folder: Path, text: str, values: list[Any]) -> str:
     """The digest of `f` in a module, as a program that imports it tells it."""
     path = folder / "own_module.py"
     path.write_text("import functools\n" + text.format(*values))
-    module_names.literals_of.cache_clear()
+    code_used.literals_of.cache_clear()
     spec = importlib.util.spec_from_file_location("own_module", path)
     assert spec is not None and spec.loader is not None
     module = sys.modules["own_module"] = importlib.util.module_from_spec(spec)
@@ -219,7 +219,7 @@ def _of_module(folder: Path, text: str, values: list[Any]) -> str:
         return behaviour_of(module.f)
     finally:
         del sys.modules["own_module"]
-        module_names.is_of_the_program.cache_clear()
+        code_used.is_of_the_program.cache_clear()
 
 
 def test_the_same_in_every_process(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 import bushel
 from bushel import MapDataset
+from bushel.core.code_used import literals_of
 from bushel.core.fingerprint import digest_of
-from bushel.core.module_names import literals_of
 from bushel.errors import ChangedPipelineWarning
 from bushel.files.local import stamp_of
 

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bushel.cli.main import main
 from bushel.cli.serve import Server
-from bushel.watch.processes import process
+from bushel.watch.live_processes import process
 from bushel.watch.prometheus import Exposition, label
 from tests.browser import document_of, needs_browser
 from tests.workers.processes import wait_until

@@ -113,8 +113,8 @@ with tempfile.TemporaryDirectory() as folder:
 layer = keras.layers.Normalization()
 layer.adapt(bushel.keras.dataset(ds.batch(4)))
 import doctest
-import bushel.keras.batches
-tested = doctest.testmod(bushel.keras.batches)
+import bushel.keras.data_adapter
+tested = doctest.testmod(bushel.keras.data_adapter)
 assert tested.attempted > 5 and not tested.failed
 print("all of them")
 """

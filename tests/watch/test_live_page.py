@@ -13,7 +13,7 @@ from bushel import MapDataset
 from bushel.deliver import timed
 from bushel.deliver.live_page import LASTED_SECONDS, NAME, LastFigures, LivePage, read_page
 from bushel.errors import ForkedError
-from bushel.watch.processes import LiveProcess, process
+from bushel.watch.live_processes import LiveProcess, process
 from bushel.watch.published import Published, published_from
 
 pytestmark = pytest.mark.skipif(

@@ -14,7 +14,7 @@ import bushel
 from bushel import MapDataset
 from bushel.cli.main import main
 from bushel.errors import FileError, PlanError
-from bushel.watch.processes import process_of_file
+from bushel.watch.live_processes import process_of_file
 
 TRAINING = """
 import sys, bushel

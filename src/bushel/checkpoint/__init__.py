@@ -5,7 +5,7 @@ The names are those that Orbax is used with; each loads Orbax when it is first u
 
 from typing import TYPE_CHECKING
 
-from bushel.core.lazy import lazily
+from bushel.core.lazy_names import lazily
 
 if TYPE_CHECKING:
     from bushel.checkpoint.mixture_counts import PartCounts, mix_counts

@@ -9,8 +9,8 @@ from typing import Any
 
 from bushel.cli.command import add_command
 from bushel.cli.serve import serve
+from bushel.watch.live_processes import LiveProcess, found_programs, none_found
 from bushel.watch.plain_text import table
-from bushel.watch.processes import LiveProcess, found_programs, none_found
 
 _EVERY_SECONDS = 1.0
 _CLEAR = "\x1b[H\x1b[J"

@@ -12,8 +12,8 @@ from bushel.cli.show import brief, leaves_of
 from bushel.errors import PlanError, RecordError
 from bushel.watch.compare import compared
 from bushel.watch.durations import duration, percent
+from bushel.watch.live_processes import LiveProcess, process
 from bushel.watch.plain_text import number, plural
-from bushel.watch.processes import LiveProcess, process
 from bushel.watch.recording import Recording, read_recording
 from bushel.watch.replay import replayed, save_element
 from bushel.watch.why_slow import why_slow

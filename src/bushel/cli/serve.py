@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from bushel.watch.html import page, piece
-from bushel.watch.processes import LiveProcess, found_programs, none_found
+from bushel.watch.live_processes import LiveProcess, found_programs, none_found
 from bushel.watch.prometheus import CONTENT_TYPE, Exposition
 
 _HERE = "127.0.0.1"

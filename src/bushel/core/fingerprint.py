@@ -6,7 +6,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from bushel.core.altered import altered_by, attributes_set, only_reads
-from bushel.core.module_names import used_by
+from bushel.core.code_used import used_by
 from bushel.core.naming import name_of
 from bushel.core.node import Node, walk
 

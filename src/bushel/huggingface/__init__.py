@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bushel.core.lazy import lazily
+from bushel.core.lazy_names import lazily
 
 if TYPE_CHECKING:
     from bushel.huggingface.to_datasets import dataset as dataset

@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from bushel.core.lazy import lazily
+from bushel.core.lazy_names import lazily
 
 if TYPE_CHECKING:
-    from bushel.keras.batches import Checkpoint as Checkpoint
-    from bushel.keras.batches import KerasDataset as KerasDataset
-    from bushel.keras.batches import accept_datasets as accept_datasets
-    from bushel.keras.batches import dataset as dataset
-    from bushel.keras.batches import on_cpu as on_cpu
+    from bushel.keras.data_adapter import Checkpoint as Checkpoint
+    from bushel.keras.data_adapter import KerasDataset as KerasDataset
+    from bushel.keras.data_adapter import accept_datasets as accept_datasets
+    from bushel.keras.data_adapter import dataset as dataset
+    from bushel.keras.data_adapter import on_cpu as on_cpu
 
 _HOMES = {
-    name: f"keras.batches:{name}"
+    name: f"keras.data_adapter:{name}"
     for name in ("Checkpoint", "KerasDataset", "accept_datasets", "dataset", "on_cpu")
 }
 __all__ = ["Checkpoint", "KerasDataset", "accept_datasets", "dataset", "on_cpu"]

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from bushel.constants import DATASET_INDEX, EPOCH, INDEX, META_FEATURES, RECORD, RECORD_KEY, SEED
-from bushel.core.lazy import lazily
+from bushel.core.lazy_names import lazily
 from bushel.core.options import MultiprocessingOptions, ReadOptions
 from bushel.core.record import Record, RecordMetadata
 from bushel.core.settings import config

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bushel.core.lazy import lazily
+from bushel.core.lazy_names import lazily
 from bushel.sources.base import RandomAccessDataSource
 from bushel.sources.memory import RangeDataSource
 

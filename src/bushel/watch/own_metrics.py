@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from bushel.errors import PlanError
-from bushel.watch.processes import own_iterators
+from bushel.watch.live_processes import own_iterators
 from bushel.watch.prometheus import METRICS, Exposition, Families, own_label
 from bushel.watch.user_metrics import Distribution, all_user_metrics, public_name
 

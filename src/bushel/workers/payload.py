@@ -27,7 +27,7 @@ from bushel.transport.link import Link, set_apart
 from bushel.transport.own_classes import ByValue, marked_classes
 from bushel.transport.rows import pack_values, unpack_values
 from bushel.transport.unsendable import ITERATOR, UnsendableError, kind_of, output_of
-from bushel.workers.holders import holder_of
+from bushel.transport.unsendable_holder import holder_of
 
 _TAIL = struct.Struct("<qq")  # Where the pickle of the layout begins, and its size.
 _AT_A_TIME = 1 << 26
