@@ -99,8 +99,8 @@ class Parts(Dataset[T]):
         The elements that the filter keeps are found by one pass over the dataset up to here, when
         an element or the length is first needed. So put `compact` right after the filter, and
         costly or random steps after it. The positions are kept in memory, 4 bytes for each
-        element, and sent to workers. An element that fails in that pass counts as kept, and
-        fails again where it is read.
+        element (8 beyond 2^32 elements), and sent to workers. An element that fails in that pass
+        counts as kept, and fails again where it is read.
 
         With a random order before it, every epoch needs its own pass. All epochs must have
         as many elements as the first.

@@ -1,4 +1,4 @@
-"""`get_element_spec`: the structure of elements, found without reading any."""
+"""`get_element_spec`: the structure of elements, found without reading any unless told to."""
 
 import functools
 from dataclasses import dataclass
