@@ -11,16 +11,17 @@ from bushel.core.state_fields import Fields, Opaque, Whole
 from bushel.core.stream import Chunk, ComputedMarks, FixedMarks, Marks, Stream
 from bushel.errors import StateError
 
-# The most elements in one chunk: far more than one pull asks for, and few enough to be made again.
+# Elements of one chunk: far more than anybody asks of an iterator at once, and few enough to be
+# made again.
 _MOST_SKIPPED = 1 << 24
 
 
 class CustomStream(Stream):
-    """Pulls from a user's iterator, which knows nothing of blocks.
+    """Pulls from an iterator of the user's, which need not know of blocks.
 
-    Only as many elements as are needed are taken from the iterator, and its state is taken once a
-    chunk. Within a chunk the state is that of its start and the number of elements since, which the
-    iterator makes again after a restore.
+    The iterator is asked for as many elements as are needed and no more, and for its state
+    once a chunk. Within a chunk the state is that of its start and the number of elements
+    since, which are produced again after a restore.
     """
 
     eager = False
@@ -63,7 +64,7 @@ class CustomStream(Stream):
         get_state = getattr(self._iterator, "get_state", None)
         if get_state is None:
             return ComputedMarks(self._refuse)
-        # A copy, as the iterator may go on changing the state that it returned.
+        # A copy: the iterator may go on changing what it handed out.
         return FixedMarks({"iterator": copy_state(get_state()), "skip": 0})
 
     def _refuse(self, used: int) -> State:
@@ -82,7 +83,7 @@ class CustomStream(Stream):
                     "which ends before: it belongs to other data."
                 ) from None
             except Exception:
-                continue  # This error was already raised before the state was taken.
+                continue  # It was raised where it belonged, before the state was taken.
 
     def state(self) -> State:
         if self._marks is None:
