@@ -164,13 +164,6 @@ def test_nothing_is_lost_or_comes_twice(step: Step, on_end: str) -> None:
             assert counted(made) == counted(whole)
 
 
-@pytest.mark.parametrize("name", ["pack", "filter, pack", "shuffle", "window shuffle"])
-def test_the_last_group_ends_where_it_did_whatever_the_weights(name: str) -> None:
-    ds, other = (STEPS[name](mixture(weights, "stop")) for weights in ([1, 1], [5, 1]))
-    whole, states = list(ds), states_of(ds)
-    assert list(_again(other, states[len(whole) - 1])) == whole[-1:]
-
-
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 @pytest.mark.parametrize("name", ["pack", "split", "shuffle", "unbatch"])
 def test_weights_of_all_kinds(name: str, change: Any) -> None:
