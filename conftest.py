@@ -8,9 +8,10 @@ import pytest
 
 from tests.thorough import THOROUGH
 
-# Pages that import a framework which no other test of `make test` imports in its own process: for
-# `make test-all` alone, as it takes six seconds.
-_WITH_FRAMEWORKS = [] if THOROUGH else [Path(__file__).parent / "docs/coming-from/tf-data.md"]
+# Pages that start or import a framework, which takes five seconds each: for `make test-all` alone.
+# The same calls are tested in tests/frameworks and tests/sources.
+_COMING_FROM = Path(__file__).parent / "docs/coming-from"
+_WITH_FRAMEWORKS = [] if THOROUGH else [_COMING_FROM / "tf-data.md", _COMING_FROM / "torch.md"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,7 +14,7 @@ from bushel.core.state_fields import FieldKind, Fields, Inner, Path, check_whole
 from bushel.core.stream import Stream
 from bushel.errors import BatchError, StateError
 
-# What a state counts of all batches so far.
+# The counts of a state over all batches so far.
 COUNTED = ("batches", "rows", "tokens", "cells")
 
 
@@ -42,7 +42,7 @@ class TokenBatchNode(Regroup):
 
 
 class _TokenBatcher(Machine):
-    """One batch is a group. Carried from one to the next is what was counted before it."""
+    """One batch is a group. The counts before a batch are carried to it."""
 
     makes_batches = True
 
@@ -78,7 +78,7 @@ class _TokenBatcher(Machine):
         return True
 
     def _width(self, longest: int) -> int:
-        # An element of none takes a cell too, or there could be any number of them in a batch.
+        # An empty element takes a cell, too, or a batch could have any number of them.
         return max(1, self._node.padding.up(longest))
 
     def _padded_to(self, length: int) -> str:
@@ -118,7 +118,7 @@ class _TokenBatcher(Machine):
 
 
 class _PaddingCounts(FieldKind):
-    """What batches had so far."""
+    """Counts over the batches so far."""
 
     def below(self, value: Any, name: str, path: Path, state: State) -> Iterable[Any]:
         if not isinstance(value, dict) or not value.keys() >= set(COUNTED):
@@ -138,7 +138,7 @@ def batch_by_tokens_step(
     drop_remainder: bool,
     lengths_as: str | None,
 ) -> Node:
-    """Batches what fits into a budget, as `batch_by_tokens` explains."""
+    """Makes the step of `batch_by_tokens`, which explains it."""
     budget = positive("batch_by_tokens", "max_tokens", max_tokens)
     rows = None if max_rows is None else positive("batch_by_tokens", "max_rows", max_rows)
     return TokenBatchNode(

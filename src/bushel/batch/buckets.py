@@ -1,8 +1,8 @@
 """`bucket_by_length`: batches of elements of similar lengths.
 
-Elements go into buckets by their length, and a bucket that is full becomes a batch. What is in
-the buckets is no part of a state: it is read again, and so all buckets are emptied after a
-number of elements that is fixed beforehand, the window.
+Elements go into buckets by their length, and a full bucket becomes a batch. The elements in the
+buckets are not part of a state, but are read again. Therefore all buckets are emptied after a fixed
+number of elements, the window.
 """
 
 from bisect import bisect_left
@@ -24,10 +24,10 @@ from bushel.errors import BatchError, PlanError
 
 @frozen
 class BucketNode(Regroup):
-    """Batches elements of like lengths, in the order in which their buckets are full."""
+    """Batches elements of similar lengths, in the order in which their buckets are full."""
 
     input: Node
-    # The greatest length in each bucket but perhaps the last, which may be without bound.
+    # The greatest length in each bucket, except perhaps the last, which may have no bound.
     boundaries: tuple[int, ...]
     sizes: tuple[int, ...]
     length_of: LengthOf
@@ -52,7 +52,7 @@ class BucketNode(Regroup):
 
 
 class _Buckets(Machine):
-    """A window is a group."""
+    """One window is a group."""
 
     makes_batches = True
 
@@ -60,8 +60,8 @@ class _Buckets(Machine):
         self._node = node
         # The lengths and elements of the window.
         self._added: list[tuple[int, Any]] = []
-        # By their numbers in the window: what is in the buckets, and batches in order, each with
-        # the bucket that it was.
+        # By number in the window: the elements in the buckets, and the batches in order, each with
+        # its bucket.
         self._open: list[list[int]] = []
         self._full: list[tuple[int, list[int]]] = []
 
@@ -135,7 +135,7 @@ def bucket_step(
     drop_remainder: bool,
     lengths_as: str | None,
 ) -> Node:
-    """Batches what is about as long, as `bucket_by_length` explains."""
+    """Makes the step of `bucket_by_length`, which explains it."""
     edges = tuple(whole(edge, "a boundary") for edge in boundaries)
     if not edges or edges[0] < 0 or any(b <= a for a, b in pairwise(edges)):
         raise PlanError(

@@ -1,7 +1,7 @@
 """Chooses the bin for a sequence: first fit or best fit.
 
-Here are only numbers. Many sequences are laid at once, since the loop over them is what
-packing spends its time with.
+Everything here is numbers. Many sequences are placed at once, as packing spends its time in the
+loop over them.
 """
 
 from abc import ABC, abstractmethod
@@ -12,13 +12,13 @@ from operator import add, gt, lshift
 
 from bushel.core.frozen import plain
 
-# Bins that are asked together whether one of them has room.
+# The number of bins in a block; one comparison tells whether any of them has room.
 _BLOCK = 8
 
 
 @plain
 class Limits:
-    """What bins have in common; for each feature its length and alignment."""
+    """The properties of all bins: length and alignment of each feature."""
 
     bins: int
     lengths: list[int]
@@ -27,11 +27,11 @@ class Limits:
 
 
 class Fit(ABC):
-    """Bins, how full they are, and which sequences they got."""
+    """Bins, how full they are, and their sequences."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        # Where in each bin the next sequence begins.
+        # The start of the next sequence in each bin.
         self.starts = [0] * limits.bins
         self.counts = [0] * limits.bins
         # For each sequence: its bin, its number in the bin from 1, and its start.
@@ -41,19 +41,19 @@ class Fit(ABC):
 
     @abstractmethod
     def lay(self, sizes: Sequence[Sequence[int]], start: int) -> int:
-        """Lays sequences from `start` on, as many as find room, and says how many."""
+        """Places sequences from `start` on, as many as find room, and returns their number."""
 
     def begins_of(self, feature: int) -> list[int]:
-        """Where in their bins the sequences of a feature begin."""
+        """The starts of a feature's sequences in their bins."""
         return self.begins  # All features have the same length here.
 
 
 class FirstOfOne(Fit):
-    """First fit, of one feature."""
+    """First fit with one feature."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        # Where the emptiest bin of each block is filled up to.
+        # The fill of the emptiest bin in each block.
         self._lows = [0] * -(-limits.bins // _BLOCK)
 
     def lay(self, sizes: Sequence[Sequence[int]], start: int) -> int:
@@ -84,7 +84,7 @@ class FirstOfOne(Fit):
                 end = -(-end // alignment) * alignment
             count = counts[number] = counts[number] + 1
             if count == most:
-                end = length + 1  # Nothing fits any more, not even what is empty.
+                end = length + 1  # Nothing fits any more, not even an empty sequence.
             starts[number] = end
             if begin == low:
                 lows[block] = min(starts[first : first + _BLOCK])
@@ -95,11 +95,11 @@ class FirstOfOne(Fit):
 
 
 class BestOfOne(Fit):
-    """Best fit, of one feature."""
+    """Best fit with one feature."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        # Bins by how full they are; of equally full ones the first one comes last.
+        # Bins by fill; of equally full ones the first comes last.
         self._order = list(range(limits.bins))
 
     def lay(self, sizes: Sequence[Sequence[int]], start: int) -> int:
@@ -135,20 +135,20 @@ class BestOfOne(Fit):
 class OfMany(Fit):
     """Bins of several features.
 
-    Where something begins in all features is one number, each feature in some bits of its own
-    with a free one above them. So one subtraction compares all features: a free bit that is set
-    before it is borrowed from where that feature has too little room.
+    The starts in all features are one number: each feature has some bits of it, with a free bit
+    above them. So one subtraction compares all features: a free bit, set before, is cleared by a
+    borrow if that feature has too little room.
     """
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
-        # Nothing begins as far as that, alignment included.
+        # Beyond any possible start, alignment included.
         most = max(map(add, limits.lengths, limits.alignments)) + 1
         width = most.bit_length() + 1
         self._shifts = [number * width for number in range(len(limits.lengths))]
         self._mask = (1 << width - 1) - 1
         self._free = self._packed([1 << width - 1] * len(limits.lengths))
-        # What is beside a sequence of none.
+        # The room beside an empty sequence.
         self._room = self._packed(limits.lengths) + self._free
         self._aligns = set(limits.alignments) != {1}
         self._look()
@@ -164,7 +164,7 @@ class OfMany(Fit):
         return [begin >> shift & mask for begin in self.begins]
 
     def go_on(self, one: Fit) -> None:
-        """Goes on where features were always as long as the first one, and are no longer."""
+        """Continues after elements whose features were equally long, with some that are not."""
         self.counts, self.chosen, self.numbers = one.counts, one.chosen, one.numbers
         each = self._packed([1] * len(self._shifts))
         self.starts = [start * each for start in one.starts]
@@ -173,10 +173,10 @@ class OfMany(Fit):
 
     @abstractmethod
     def _find(self, room: int, lengths: Sequence[int]) -> int:
-        """The bin for what leaves this room beside it; -1 where there is none."""
+        """The bin for a sequence that leaves this room beside it; -1 if there is none."""
 
     def _look(self) -> None:
-        """Looks how full the bins are, where they are kept in order."""
+        """Reads the fill of the bins, if they are kept in order."""
 
     def _note(self, number: int) -> None:
         """Notes that a bin was filled further."""
@@ -202,7 +202,7 @@ class OfMany(Fit):
         return len(self.chosen) - before
 
     def _end(self, packed: int, is_full: bool) -> int:
-        """Where the next sequence begins, after the last one."""
+        """The start of the next sequence, after the last one."""
         limits = self.limits
         if is_full:
             return self._packed(length + 1 for length in limits.lengths)  # Nothing fits any more.
@@ -213,7 +213,7 @@ class OfMany(Fit):
 
 
 class FirstOfMany(OfMany):
-    """First fit, of several features."""
+    """First fit with several features."""
 
     def _find(self, room: int, lengths: Sequence[int]) -> int:
         free = self._free
@@ -224,10 +224,10 @@ class FirstOfMany(OfMany):
 
 
 class BestOfMany(OfMany):
-    """Best fit, of several features: what they leave over is added up."""
+    """Best fit with several features: their remaining room is summed."""
 
     def _look(self) -> None:
-        # Bins by how full they are; of equally full ones the first one comes last.
+        # Bins by fill; of equally full ones the first comes last.
         self._keys = [self._key(number) for number in range(self.limits.bins)]
         self._order = sorted(self._keys)
         self._all = sum(self.limits.lengths)
@@ -239,7 +239,7 @@ class BestOfMany(OfMany):
     def _find(self, room: int, lengths: Sequence[int]) -> int:
         order, bins, free = self._order, self.limits.bins, self._free
         last = self._all - sum(lengths)
-        # One that is fuller than that in sum is too full in some feature.
+        # A bin whose sum is larger than this is too full in some feature.
         for place in range(bisect_right(order, last * bins + bins - 1) - 1, -1, -1):
             number = bins - 1 - order[place] % bins
             if (room - self.starts[number]) & free == free:

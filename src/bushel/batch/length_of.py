@@ -14,7 +14,7 @@ Length: TypeAlias = str | Callable[[Any], int] | None
 
 @plain
 class LengthOf:
-    """Measures elements, for an operation that messages name.
+    """Measures elements for an operation, which messages name.
 
     >>> LengthOf("tokens", "batch_by_tokens")({"tokens": [5, 6, 7]})
     3
@@ -63,12 +63,12 @@ class LengthOf:
             ) from error
 
     def describe(self) -> str:
-        """The name of a feature; functions may be renamed, and are not part of a state."""
+        """The name of a feature; a function may be renamed, and is not part of a state."""
         return f", length={self.length!r}" if isinstance(self.length, str) else ""
 
 
 def check_length(length: Any, operation: str) -> Length:
-    """Returns what tells the length of an element."""
+    """Returns the function that measures an element."""
     if length is not None and not isinstance(length, str) and not callable(length):
         raise TypeError(
             f"`{operation}`: `length` is the name of a feature or a function of an element, and "

@@ -15,7 +15,7 @@ from bushel.core.stream import Stream
 
 @frozen
 class PackNode(Regroup):
-    """Lays sequences of several lengths side by side in rows of one length."""
+    """Places sequences of several lengths side by side in rows of one length."""
 
     input: Node
     packing: Packing
@@ -42,10 +42,10 @@ class _Packer(Machine):
         self._node = node
         self._bins: Bins = node.packing.begin()
         self._paths = [feature.path for feature in node.packing.features]
-        # The elements that were offered last, and what was taken out of them.
+        # The elements seen last, and their sequences.
         self._offered: Sequence[Any] = ()
         self._sequences: Sequences | None = None
-        # Which bin each row of the group that ended last was.
+        # The bin of each row of the group that ended last.
         self._order: Sequence[int] = ()
 
     def begin(self, carried: Any) -> None:

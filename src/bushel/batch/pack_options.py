@@ -34,7 +34,7 @@ def packing_of(
     padding_struct: Any,
     max_sequences_per_bin: int | None,
 ) -> Packing:
-    """Checks what the user wrote, and puts it in order."""
+    """Checks the user's arguments, and converts them."""
     if not isinstance(length_struct, Mapping):
         raise PlanError(
             "`length_struct` must be a dict from features to lengths, and is "
@@ -82,7 +82,7 @@ def packing_of(
 
 
 def names_of(names: Iterable[str], what: str) -> list[str]:
-    """Returns the names of features, of which there may be one only."""
+    """Returns the names of features; there may be a single one."""
     if isinstance(names, str):
         raise PlanError(f"`{what}` is a list of names: write [{names!r}] instead of {names!r}.")
     return list(names)
@@ -99,13 +99,13 @@ def _check_names(features: Sequence[Feature], names: Collection[str]) -> None:
 
 
 def row_names(feature: Feature) -> list[str]:
-    """What a row has of a feature."""
+    """The names that a row has for a feature."""
     name = feature.path[0]
     return [name, f"{name}_segment_ids", f"{name}_positions"] if feature.has_ids else [name]
 
 
 def check_group_by(packing: Packing, name: str) -> None:
-    """Raises where rows have nothing of this name that they could be ordered by."""
+    """Raises if rows have nothing of this name to be ordered by."""
     names = [known for feature in packing.features for known in row_names(feature)]
     names += packing.loose
     if name not in names:

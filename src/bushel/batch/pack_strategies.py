@@ -37,7 +37,7 @@ def pack_step(
     too_long: str | None,
     bos_token_id: int | None,
 ) -> Node:
-    """Lays sequences side by side, as `pack` explains."""
+    """Makes the step of `pack`, which explains it."""
     if strategy not in _STRATEGIES:
         raise PlanError(
             f"`pack`: the strategy must be one of {', '.join(_STRATEGIES)}, and is {strategy!r}."
@@ -88,7 +88,7 @@ def _split_node(
 
 
 def _prepared(parent: Node, packing: Packing, too_long: str) -> Node:
-    """What is packed: the elements, with what is done about those that are too long."""
+    """The elements to pack, after the treatment of those that are too long."""
     if too_long not in _TOO_LONG:
         raise PlanError(
             f"`pack`: too_long must be one of {', '.join(_TOO_LONG)}, and is {too_long!r}."

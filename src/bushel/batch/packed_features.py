@@ -10,7 +10,7 @@ from bushel.transforms.map import MapNode
 
 @frozen
 class OnlyNode(MapNode):
-    """A map with `Only`, which makes no rows of those that were taken apart."""
+    """A map with `Only` that does not put rows together which were taken apart."""
 
     def apply(self, block: Block) -> Block:
         values = block.values

@@ -1,8 +1,8 @@
 """Fills the rows of `pack`: places sequences side by side in bins of one length.
 
-A group is a set of open rows, the bins. Each sequence goes into the first bin that has room
-for it, or into the one that it fills best; one for which there is none closes the group, and
-begins the next.
+A group is a set of open rows, the bins. Each sequence goes into the first bin that has room for it,
+or into the one that it fills best; a sequence that fits into none closes the group, and begins the
+next.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ Row: TypeAlias = dict[str, Any]
 
 @plain
 class Feature:
-    """One array of an element, and how it is packed."""
+    """One array of an element, and its packing options."""
 
     path: Path
     length: int
     alignment: int
     padding: Any
-    # Whether the rows tell which sequence a cell belongs to, and its place in it.
+    # Whether rows have segment ids and positions of its cells.
     has_ids: bool
 
     @property
@@ -40,10 +40,10 @@ class Feature:
 
 @plain
 class Packing:
-    """What is packed, into what, and how."""
+    """All options of packing."""
 
     features: list[Feature]
-    # Features of no length of their own: a row has the list of its elements' values.
+    # Features without a length of their own: a row has the list of its elements' values.
     loose: list[str]
     bins: int
     best_fit: bool
@@ -54,23 +54,22 @@ class Packing:
         return Bins(self)
 
     def limits(self) -> Limits:
-        """What bins have in common; without features there is nothing to lay, only to count."""
+        """The properties of all bins; without features there is nothing to place, only to count."""
         lengths = [feature.length for feature in self.features] or [0]
         alignments = [feature.alignment for feature in self.features] or [1]
         return Limits(self.bins, lengths, alignments, self.most_in_bin)
 
 
 class Bins:
-    """Open rows, and the elements that were laid into them."""
+    """Open rows, and the elements in them."""
 
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
         self._limits = limits = packing.limits()
-        # For each feature the sequences; and the elements themselves, for loose features.
+        # The sequences of each feature; and the elements themselves, for loose features.
         self._arrays: list[list[Any]] = [[] for _ in packing.features]
         self._elements: list[Any] = []
-        # As long as all features of each element are equally long, the first one tells where
-        # there is room for all of them.
+        # As long as all features of each element are equally long, the first one decides for all.
         self._alike = len(set(zip(limits.lengths, limits.alignments, strict=True))) == 1
         self._fit: Fit
         if self._alike:
@@ -83,16 +82,16 @@ class Bins:
 
     @property
     def used(self) -> int:
-        """How many bins have something: always the first ones."""
+        """The number of bins with elements: always the first ones."""
         return max(self._fit.chosen, default=-1) + 1
 
     @property
     def chosen(self) -> Sequence[int]:
-        """Which bin each element was laid into."""
+        """The bin of each element."""
         return self._fit.chosen
 
     def add(self, element: Any) -> bool:
-        """Lays an element into a bin; False where none has room for it."""
+        """Places an element in a bin; False if none has room for it."""
         packing = self._packing
         arrays = []
         for feature in packing.features:
@@ -114,7 +113,7 @@ class Bins:
         if len(self):
             self._check_shapes(arrays)
         for name in packing.loose:
-            element[name]  # It fails now, or with it all of the group later.
+            element[name]  # Raises now: later, it would lose the whole group.
         sizes = [[len(array)] for array in arrays] or [[0]]
         self._part_where(all(size == sizes[0] for size in sizes))
         if not self._fit.lay(sizes, 0):
@@ -126,7 +125,7 @@ class Bins:
         return True
 
     def add_many(self, sequences: Sequences, start: int) -> int:
-        """Lays elements from `start` on, up to one that has no room, and says how many."""
+        """Places elements from `start` on, up to one that has no room, and returns their number."""
         if any(values and values[0].ndim > 1 for values in self._arrays):
             return 0
         self._part_where(sequences.alike)
@@ -154,7 +153,7 @@ class Bins:
                 )
 
     def rows(self) -> list[Row]:
-        """The rows of all bins that got something, with what tells sequences apart."""
+        """The rows of all bins with elements, with segment ids and positions."""
         used = self.used
         if not used:
             return []
@@ -181,17 +180,17 @@ class Bins:
         return dicts_of(names, [columns[name] for name in names])
 
     def table(self, number: int, bins: int) -> tuple[Any, Any, Any]:
-        """One feature of the first bins: its cells, and whose they are and where in it."""
+        """One feature of the first bins: its cells, their segment ids and positions."""
         feature, arrays, fit = self._packing.features[number], self._arrays[number], self._fit
         length, like = feature.length, arrays[0]
         begins = np.array(fit.chosen, np.int64) * length
         begins += np.array(fit.begins_of(number), np.int64)
         sizes = np.fromiter(map(len, arrays), np.int64, len(arrays))
-        # In the order of the cells. Those of none would stand anywhere, and need not.
+        # In the order of the cells. Empty sequences would stand anywhere, and are not needed.
         order = begins.argsort(kind="stable")
         order = order[sizes[order] > 0]
         begins, sizes = begins[order], sizes[order]
-        # What is empty before each sequence, and after the last one.
+        # The empty cells before each sequence, and after the last one.
         gaps = np.append(begins, bins * length)
         gaps[1:] -= begins + sizes
         (where,) = gaps.nonzero()
@@ -233,7 +232,7 @@ def _sequence(value: Any) -> npt.NDArray[Any]:
 def order_of_rows(
     rows: Sequence[Row], seed: int, group_by: str | None
 ) -> "npt.NDArray[np.intp] | Sequence[int]":
-    """A random order of rows; grouped, rows with like values of a feature stay together."""
+    """A random order of rows; grouped, rows with the same value of a feature stay together."""
     order = np.random.default_rng(seed).permutation(len(rows))
     if group_by is None:
         return order

@@ -13,21 +13,21 @@ from bushel.errors import BatchError, PlanError
 
 @plain
 class Padding:
-    """What is padded, with what, and up to a multiple of how much.
+    """The features to pad, the values to pad with, and the multiple to pad to.
 
-    With a mapping, the features that it names are padded, each with its value. Otherwise all
-    arrays of an element are, along their first axis.
+    With a mapping, it names the features to pad, each with its value. Otherwise all arrays of an
+    element are padded along their first axis.
     """
 
     value: Any
     multiple: int
 
     def up(self, size: int) -> int:
-        """The length to which a longest sequence of this length is padded."""
+        """The padded length, given the length of the longest sequence."""
         return -(-size // self.multiple) * self.multiple
 
     def batch(self, elements: Sequence[Any], least: int = 0) -> Any:
-        """Stacks elements; sequences become as long as the longest, and at least so long.
+        """Stacks elements; sequences become as long as the longest, and at least `least` long.
 
         >>> Padding(0, 4).batch([{"x": np.array([1, 2, 3])}, {"x": np.array([4])}])
         {'x': array([[1, 2, 3, 0],
@@ -43,7 +43,7 @@ class Padding:
             )
         names = elements[0].keys()
         if any(element.keys() != names for element in elements):
-            stack(elements)  # It says what differs.
+            stack(elements)  # It raises the difference.
         batch = {}
         for name in names:
             leaves = [element[name] for element in elements]
@@ -96,7 +96,7 @@ def _shown(elements: Sequence[Any], value: Mapping[str, Any]) -> str:
 
 
 def with_lengths(batch: Any, lengths: Sequence[int], name: str | None, operation: str) -> Any:
-    """Adds the lengths of its elements to a batch, where they are wanted."""
+    """Adds the lengths of its elements to a batch, if they are wanted."""
     if name is None:
         return batch
     if not isinstance(batch, dict):
@@ -112,7 +112,7 @@ def with_lengths(batch: Any, lengths: Sequence[int], name: str | None, operation
 
 
 def padding_of(value: Any, multiple: int, operation: str) -> Padding:
-    """Checks what the user wrote."""
+    """Checks the user's arguments."""
     if multiple <= 0:
         raise PlanError(
             f"`{operation}`: pad_to_multiple_of must be a positive number, and is {multiple}."

@@ -19,8 +19,8 @@ from bushel.core.tree import Path, leaves_with_paths, map_leaves, show_path
 from bushel.errors import BatchError, StateError
 
 _dtype_of, _ndim_of = attrgetter("dtype"), attrgetter("ndim")
-# Bytes up to which batches are joined before they are cut: a batch that somebody keeps keeps them
-# all.
+# The most bytes of batches that are joined before they are cut: a new batch that the user keeps
+# keeps all of them in memory.
 _SMALL = 1 << 20
 
 
@@ -41,7 +41,7 @@ class RebatchNode(Regroup):
 
 
 class _Rebatcher(Machine):
-    """One batch is a group. Carried to the next is how many rows of a batch were used."""
+    """One batch is a group. The number of rows used of an input batch is carried to the next."""
 
     cuts_elements = True
 
@@ -50,8 +50,8 @@ class _Rebatcher(Machine):
         self._missing = node.batch_size
         self._start = 0
         self._pieces: list[Any] = []
-        # The batches that were offered last, end to end; which rows of them are in the new batch,
-        # and which of them comes next.
+        # The batches seen last, joined; the rows of them that are in the new batch, and the next
+        # one.
         self._offered: Sequence[Any] = ()
         self._table: _JoinedBatches | None = None
         self._first = self._last = 0
@@ -122,14 +122,14 @@ class _Rebatcher(Machine):
         return _ManyCut(table, first, size, table.parts(first, size, count))
 
     def _take(self, first: int, last: int) -> None:
-        """Takes rows of the table, which follow those that were taken before."""
+        """Takes rows of the table, which follow those taken before."""
         if self._first == self._last:
             self._first = first
         self._last = last
         self._missing -= last - first
 
     def _keep(self) -> None:
-        """Cuts out what was taken of the table, before it is another one."""
+        """Cuts out the rows taken of the table, before it is replaced."""
         if self._table is not None and self._first < self._last:
             self._pieces.append(self._table.part(self._first, self._last))
         self._first = self._last = 0
@@ -152,10 +152,10 @@ class _Rebatcher(Machine):
 
 @plain
 class _JoinedBatches:
-    """Small batches of one structure, end to end."""
+    """Small batches of one structure, joined."""
 
     start: int
-    # How many rows there are up to each batch.
+    # The number of rows up to the end of each batch.
     ends: list[int]
     batch: Any
 
@@ -163,7 +163,7 @@ class _JoinedBatches:
         return _part(self.batch, first, last, -1)
 
     def parts(self, first: int, size: int, count: int) -> list[Any]:
-        """New batches of `size` that follow each other."""
+        """New batches of `size` rows that follow each other."""
         starts = range(first, first + count * size, size)
         if type(self.batch) is np.ndarray:
             return [self.batch[start : start + size] for start in starts]
@@ -171,7 +171,7 @@ class _JoinedBatches:
         return dicts_of(list(self.batch), cut)
 
     def continues(self, piece: Any) -> bool:
-        """Whether nothing speaks against joining a piece from elsewhere."""
+        """Whether a piece from elsewhere may be joined with these."""
         if type(piece) is np.ndarray or type(self.batch) is np.ndarray:
             return type(piece) is type(self.batch)
         return _is_flat(piece) and piece.keys() == self.batch.keys()
@@ -191,7 +191,7 @@ class _ManyCut(ManyMade):
 
 
 def _table_of(batches: Sequence[Any], start: int) -> _JoinedBatches | None:
-    """Joins batches beforehand, where it is cheap: then new ones are only cut out."""
+    """Joins batches in advance, if that is cheap: new batches are then only cut out."""
     shown = batches[start:]
     first = shown[0]
     columns: dict[Any, Sequence[Any]]
@@ -220,8 +220,8 @@ def _table_of(batches: Sequence[Any], start: int) -> _JoinedBatches | None:
 
 
 def _are_rows_alike(arrays: Sequence[Any]) -> bool:
-    """Whether arrays have rows, all of one type and shape."""
-    # Nearly always it is one and the same object that says of which type they are.
+    """Whether arrays have rows, all of the same type and shape."""
+    # Nearly always their type is one and the same object.
     kinds = list(map(_dtype_of, arrays))
     if len(set(map(id, kinds))) > 1 and len(set(kinds)) > 1:
         return False
@@ -232,7 +232,7 @@ def _are_rows_alike(arrays: Sequence[Any]) -> bool:
 
 
 def _part(batch: Any, start: int, stop: int, size: int) -> Any:
-    # The two commonest shapes are spelt out: this runs for each batch.
+    # The two commonest shapes are written out, as this runs for each batch.
     if not start and stop == size:
         return batch
     if type(batch) is np.ndarray:
@@ -250,7 +250,7 @@ def _joined(pieces: list[Any]) -> Any:
         return np.concatenate(pieces)
     if all(map(_is_flat, pieces)):
         return {name: np.concatenate([piece[name] for piece in pieces]) for name in first}
-    # By their paths: dicts may have their keys in another order.
+    # By path, as dicts may have their keys in another order.
     tables = [dict(leaves_with_paths(piece)) for piece in pieces]
     joined = iter([np.concatenate([table[path] for table in tables]) for path in tables[0]])
     return map_leaves(lambda _: next(joined), pieces[0])

@@ -1,9 +1,9 @@
 """The stream of steps that join any number of neighbours: packing, splitting, rebatching.
 
-A group is a run of elements after which nothing is left over, or only a part of one element.
-The state is where the current group begins and how many of its elements have been handed out:
-after a restore the group is made again, and those are passed over. So are the failures of
-elements in it that have been raised.
+A group is a run of elements after which nothing is left over, or only a part of one element. The
+state is the beginning of the current group, and the number of its new elements that have been
+handed out: after a restore the group is made again, and those are skipped, as are failures of
+elements in it that were raised already.
 """
 
 from abc import ABC, abstractmethod
@@ -24,45 +24,45 @@ from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
 from bushel.order.mix_held import with_held, with_seen
 
-# One row takes many elements, so many more are asked for than rows: as many as it took before,
-# within bounds.
+# A row takes many elements, so more elements than rows are read: as many as earlier rows took,
+# within these bounds.
 _AT_LEAST = 64
 _AT_MOST = 1024
 
 
 class Machine(ABC):
-    """Makes new elements of a group of neighbours; holds the group that is being made."""
+    """Makes new elements of groups of neighbours; holds the group that is being made."""
 
-    # What was used of the element that comes next, as plain values; None where it is whole.
+    # The part used of the next element, as plain values; None if it is whole.
     carried: Any = None
-    # Whether a group may end within an element, of which the next one takes the rest. (Others
-    # carry what has nothing to do with the next element.)
+    # Whether a group may end within an element, whose rest begins the next group. (Other machines
+    # use `carried` for values that have nothing to do with the next element.)
     cuts_elements = False
-    # Whether what it makes are batches, whose rows are elements of the group.
+    # Whether the new elements are batches, whose rows are elements of the group.
     makes_batches = False
-    # Whether the group needs no further element; else it ends with the first that is refused.
+    # Whether the group needs no further element; otherwise it ends with the first that it refuses.
     complete = False
 
     @abstractmethod
     def begin(self, carried: Any) -> None:
-        """Begins a group, with what is left of the next element."""
+        """Begins a group, with the rest of the next element."""
 
     @abstractmethod
     def add(self, element: Any) -> bool:
-        """Takes an element; False where it ends the group, and is offered again to the next."""
+        """Takes an element; False if it ends the group, and is offered again to the next group."""
 
     # Whether `elements` below may be rows that were taken apart (`core/ragged.py`).
     takes_ragged = False
 
     def add_many(self, elements: Sequence[Any], start: int) -> int:
-        """Takes elements from `start` on, as far as each is an easy one, and says how many.
+        """Takes elements from `start` on, up to the first that is not easy; returns the number.
 
-        The one after them is given to `add_at`, which may take it, refuse it or fail.
+        That element is given to `add_at`, which may take it, refuse it or fail.
         """
         return 0
 
     def add_at(self, elements: Sequence[Any], index: int) -> bool:
-        """The same as `add`, for one of the elements that `add_many` was shown."""
+        """The same as `add`, for one of the elements that `add_many` has seen."""
         return self.add(elements[index])
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Machine(ABC):
         """Makes the elements of the group; `made_before` were made by earlier groups."""
 
     def members(self, count: int) -> Iterable[Sequence[int]]:
-        """Which of the `count` elements of the group are in each that `end` made of it."""
+        """The elements of the group (`count` of them) that are in each result of `end`."""
         return repeat(range(count))
 
     # Whether `make_many` may make some. (Rows that were taken apart are put together for it.)
@@ -79,13 +79,13 @@ class Machine(ABC):
     def make_many(self, elements: Sequence[Any], start: int, most: int) -> "ManyMade | None":
         """Makes several groups of elements from `start` on, each of one new element, at once.
 
-        `add_many` was shown the elements for the group before them. None where that cannot be
-        done for two groups or more.
+        `add_many` has seen the elements, for the group before them. None if it is impossible for
+        two groups or more.
         """
         return None
 
     def finish(self, made: list[Any]) -> list[Any]:
-        """Completes what several groups made, where that is better done together; cannot fail."""
+        """Completes the results of several groups, if that is better done together; cannot fail."""
         return made
 
     @abstractmethod
@@ -94,21 +94,21 @@ class Machine(ABC):
 
     @abstractmethod
     def fields(self, input: Stream) -> Fields:
-        """What such a state has."""
+        """The fields of such a state."""
 
     @abstractmethod
     def read(self, state: State) -> tuple[Any, Any, int, int]:
-        """What `state_of` was given."""
+        """The arguments that `state_of` had."""
 
 
 class ManyMade(ABC):
-    """What several groups made that follow each other, an element each."""
+    """The results of several consecutive groups, one new element each."""
 
     made: list[Any]
 
     @abstractmethod
     def begin(self, index: int) -> tuple[int, Any]:
-        """The first element that a group needs, and what is carried to it: `index` is its own.
+        """The first element that group `index` needs, and the value carried to it.
 
         The group after the last is the one that comes next.
         """
@@ -121,7 +121,7 @@ class Regroup(OverOne):
 
     @abstractmethod
     def machine(self) -> Machine:
-        """What does it, for one stream."""
+        """A new machine, for one stream."""
 
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return RegroupStream(inputs[0], self)
@@ -129,21 +129,22 @@ class Regroup(OverOne):
 
 @plain
 class _MadeGroup:
-    """Where a group begins, what of an element was used before, and what came of it."""
+    """The beginning of a group, the part used of its first element, and its results."""
 
     place: tuple[Marks, int, int]
     carried: Any
-    # How many elements of it were made before.
+    # The number of new elements made before it.
     made_before: int
-    # How many of its own were handed out before this chunk, and how many failures raised.
+    # The number of its new elements handed out before this chunk, and of failures raised.
     used: int
     failures: int
-    # After what the group before was shown: the first element of this one may have ended it.
+    # The place after the last element that the previous group saw: the first element of this group
+    # may have ended it.
     seen: tuple[Marks, int, int] | None
-    # What must be the same when it is made again, as long as nothing of it was handed out: an
-    # element that is used in part, and what comes up to a failure.
+    # The place up to which elements must be the same when the group is made again, even if none of
+    # it was handed out: up to an element that is partly used, or up to a failure.
     touched: tuple[Marks, int, int] | None = None
-    # How many are in this chunk, and where it ends; known when it is done.
+    # The number of its new elements in this chunk, and its end; known when it is done.
     count: int = 0
     end: tuple[Marks, int, int] | None = None
     # Whether the group ends because the input does.
@@ -168,7 +169,7 @@ def _state_at(place: tuple[Marks, int, int]) -> Callable[[], State]:
 
 
 class _ManyGroups:
-    """Groups that were made together, all of them of the elements of one chunk."""
+    """Groups that were made together, all from elements of one chunk."""
 
     used = 0
 
@@ -177,7 +178,7 @@ class _ManyGroups:
         self.count = len(many.made)
 
     def group(self, index: int) -> _MadeGroup:
-        """One of the groups, as if it had been made by itself."""
+        """One of the groups, as if it had been made alone."""
         place, carried = self._many.begin(index)
         is_cut = self._cuts and bool(carried)
         seen = (self._marks, place + is_cut, 0)
@@ -193,14 +194,14 @@ class _ManyGroups:
 class _RegroupMarks(Marks):
     machine: Machine
     groups: Sequence[_MadeGroup | _ManyGroups]
-    # Which group comes next, and which one does after the failure.
+    # The next group, and the group after the failure.
     following: _MadeGroup
     behind: _MadeGroup
 
     def at(self, used: int) -> State:
         for group in self.groups:
-            # After an element, groups that made nothing are still to come: whether they are in
-            # this chunk depends on how the stream was cut.
+            # After an element, groups without results are still to come: whether they are in this
+            # chunk depends on how the stream was cut.
             if used < group.count or not used:
                 return group.state(self.machine, used)
             used -= group.count
@@ -215,17 +216,18 @@ class RegroupStream(Stream):
         self._node = node
         self._machine = node.machine()
         self.eager = input.eager
-        # How many elements were made by all groups that are done.
+        # The number of new elements of all finished groups.
         self._made = 0
-        # How many elements were taken, and how many were made of them, as far as it is known.
+        # The number of elements taken, and of new elements made of them, as far as known.
         self._taken_and_made = [0, 0]
-        # After the last element taken: looking ahead may move the cursor to the next chunk,
-        # and where that begins depends on how the stream was cut.
+        # The place after the last element taken: looking ahead may move the cursor to the next
+        # chunk, and where that begins depends on how the stream was cut.
         self._place: tuple[Marks, int, int] | None = None
-        # How many elements, and how many failures, of the next group were handed out before.
+        # The number of new elements, and of failures, of the next group that were handed out
+        # before.
         self._skip = 0
         self._skip_failures = 0
-        # The group that is being made, from one pull to the next where an element failed.
+        # The group that is being made; it stays open over several pulls if an element fails.
         self._open: _MadeGroup | None = None
         # `_refused`: the next element was refused by the previous group. `_seen`: the place
         # after the last element that group saw; None after a restore, the input's state has it.
@@ -257,12 +259,12 @@ class RegroupStream(Stream):
             try:
                 made = self._machine.end(self._made)
             except Exception as error:
-                # All of the group is lost; it goes on with the next one.
+                # The whole group is lost; the stream continues with the next one.
                 self._open = None
                 return self._chunk(rows, groups, group, failed(error, self._node, self._made))
             check_used(group.used, len(made), "what a group of neighbours makes")
             if self._ended and not made:
-                break  # What is left makes nothing, and the state stays where it begins.
+                break  # The rest makes nothing, and the state stays at its beginning.
             self._open = None
             self._made += len(made)
             self._taken_and_made[1] += len(made)
@@ -273,7 +275,7 @@ class RegroupStream(Stream):
         return self._chunk(rows, groups, self._following(), None) if groups else None
 
     def _made_together(self, most: int) -> tuple[_ManyGroups, list[Any]] | None:
-        """Makes groups of the chunk in which the last one ended, where the machine has a way."""
+        """Makes groups from the chunk in which the last one ended, if the machine can."""
         machine, cursor = self._machine, self._cursor
         if not machine.makes_many:
             return None
@@ -285,7 +287,7 @@ class RegroupStream(Stream):
             return None
         place, carried = many.begin(len(many.made))
         groups = _ManyGroups(many, self._place[0], self._made, machine.cuts_elements)
-        made, many.made = many.made, []  # What tells of states keeps no elements.
+        made, many.made = many.made, []  # States keep no elements in memory.
         cursor.pass_over(place - shown[1])
         self._taken_and_made[0] += place - shown[1]
         self._taken_and_made[1] += groups.count
@@ -297,7 +299,7 @@ class RegroupStream(Stream):
         return groups, made
 
     def _following(self) -> _MadeGroup:
-        """The group that comes next, or is being made."""
+        """The next group, or the one being made."""
         if self._open is not None:
             return self._open
         if self._place is None:
@@ -307,10 +309,10 @@ class RegroupStream(Stream):
         return _MadeGroup(self._place, carried, self._made, *skip, self._seen, touched)
 
     def _after_seen(self) -> tuple[Marks, int, int]:
-        """After all elements that the machine was shown: others might not end the group."""
+        """The place after all elements that the machine has seen: others might not end it."""
         marks, used, _ = self._cursor.mark()
         is_cut = self._machine.cuts_elements and bool(self._machine.carried)
-        # The cursor stands before the one that comes next, in the chunk that has it.
+        # The cursor is before the next element, in the chunk that has it.
         return marks, used + (self._refused or is_cut), 0
 
     def _chunk(
@@ -352,7 +354,7 @@ class RegroupStream(Stream):
                         if machine.complete:
                             return None
             except Exception as error:
-                taken += 1  # It goes on without that element.
+                taken += 1  # The group continues without that element.
                 failure = failed(error, self._node, self._made)
             finally:
                 cursor.pass_over(taken)

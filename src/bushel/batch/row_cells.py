@@ -10,9 +10,9 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def joined(pieces: Sequence[Array], size: int, like: Array) -> Array:
-    """Writes arrays end to end, `size` cells together, as the type of `like`."""
+    """Joins arrays with `size` cells in all, with the type of `like`."""
     made = np.empty((size, *like.shape[1:]), like.dtype)
-    # Cast as by assignment, each piece by itself.
+    # Cast as in an assignment, each piece by itself.
     np.concatenate(pieces, out=made, casting="unsafe")
     return made
 
@@ -24,7 +24,7 @@ def padding(size: int, like: Array, value: Any = None) -> Array:
 
 
 def places(sizes: "Sequence[int] | Array", numbers: "Sequence[int] | Array") -> tuple[Array, Array]:
-    """For sequences end to end: the number of each in all of its cells, and their places in it.
+    """For joined sequences: the number of its sequence for each cell, and its place in it.
 
     Those of number 0 are padding.
 
@@ -35,7 +35,7 @@ def places(sizes: "Sequence[int] | Array", numbers: "Sequence[int] | Array") -> 
     ids = owners.repeat(each)
     ends = each.cumsum()
     begins = ends - each
-    # Counted through, and in each sequence less where it begins.
+    # A running count, minus the start of each sequence.
     positions = np.arange(len(ids), dtype=np.int32)
     positions -= begins.astype(np.int32).repeat(each)
     (empty,) = (owners == 0).nonzero()

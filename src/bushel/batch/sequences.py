@@ -35,9 +35,9 @@ def sequences_of(
 ) -> Sequences | None:
     """Takes the arrays of some features out of elements; None where not all are plain ones.
 
-    Elements must have the `others` too. With `lists`, lists of numbers are as good as arrays.
-    What is not plain (a number for a sequence of one, say, or a feature that is missing) is
-    looked at element by element by whoever asked.
+    Elements must have the `others` too. With `lists`, lists of numbers count as arrays. Elements
+    that are not plain (a single number as a sequence, say, or a missing feature) are processed one
+    by one by the caller.
     """
     if not paths:
         return None
@@ -58,13 +58,13 @@ def sequences_of(
                 return None
             arrays.append(values)
     except Exception:
-        return None  # Found again, and reported, at the element whose fault it is.
+        return None  # It is found again, and raised, at the element that causes it.
     sizes = [list(map(len, values)) for values in arrays]
     return Sequences(rows, start, arrays, sizes, all(each == sizes[0] for each in sizes))
 
 
 def _of_ragged(rows: RaggedRows, paths: Sequence[Path], others: Sequence[str]) -> Sequences | None:
-    """The same of rows that were taken apart: cut out of one array each, no row is made."""
+    """The same for rows that were taken apart: cut out of one array each, no row is made."""
     arrays, sizes = [], []
     for path in paths:
         column = rows.feature(*path)
@@ -76,6 +76,6 @@ def _of_ragged(rows: RaggedRows, paths: Sequence[Path], others: Sequence[str]) -
         sizes.append(list(map(len, arrays[-1])))
     if any(rows.feature(name) is None for name in others):
         return None
-    # Whoever has no `others` asks for none of the elements.
+    # A caller without `others` needs none of the elements.
     elements = rows.rows() if others else []
     return Sequences(elements, 0, arrays, sizes, all(each == sizes[0] for each in sizes))

@@ -19,20 +19,20 @@ from bushel.core.state_fields import FieldKind, Fields, Inner, Path, Whole
 from bushel.core.stream import Stream
 from bushel.errors import BatchError, PlanError, StateError
 
-# For each feature, which part of an element's sequence is meant.
+# For each feature, the start and end of a part of an element's sequence.
 Slices: TypeAlias = dict[str, tuple[int, int]]
 _Array: TypeAlias = npt.NDArray[Any]
-# What a row has of each feature.
+# The content of a row, by feature.
 _Pieces: TypeAlias = "dict[str, _Laid]"
 
 _dimensions = attrgetter("ndim")
-# Most rows that are written together: one that somebody keeps keeps them all.
+# The most rows that are written together: one that the user keeps keeps them all in memory.
 _TOGETHER = 64
 
 
 @frozen
 class SplitNode(Regroup):
-    """Joins sequences, and splits them where a row is full."""
+    """Joins sequences, and cuts them where a row is full."""
 
     input: Node
     lengths: dict[str, int]
@@ -65,7 +65,7 @@ def check_lengths(length_struct: Any) -> dict[str, int]:
 def check_bos(
     replaces: bool, features: Collection[str], token: int | None, metas: Collection[str]
 ) -> None:
-    """Raises where what is said of begin-of-sequence tokens makes no sense."""
+    """Raises if the options for begin-of-sequence tokens contradict each other."""
     if replaces and token is None:
         raise PlanError(
             "`bos_token_id` must be given with BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS."
@@ -82,9 +82,9 @@ def check_bos(
 
 @plain
 class _Laid:
-    """Sequences of one feature, one after the other."""
+    """Joined sequences of one feature."""
 
-    # Arrays of one sequence, or of several end to end; and the sizes of the sequences in each.
+    # Arrays of one sequence or several joined ones; and the sizes of the sequences in each.
     arrays: list[_Array]
     sizes: list[Sequence[int] | _Array]
 
@@ -101,18 +101,18 @@ class _Splitter(Machine):
         self._node = node
         self._names = list(node.lengths)
         self._sequences = [name for name in self._names if name not in node.metas]
-        # The name of the feature, where there is one and it may be cut.
+        # The name of the feature, if there is only one and it may be cut.
         self._only = self._names[0] if self._sequences == self._names[:1] == self._names else None
         self._resumed: Any = None
-        # What the open row has of each feature, and the elements that are rows by themselves; of
-        # these also after how many pieces of the row each came.
+        # The content of the open row by feature, and elements that are rows by themselves, each
+        # with the number of pieces of the open row before it.
         self._row: _Pieces = {}
         self._aside: list[tuple[dict[str, _Array], int]] = []
         self._used: dict[str, int] = {}
         # The types of rows that are made together.
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._least_bos = np.min_scalar_type(node.bos_token or 0)
-        # The elements that were offered last, and what was taken out of them.
+        # The elements seen last, and their sequences.
         self._offered: Sequence[Any] = ()
         self._table: SplitTable | None = None
 
@@ -163,7 +163,7 @@ class _Splitter(Machine):
         elif not self._node.splits_whole_rows and self._is_whole(slices):
             self._aside.append((arrays, len(self._row[self._names[0]].sizes)))
             return True
-        # What would be left of the element, were it split here.
+        # The rest of the element, if it were cut here.
         tail = dict(slices)
         fits, splits = True, False
         for name, length in lengths.items():
@@ -179,7 +179,7 @@ class _Splitter(Machine):
                 splits = splits or start < tail[name][0]
         if fits:
             self._lay(arrays, slices)
-            return True  # The row stays open, though it may be full: what follows may be empty.
+            return True  # The row stays open, even if it is full: empty elements may follow.
         if splits:
             head = {name: (slices[name][0], tail[name][0]) for name in self._sequences}
             self._lay(arrays, {**slices, **head})
@@ -192,7 +192,7 @@ class _Splitter(Machine):
         return False
 
     def _add_only(self, array: _Array, name: str) -> bool | None:
-        """The same for an element of one sequence; None where it is not that easy."""
+        """The same for elements of one sequence; None if the element is not that simple."""
         resumed, length = self._resumed, self._node.lengths[name]
         room = length - self._used[name]
         if array.ndim != 1 or not room:
@@ -270,7 +270,7 @@ class _Splitter(Machine):
         return [*([shared] if shared else []), *([number] for number in alone)]
 
     def _is_even(self) -> bool:
-        """Whether nothing can go wrong with the row, and it is of the types of the ones before."""
+        """Whether the row cannot fail, and has the types of the rows before."""
         for name, laid in self._row.items():
             arrays = laid.arrays
             dtype = self._dtypes.setdefault(name, arrays[0].dtype)
@@ -292,13 +292,13 @@ class _Splitter(Machine):
         return rows
 
     def _built(self, rows: list[_Pieces]) -> list[dict[str, _Array]]:
-        """Makes rows of what they have of each feature; several only if they are even."""
+        """Makes rows from their contents; several only if they are even."""
         columns: dict[str, Any] = {}
         for name, length in self._node.lengths.items():
             like = rows[0][name].arrays[0]
             pieces: list[_Array] = []
             sizes: list[Sequence[int] | _Array] = []
-            # How many sequences there are up to each row, and which of them are padding.
+            # The number of sequences up to each row, and which of them are padding.
             counts, empty = [0], []
             for row in rows:
                 laid = row[name]
@@ -351,7 +351,7 @@ class _Splitter(Machine):
 
 
 class _Remainders(FieldKind):
-    """What is left of an element that was split, from where to where for each feature."""
+    """The rest of an element that was cut: start and end for each feature."""
 
     def __init__(self, features: Sequence[str]) -> None:
         self._features = features
@@ -373,7 +373,7 @@ class _Remainders(FieldKind):
 
 
 def _is_untouched(slices: dict[str, Any]) -> bool:
-    # Grain writes pairs of -1, which JSON makes lists of, for an element that is whole.
+    # Grain writes pairs of -1, which JSON turns into lists, for a whole element.
     return all(tuple(pair) == (-1, -1) for pair in slices.values())
 
 
@@ -395,7 +395,7 @@ def _joined(arrays: list[_Array], length: int) -> _Array:
     try:
         return joined(arrays, length, like)
     except ValueError:
-        # Not of one shape after their first axis: as far as numpy lays one into the other.
+        # Shapes differ after the first axis: assign as far as numpy broadcasts one to the other.
         data = padding(length, like)
         end = 0
         for array in arrays:

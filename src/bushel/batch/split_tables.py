@@ -17,27 +17,27 @@ _Array: TypeAlias = npt.NDArray[Any]
 
 
 class SplitTable(ABC):
-    """Elements whose features are plain sequences, from one of them on."""
+    """Elements whose features are plain sequences, from a given element on."""
 
     __slots__ = ()
 
     @abstractmethod
     def stop(self, start: int, used: Mapping[str, int], lengths: Mapping[str, int]) -> int:
-        """Up to which element there is room in a row of which so much is used."""
+        """The first element that does not fit into a row with so many used cells."""
 
     @abstractmethod
     def between(self, name: str, start: int, stop: int) -> tuple[list[_Array], Sequence[int]]:
-        """What elements have of a feature: arrays end to end, and the size of each sequence."""
+        """The sequences of a feature: joined arrays, and the size of each sequence."""
 
     @abstractmethod
     def array_of(self, name: str, index: int) -> _Array:
-        """What one element has of a feature."""
+        """The sequence of one element and feature."""
 
 
 def table_of(
     lengths: Mapping[str, int], splits_whole_rows: bool, elements: Any, start: int
 ) -> SplitTable | None:
-    """Looks at elements; None where not all of them have exactly these features, and plain."""
+    """Makes a table; None if not all elements have exactly these features, all plain."""
     table: _NestedTable | _FlatTable | None
     if isinstance(elements, RaggedRows):
         table = _flat_table(lengths, elements)
@@ -55,9 +55,9 @@ class _NestedTable(SplitTable):
     start: int
     arrays: dict[str, list[_Array]]
     sizes: dict[str, list[int]]
-    # For each feature, how many cells there are up to each element.
+    # For each feature, the number of cells up to the end of each element.
     ends: dict[str, list[int]]
-    # Elements that are not simply laid after the others.
+    # Elements that cannot simply be appended.
     special: list[int]
 
     def note_whole_rows(self, lengths: Mapping[str, int]) -> None:
@@ -104,7 +104,7 @@ def _nested_table(
 
 @plain
 class _FlatTable(SplitTable):
-    """Elements that were taken apart: each feature one array, cut where elements begin."""
+    """Elements that were taken apart: each feature is one array, cut where elements begin."""
 
     flats: dict[str, _Array]
     bounds: dict[str, npt.NDArray[np.int64]]
@@ -147,14 +147,14 @@ def _flat_table(lengths: Mapping[str, int], elements: RaggedRows) -> _FlatTable 
 
 
 def flat_sequences(elements: RaggedRows, name: str) -> tuple[_Array, npt.NDArray[np.int64]] | None:
-    """A feature that is a sequence in each element, end to end; None where it is none."""
+    """A feature with one sequence in each element, joined; None if it is something else."""
     column = elements.feature(name)
     if isinstance(column, Run) and column.flat.ndim == 1:
         return column.flat, column.bounds
     if isinstance(column, Stacked) and column.array.ndim == 2:
         count, size = column.array.shape
         return column.array.reshape(-1), np.arange(count + 1) * size
-    # (Of a list without items numpy makes an array of another type.)
+    # (For a list without items, numpy makes an array of another type.)
     if (
         isinstance(column, Lists)
         and isinstance(column.items, Numbers)

@@ -40,14 +40,14 @@ class Truncated:
 
 @plain
 class Pieces:
-    """As many elements as it takes for each to fit; other features are in all of them.
+    """As many elements as are needed for each to fit; other features are in all of them.
 
     >>> Pieces({"x": 2}).flat_map({"x": np.arange(5), "id": 7})  # doctest: +NORMALIZE_WHITESPACE
     [{'x': array([0, 1]), 'id': 7}, {'x': array([2, 3]), 'id': 7}, {'x': array([4]), 'id': 7}]
     """
 
     lengths: Mapping[str, int]
-    # Asked only of random-access datasets.
+    # Only needed for random-access datasets.
     max_fan_out: int = 1
 
     def flat_map(self, element: Any) -> list[Any]:

@@ -22,7 +22,7 @@ class UnbatchNode(Expand):
     """Makes an element of each row of a batch; its arrays are views of the batch's."""
 
     input: Node
-    # How many rows each batch has, and the last one of an epoch; None for any number.
+    # The number of rows in each batch, and in the last one of an epoch; None for any number.
     size: int | None = None
     last: int | None = None
 
@@ -68,7 +68,7 @@ class UnbatchNode(Expand):
 
 
 def count_rows(batch: Any) -> int:
-    """How many rows a batch has, which must be the same in all of its arrays.
+    """The number of rows in a batch, which must be the same in all of its arrays.
 
     >>> import numpy as np
     >>> count_rows({"x": np.zeros((3, 2)), "y": np.zeros(3)})
@@ -94,9 +94,9 @@ def count_rows(batch: Any) -> int:
 
 
 def batch_sizes(node: Node) -> tuple[int, int] | None:
-    """How many rows the batches of a dataset have, and the last one; None if nobody knows.
+    """The number of rows in batches of a dataset, and in the last; None if unknown.
 
-    Steps after `batch` are taken to leave the number of rows as it is.
+    Steps after `batch` are assumed to keep the number of rows.
     """
     in_order = True
     while not isinstance(node, BatchNode):
@@ -120,7 +120,7 @@ def unbatch_by_position(parent: Node, batch_size: int | None) -> Node:
 
 
 def _sizes_of_batches(parent: Node, batch_size: int | None) -> tuple[int, int]:
-    """How many rows batches have, and the last one."""
+    """The number of rows in batches, and in the last one."""
     if batch_size is not None:
         size = positive("unbatch", "batch_size", batch_size)
         return size, size

@@ -30,7 +30,7 @@ from bushel.errors import PlanError
 
 @frozen
 class CacheNode(OverOne):
-    """Remembers the elements of a stream, in memory or in a file."""
+    """Caches the elements of a stream, in memory or in a file."""
 
     input: Node
     path: str | None = None
@@ -41,13 +41,13 @@ class CacheNode(OverOne):
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         if self.file is None:
             return CacheStream(inputs[0], self.max_bytes)
-        from bushel.cache.disk import DiskCacheStream  # Only for those who want a file.
+        from bushel.cache.disk import DiskCacheStream  # Imported only for a cache in a file.
 
         return DiskCacheStream(inputs[0], self)
 
     @property
     def file(self) -> str | None:
-        """The file; each lane has its own."""
+        """The path; each lane has its own."""
         lane, lanes = self.lane
         return f"{self.path}.{lane}-of-{lanes}" if self.path and lanes > 1 else self.path
 
@@ -63,15 +63,15 @@ class CacheNode(OverOne):
 
 
 def cache_state(parent: State, position: int) -> State:
-    """The state of a cache: that of its input, and how many elements there were."""
+    """The state of a cache: the state of its input, and the number of elements before it."""
     return {"parent": parent, "position": position}
 
 
 def cache_fields(input: Declares) -> Fields:
-    """What such a state has; Grain's say also whether everything is remembered."""
+    """The fields of such a state; Grain's also say whether all elements are cached."""
 
     def is_ahead(state: State) -> str | None:
-        # Grain's parent is anywhere when everything is remembered.
+        # Grain's state of the input may be anywhere once all elements are cached.
         most = None if state.get("cache_filled") else input.most_before(state["parent"])
         if most is None or state["position"] <= most:
             return None
@@ -81,24 +81,23 @@ def cache_fields(input: Declares) -> Fields:
 
 
 class CacheStream(OneInput):
-    """Remembers its elements, so that going back does not compute them again.
+    """Caches its elements, so that after going back they are not computed again.
 
-    It remembers up to the first one that fails, or that would be too much. What comes from
-    there on is computed, and fails, each time.
+    It caches elements up to the first that fails, or that would exceed the limit. Later elements
+    are computed, and fail, each time.
     """
 
     def __init__(self, input: Stream, max_bytes: int | None = None) -> None:
         super().__init__(input)
-        # How much there is room for.
+        # The remaining bytes.
         self._room = max_bytes
         self._rows: list[Any] = []
-        # The states between them.
+        # The states between the elements.
         self._parts: list[tuple[Marks, int]] = [(beginning_of(input), 0)]
-        # Whether they are all elements that there are.
+        # Whether all elements are cached.
         self._filled = False
         self._position = 0
-        # `_reads`: the input is at our position. `_remembers`: and everything before it is in
-        # memory.
+        # `_reads`: the input is at our position. `_remembers`: all elements before it are cached.
         self._reads = self._remembers = True
 
     def pull(self, want: int) -> Chunk | None:
@@ -129,9 +128,9 @@ class CacheStream(OneInput):
         return Chunk(block, counted(chunk.marks, "position", start, len(block)))
 
     def _fitting(self, rows: Sequence[Any]) -> int:
-        """How many of these elements there is room for; it is theirs from now on.
+        """The number of these elements that fit; reserves their bytes.
 
-        One by one: what is remembered does not depend on how many come at a time.
+        One by one: the cached elements must not depend on how many come at a time.
         """
         if self._room is None:
             return len(rows)
@@ -142,14 +141,14 @@ class CacheStream(OneInput):
         return len(rows)
 
     def _leads_to(self, position: int, parent: State) -> bool:
-        """Whether a state of the input is that before an element which is remembered."""
+        """Whether a state of the input is the state before a cached element."""
         marks = SeriesMarks(self._parts)
         if isinstance(self._parts[0][0], NoMarks):
             return True
         return indices_in(marks.at(position)) == indices_in(parent)
 
     def _end(self) -> Marks:
-        """Where the elements end that are remembered."""
+        """The position after the last cached element."""
         return ShiftedMarks(SeriesMarks(self._parts), len(self._rows))
 
     def _counted(self, position: int) -> State:
@@ -172,10 +171,11 @@ class CacheStream(OneInput):
     def restore(self, state: State) -> None:
         parent, position = state["parent"], state["position"]
         if state.get("cache_filled"):
-            # Grain's, whose parent is anywhere then: its elements are counted from the start.
+            # A state of Grain, whose parent may be anywhere: its elements are counted from the
+            # start.
             parent = self._counted(position)
-        # Where the elements are remembered, but not as those that come after this state of the
-        # input, the input tells: it is what a stream that remembers nothing would ask.
+        # If elements of this position are cached, but not as the successors of this state of the
+        # input, the input decides, as it would for a stream without a cache.
         self._reads = position >= len(self._rows) or not self._leads_to(position, parent)
         if self._reads:
             self._input.restore(parent)

@@ -41,7 +41,7 @@ def _state_in(reader: CacheReader, position: int) -> State:
 
 
 class DiskCacheStream(OneInput):
-    """Reads a file where there is one; else computes, and writes one if it sees everything."""
+    """Reads a file if there is one; else computes, and writes one if it sees all elements."""
 
     def __init__(self, input: Stream, node: CacheNode) -> None:
         super().__init__(input)
@@ -55,9 +55,9 @@ class DiskCacheStream(OneInput):
         self._reader: CacheReader | None = None
         self._writer: CacheWriter | None = None
         self._progress: ProgressLine | None = None
-        # Whether there may be a file by now, and whether the input is at its beginning.
+        # Whether a file may exist by now, and whether the input is at its beginning.
         self._looks = self._fresh = True
-        # What cannot be kept, and so is not given out either.
+        # Why an element cannot be stored; it is then not delivered either.
         self._refused = ""
         self._hopeless = False
 
@@ -130,13 +130,13 @@ class DiskCacheStream(OneInput):
             self._give_up(_why_not(error, self._path))
 
     def _give_up(self, why: str) -> None:
-        """Writes no more, this time and later."""
+        """Stops writing, now and later."""
         self._hopeless = True
         self._leave()
         _log.warning("`%s`: nothing is kept, because %s.", self._node.label, why)
 
     def _leave(self) -> None:
-        """Writes no more this time: not all of the stream will be seen."""
+        """Stops writing for now, as this pass will not see all of the stream."""
         writer, self._writer = self._writer, None
         self._end_progress()
         if writer is not None:
@@ -194,7 +194,7 @@ def _why_not(error: OSError | TypeError, path: str) -> str:
 
 
 def _states(marks: Marks, first: int, last: int) -> list[Any]:
-    """The states after `first` to `last` elements; None where a user's iterator has none."""
+    """The states after `first` to `last` elements; None if a user's iterator has none."""
     try:
         return [marks.at(used) for used in range(first, last + 1)]
     except StateError:

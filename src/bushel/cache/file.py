@@ -1,11 +1,11 @@
 """The file of `cache(path)`: one process writes it, it appears when complete, any number read.
 
-A file of pieces (`files/container.py`), of which each is a block of elements: three lengths, then
-a description of elements, their bytes, and the states after them, compressed. The footer says
-whose elements they are, and the state at the beginning.
+The file has pieces (`files/container.py`), each a block of elements: three lengths, then a
+description of elements, their bytes, and the states after them, compressed. The footer names the
+pipeline, and has the state at the beginning.
 
-It is written under another name, which is locked: whoever finds the lock taken does without
-writing. A writer that is killed leaves that other file behind, and the next one begins it anew.
+It is written under another name, and locked: a process that finds the lock taken does not write. A
+writer that is killed leaves that other file, and the next writer begins it anew.
 """
 
 import json
@@ -29,10 +29,10 @@ from bushel.files.private import open_ours
 from bushel.files.whole import lock_now, rename
 
 _LENGTHS = struct.Struct("<QQQ")
-# Elements are gathered to blocks of about so much: reading one is worth a call then.
+# The approximate size of a block, large enough to be worth a read.
 _BLOCK_BYTES = 1 << 20
 _BLOCK_ROWS = 1024
-# What comes of bytes that are not as they were written.
+# Errors of decoding bytes that are not as they were written.
 _NOT_OURS = (
     AttributeError, LookupError, OverflowError, RecursionError, StopIteration, TypeError,
     ValueError, zlib.error,
@@ -41,7 +41,7 @@ _NOT_OURS = (
 
 @plain
 class Identity:
-    """Of which pipeline the elements are: its steps, and what its functions are."""
+    """Identifies the pipeline of the elements: its steps, and digests of its functions."""
 
     steps: list[str]
     functions: list[str]
@@ -63,7 +63,7 @@ class CacheReader:
             ) from None
         except _NOT_OURS as error:
             raise self._damaged(error) from error
-        # How many elements there are before each block, and in all.
+        # The number of elements before each block, and in all.
         self._starts = list(accumulate(pieces.counts, initial=0))
         _check_same(path, identity, steps, functions)
         self._rows: tuple[int, list[Any]] | None = None
@@ -74,7 +74,7 @@ class CacheReader:
         return self._starts[-1]
 
     def rows(self, start: int, want: int) -> list[Any]:
-        """About `want` elements from `start` on; none are handed out twice."""
+        """About `want` elements from `start` on; each object is handed out once only."""
         number = bisect_right(self._starts, start) - 1
         if self._rows is None or self._rows[0] != number:
             try:
@@ -84,14 +84,14 @@ class CacheReader:
                 raise self._damaged(error, number) from error
         first = start - self._starts[number]
         rows = self._rows[1][first : first + want]
-        # Whoever gets an element may change it.
+        # The user may change elements, so these are not kept.
         self._rows = None if first + want >= len(self._rows[1]) else self._rows
         if self._rows is not None:
             self._rows[1][first : first + want] = [None] * len(rows)
         return rows
 
     def forget(self) -> None:
-        """Reads again what was handed out; for whoever goes back."""
+        """Drops elements that were handed out, so that they are read again after going back."""
         self._rows = None
 
     def state_at(self, position: int) -> Any:
@@ -143,7 +143,7 @@ def _check_same(path: str, identity: Identity, steps: list[str], functions: list
 
 
 class CacheWriter:
-    """Writes a stream from its beginning; the file is there once it is finished."""
+    """Writes a stream from its beginning; the file appears once it is finished."""
 
     def __init__(self, descriptor: int, path: str, max_bytes: int | None) -> None:
         self._descriptor, self._path = descriptor, path
@@ -155,12 +155,12 @@ class CacheWriter:
 
     @classmethod
     def begin(cls, path: str, max_bytes: int | None) -> "CacheWriter | None":
-        """Begins a file; None where somebody else is writing it."""
+        """Begins a file; None if another process is writing it."""
         private = _private(path)
         flags = os.O_RDWR | os.O_CREAT
         descriptor = open_ours(private, flags, 0o644, "Remove it, or give another path.")
         try:
-            # It may have been finished, and so renamed, since it was opened.
+            # The other process may have finished, and renamed, the file since it was opened here.
             if lock_now(descriptor) and os.path.samestat(os.lstat(private), os.fstat(descriptor)):
                 os.ftruncate(descriptor, 0)
                 return cls(descriptor, path, max_bytes)
@@ -173,7 +173,7 @@ class CacheWriter:
         return None
 
     def add(self, row: Any, state: Any) -> bool:
-        """Takes an element and the state after it; False where it became too much."""
+        """Takes an element and the state after it; False if the file would become too large."""
         try:
             self._rows.add(row)
         except UnheldError as error:
@@ -187,7 +187,7 @@ class CacheWriter:
         return self._max_bytes is None or self._pieces.written + self._rows.size <= self._max_bytes
 
     def finish(self, begin: Any, identity: Identity) -> bool:
-        """Makes the file appear, with the state at the beginning; False where it is too large."""
+        """Makes the file appear, with the state at the beginning; False if it is too large."""
         if len(self._rows):
             self._end_block()
         self._pieces.finish(
@@ -202,7 +202,7 @@ class CacheWriter:
         return True
 
     def abandon(self) -> None:
-        """Leaves nothing behind."""
+        """Removes the unfinished file."""
         self._discard()
 
     def _end_block(self) -> None:
@@ -213,7 +213,7 @@ class CacheWriter:
         self._rows, self._states = Encoder(), []
 
 
-# Not a method: the writer would refer to itself, and go away late if nobody closes it.
+# Not a method: the writer would refer to itself, and be freed late if it is not closed.
 def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
@@ -225,7 +225,7 @@ def _private(path: str) -> str:
 
 
 def _discard(descriptor: int, path: str, pid: int) -> None:
-    if os.getpid() == pid:  # A child that was forked has no part in it.
+    if os.getpid() == pid:  # A forked child must not remove its parent's file.
         with suppress(OSError):
             os.unlink(_private(path))
     with suppress(OSError):

@@ -4,16 +4,17 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 _OPENING, _CLOSING = "([{", ")]}"
-# Whole steps are shown up to here; of longer ones, what differs.
+# Steps up to this length are shown whole; of longer ones, only the parts that differ.
 _LONG = 80
 _AROUND = 60
-# No pipeline has more steps. A state may say anything, and comparing takes their square.
+# More steps than any pipeline has. A state may say anything, and comparing takes the square of its
+# steps.
 _MOST_STEPS = 1000
 _SHOWN = 20
 
 
 def differing_steps(saved: Sequence[str], current: Sequence[str], word: str = "step") -> str:
-    """Says which steps were changed, taken out and put in; the numbers are those of `saved`.
+    """Lists the steps that were changed, removed and inserted, with their numbers in `saved`.
 
     >>> differing_steps(["range(9)", "map", "batch(2)"], ["range(9)", "batch(4)"])
     'step 2 (`map`) is gone; step 3 was `batch(2)` and is `batch(4)` now'
@@ -59,7 +60,7 @@ def _quote(step: str) -> str:
 def _regions(
     saved: Sequence[str], current: Sequence[str]
 ) -> Iterator[tuple[int, Sequence[str], Sequence[str]]]:
-    """What lies between steps that are the same: where it starts, and both versions of it."""
+    """The ranges between equal steps: start, and both versions."""
     for tag, i, j, k, m in _opcodes(saved, current):
         if tag != "equal":
             yield i, saved[i:j], current[k:m]
@@ -68,13 +69,13 @@ def _regions(
 def _pairs(
     olds: Sequence[str], news: Sequence[str]
 ) -> Iterator[tuple[str, str] | tuple[str, None] | tuple[None, str]]:
-    """Puts steps of the same kind beside each other."""
+    """Pairs steps of the same kind."""
     for _, i, j, k, m in _opcodes(list(map(_kind, olds)), list(map(_kind, news))):
         yield from zip_longest(olds[i:j], news[k:m])
 
 
 def _opcodes(saved: Sequence[str], current: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
-    from difflib import SequenceMatcher  # Of no use to a program whose states fit.
+    from difflib import SequenceMatcher  # Not needed if states fit.
 
     return list(SequenceMatcher(None, saved, current, False).get_opcodes())
 
@@ -86,7 +87,7 @@ def _kind(step: str) -> str:
 def differing_fields(old: str, new: str) -> str | None:
     """Says which parameters of two texts like `Name(a=1, b=Other(c=2))` differ, by name.
 
-    None where the texts are not of this form, or of another class or other parameters.
+    None if the texts do not have this form, or have another class or other parameters.
 
     >>> differing_fields("Step(seed=1, shard=Part(0, of=2))", "Step(seed=3, shard=Part(0, of=4))")
     'seed was 1 and is 3 now, shard.of was 2 and is 4 now'
@@ -109,7 +110,7 @@ def _fields(old: str, new: str, path: str) -> list[str] | None:
 
 
 def _arguments(text: str) -> dict[str, str] | None:
-    """The arguments of a call as it is printed, by name or by number.
+    """The arguments of a printed call, by name or by number.
 
     >>> _arguments("Name(1, b='x, y', c=[2, 3])")
     {'argument 1': '1', 'b': "'x, y'", 'c': '[2, 3]'}
@@ -131,7 +132,7 @@ def _arguments(text: str) -> dict[str, str] | None:
 
 
 def _split(text: str) -> list[str] | None:
-    r"""Splits at the commas that are not within brackets or quotes.
+    r"""Splits at commas outside of brackets and quotes.
 
     >>> _split(r"'it\'s, so', (1, 2), x")
     ["'it\\'s, so'", '(1, 2)', 'x']
@@ -173,7 +174,7 @@ def _show_values(old: str, new: str) -> str:
 
 
 def _clip(text: str, place: int) -> str:
-    """Shows of a long text what is around a place."""
+    """Cuts a long text down to the surroundings of a place."""
     if len(text) <= 4 * _AROUND:
         return text
     start = max(0, place - _AROUND)

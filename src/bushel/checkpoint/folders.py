@@ -16,8 +16,8 @@ from bushel.errors import StateError
 from bushel.files.whole import remove_leftovers, written_whole
 from bushel.lanes.merge import merge_states
 
-# States are a few hundred bytes. What is larger than this is no state, and reading it could
-# take the memory that training needs.
+# States are a few hundred bytes. A larger file is no state, and reading it could take the memory
+# that training needs.
 MAX_BYTES = 64 * 2**20
 _SHOWN_NAMES = 8
 
@@ -27,8 +27,8 @@ Folder = str | os.PathLike[str]
 def encode(state: object) -> bytes:
     """Turns a state, a dict or JSON in bytes, into indented JSON.
 
-    To what bushel says of a state a checksum is added: a digit that was damaged would be another
-    place in the stream. (Grain's states have no room for one.)
+    States of bushel get a checksum, as a damaged digit would be another place in the stream.
+    (Grain's states have no field for one.)
 
     >>> print(encode({"next_index": 3}).decode())
     {
@@ -93,7 +93,7 @@ def _with_checksum(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_checksum(state: dict[str, Any], what: str) -> dict[str, Any]:
-    """The state as it was, or an error if it is another one now."""
+    """The state without its checksum, or an error if the checksum is wrong."""
     signature = state.get("bushel")
     if not isinstance(signature, dict) or _CHECKSUM not in signature:
         return state
@@ -109,7 +109,7 @@ def _without_checksum(state: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def _checksum(state: dict[str, Any]) -> str:
-    """That of the values, however they are laid out."""
+    """The checksum of the values, whatever their layout in the file."""
     text = json.dumps(state, sort_keys=True, separators=(",", ":"))
     return f"{zlib.crc32(text.encode()):08x}"
 
@@ -118,7 +118,7 @@ def write_encoded(folder: Folder, text: bytes, index: int = 0, count: int = 1) -
     """Writes what `encode` returned."""
     path = _open_folder(folder) / _name(index, count)
     if _is_remote(folder):
-        path.write_bytes(text)  # Object stores show a file when all of it is there.
+        path.write_bytes(text)  # Object stores show a file only once it is complete.
     else:
         _write_whole(path, text)
 
@@ -126,8 +126,8 @@ def write_encoded(folder: Folder, text: bytes, index: int = 0, count: int = 1) -
 def read_state(folder: Folder, index: int = 0, count: int = 1) -> dict[str, Any]:
     """Reads the state for process `index` of `count`.
 
-    Where another number of processes saved it, all their states are put together: with lanes,
-    any number can go on from there.
+    If another number of processes saved it, all their states are merged: with lanes, any number can
+    continue from there.
     """
     name = _name(index, count)
     names = _names_in(folder)
@@ -144,7 +144,7 @@ def read_state(folder: Folder, index: int = 0, count: int = 1) -> dict[str, Any]
 
 
 def read_states(folder: Folder) -> list[dict[str, Any]]:
-    """Reads the states of all processes, in their order, however many they were."""
+    """Reads the states of all processes in order, however many saved them."""
     names = _names_in(folder)
     found = dict(_processes(names))
     counts = {count for _, count in found.values()}
@@ -157,7 +157,7 @@ def read_states(folder: Folder) -> list[dict[str, Any]]:
         )
     (count,) = counts
     if len(found) != count:
-        # Not all of them: the count comes from a file's name, and may be anything.
+        # Not the list of all: the count comes from a file's name, and may be any number.
         expected = (_name(index, count) for index in itertools.islice(range(count), 1000))
         missing = [name for name in expected if name not in found]
         raise StateError(
@@ -168,12 +168,12 @@ def read_states(folder: Folder) -> list[dict[str, Any]]:
 
 
 def _name(index: int, count: int) -> str:
-    # As Grain calls them, so that either reads what the other wrote.
+    # Grain's names, so that either reads the other's files.
     return f"process_{index}-of-{count}.json"
 
 
 def _processes(names: Iterable[str]) -> Iterable[tuple[str, tuple[int, int]]]:
-    """The files of processes among others: name, and index and count."""
+    """The files of processes: name, index and count of each."""
     for name in names:
         match = re.fullmatch(r"process_(0|[1-9]\d{0,8})-of-([1-9]\d{0,8})\.json", name)
         if match and int(match[1]) < int(match[2]):
@@ -212,7 +212,7 @@ def _is_remote(folder: Folder) -> bool:
 
 
 def _open_folder(folder: Folder) -> Any:
-    # What is not a path of this machine brings its own way to be read and written.
+    # A path object that is not of this machine has its own methods to read and write.
     return folder if _is_remote(folder) else Path(folder)
 
 
@@ -225,7 +225,7 @@ def _names_in(folder: Folder) -> list[str]:
 
 def _read(folder: Folder, name: str) -> dict[str, Any]:
     path = _open_folder(folder) / name
-    # A pipe of that name would be waited for without end.
+    # Opening a pipe of that name would wait for ever.
     if not _is_remote(folder) and not stat.S_ISREG(path.stat().st_mode):
         raise StateError(f"{path} is no file.")
     with path.open("rb") as file:
@@ -234,7 +234,7 @@ def _read(folder: Folder, name: str) -> dict[str, Any]:
 
 
 def _write_whole(path: Path, text: bytes) -> None:
-    """Writes another file and renames it: whoever looks finds all of it, or what was there."""
+    """Writes a temporary file and renames it: readers find the new file or the previous one."""
     remove_leftovers(os.fspath(path))
     try:
         with written_whole(os.fspath(path)) as file:

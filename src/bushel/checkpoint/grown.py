@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-# A source as it is described in states.
+# The text of a source in states.
 _SOURCE = re.compile(r"(source\(\w+, length=)(\d+)\)")
-# Steps over which the elements that are left, and their order, do not depend on the length.
+# Steps that keep elements in the same order, whatever the length.
 _IN_ORDER = {
     "enumerate",
     "filter",
@@ -21,7 +21,7 @@ _IN_ORDER = {
 
 
 def growth(saved: Sequence[str], current: Sequence[str]) -> tuple[int, int] | None:
-    """How many records the source of a pipeline had and has, if it has grown.
+    """The number of records that the source of a pipeline had and has, if it has grown.
 
     >>> growth(["source(list, length=5)", "map"], ["source(list, length=8)", "map"])
     (5, 8)
@@ -36,7 +36,7 @@ def growth(saved: Sequence[str], current: Sequence[str]) -> tuple[int, int] | No
 
 
 def goes_on_in_order(steps: Sequence[str]) -> bool:
-    """Whether the records that came first come first however many there are.
+    """Whether the earlier records come first, in the same order, whatever the length.
 
     >>> goes_on_in_order(["map", "batch(4, drop_remainder=True)", "to_iter_dataset()"])
     True
@@ -47,7 +47,7 @@ def goes_on_in_order(steps: Sequence[str]) -> bool:
     for step in steps:
         name, _, arguments = step.partition("(")
         if name == "batch":
-            # By position, a last batch that was short is one that the new records make longer.
+            # By position, a short last batch becomes longer with the new records.
             if not is_stream and "drop_remainder=True" not in arguments:
                 return False
         elif name not in _IN_ORDER:
@@ -57,7 +57,7 @@ def goes_on_in_order(steps: Sequence[str]) -> bool:
 
 
 def how_to_go_on(had: int, has: int) -> str:
-    """What to write where the order of what is left depends on the length."""
+    """What to write if the order of the remaining elements depends on the length."""
     return (
         f" The source had {had} records and has {has} now, and the order of what is left depends "
         "on that. To go on with the old records, in the old order, write "

@@ -1,7 +1,7 @@
 """Digests of code and files in a state: warns, or refuses, where these have changed.
 
-A position means the same when a function is mended or a file is written anew, so a state is not
-refused for that. But somebody should know: the elements that follow are others.
+A position remains valid if a function is changed or a file rewritten, so a state is not refused for
+that. But the user should know, as the following elements differ.
 """
 
 import os
@@ -20,17 +20,17 @@ from bushel.files.paths import is_remote
 
 MadeWith = dict[str, Any]
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-# Functions and files that a state lists by name; of more there is one digest.
+# The most functions and files that a state lists by name; for more, it has one digest of all.
 _MOST_FUNCTIONS, _MOST_FILES = 32, 8
-# Files that nobody has opened yet and that are looked at, evenly spread over all of them: where
-# each of a million files is a record, to look at all takes seconds.
+# The most unopened files whose stamps are taken, evenly spread over all files: if each of a million
+# records is a file, taking all stamps would take seconds.
 _MOST_LOOKS = 4096
 
 
 def made_with(node: Node) -> MadeWith:
     """Digests of the functions of a pipeline, and the stamps of its files here.
 
-    Empty where there are none. Each function is looked at once, however many parts have it.
+    Empty if there are none. Each function is digested once, however many parts have it.
     """
     files: list[tuple[str, str | None]] = []
     seen: set[int] = set()
@@ -48,7 +48,7 @@ def made_with(node: Node) -> MadeWith:
         code = {f"{len(code)} functions": _one([*code, *code.values()])}
     joined = {f"part {name!r}": _one(digests) for name, digests in parts.items() if digests}
     if len(joined) > _MOST_FUNCTIONS:
-        # Of the same parts only, since these may come and go.
+        # Only of the parts that are in both, as parts may come and go.
         which = digest_of(repr(sorted(joined)))
         joined = {f"{len(joined)} parts, {which}": _one(list(joined.values()))}
     made: MadeWith = {}
@@ -63,14 +63,14 @@ def made_with(node: Node) -> MadeWith:
 
 
 def _code_of(steps: Iterable[Node]) -> dict[str, str]:
-    """Digests of the functions of some steps, by what they are and their names."""
+    """Digests of the functions of some steps, by step and name."""
     code: dict[str, list[str]] = {}
     seen: set[int] = set()
     for step in steps:
         function = getattr(step, "transform", None) or getattr(step, "batch_fn", None)
         if function is not None and id(function) not in seen:
             seen.add(id(function))
-            # (The name of a lambda tells a line, which may change.)
+            # (The name of a lambda has a line number, which may change.)
             name = name_of(function).partition(" at ")[0]
             kind = step.describe().partition("(")[0]
             digests = code.setdefault(f"{kind}({name})", [])
@@ -81,7 +81,7 @@ def _code_of(steps: Iterable[Node]) -> dict[str, str]:
 
 
 def _compared(node: Node) -> Iterator[Node]:
-    """The steps that are compared one by one: parts that have names may come and go."""
+    """The steps that are compared one by one; parts with names are not, as they may come and go."""
     waiting = [node]
     while waiting:
         step = waiting.pop()
@@ -95,7 +95,7 @@ def _one(digests: list[str]) -> str:
 
 
 def local_files(source: Any) -> list[str]:
-    """The files of one of bushel's sources that are on this machine's disks, by their paths."""
+    """The paths of a bushel source's files on local disks."""
     if not type(source).__module__.startswith("bushel."):
         return []
     paths = getattr(source, "paths", None) or getattr(source, "_paths", None)
@@ -105,10 +105,10 @@ def local_files(source: Any) -> list[str]:
 
 
 def _files_of(source: Any) -> Iterable[tuple[str, str | None]]:
-    """The files of a source that are here, with the stamps that it took when it opened them.
+    """The local files of a source, with the stamps taken when they were opened.
 
-    What a source has opened is what it reads: nobody has to look at such a file again, and
-    nobody is asked about files elsewhere.
+    The stamp of an opened file is the one that counts, and takes no further system call; remote
+    servers are not asked.
     """
     here = local_files(source)
     known: dict[str, str] = source.file_stamps() if here and hasattr(source, "file_stamps") else {}
@@ -116,12 +116,12 @@ def _files_of(source: Any) -> Iterable[tuple[str, str | None]]:
 
 
 def _stamps(files: list[tuple[str, str | None]]) -> dict[str, str]:
-    """The stamps of files by their names, or one digest of many."""
+    """The stamps of files by name, or one digest for many files."""
     unopened = [number for number, (_, stamp) in enumerate(files) if not stamp]
     stride = -(-len(unopened) // _MOST_LOOKS)
     stamps = [stamp for _, stamp in files]
     for number in unopened[:: max(1, stride)]:
-        with suppress(OSError, ValueError):  # It is gone; reading it will tell.
+        with suppress(OSError, ValueError):  # The file is gone; reading it will raise the error.
             stamps[number] = stamp_of(os.stat(files[number][0]))
     found = list(filter(None, stamps))
     if len(found) <= _MOST_FILES:
@@ -134,9 +134,9 @@ def _stamps(files: list[tuple[str, str | None]]) -> dict[str, str]:
 def tell_changes(
     saved: Any, now: Callable[[], MadeWith], strict: bool, growth: str | None = None
 ) -> None:
-    """Warns of code and data that changed since a state was saved, or refuses them.
+    """Warns of code and data that changed since a state was saved, or refuses the state.
 
-    `growth` says how a source has grown, if it has.
+    `growth` has the old and new length of a source that has grown.
     """
     changes = list(changes_since(saved, now())) if saved is not None else []
     if growth is not None:
@@ -154,7 +154,7 @@ def tell_changes(
 
 
 def _calls_within() -> int:
-    """How many calls away the code is that asked bushel to restore a state."""
+    """The number of stack frames within bushel, so that a warning names the user's line."""
     frame, calls = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__package__", "").startswith("bushel"):
         frame, calls = frame.f_back, calls + 1
@@ -162,9 +162,9 @@ def _calls_within() -> int:
 
 
 def changes_since(saved: Any, now: MadeWith) -> Iterator[str]:
-    """Says what changed in code and data since a state, or anything else, was made with them."""
+    """Lists the changes in code and data since a state, or anything else, was made with them."""
     olds, news = _texts(saved, "code"), _texts(now, "code")
-    # What a compiler makes of code differs from version to version.
+    # Compiled code differs between versions of Python.
     if saved.get("python") == now.get("python"):
         for name in olds.keys() & news.keys():
             if olds[name] != news[name]:
@@ -191,5 +191,5 @@ def _texts(made: Any, field: str) -> dict[str, str]:
 
 
 def restore_into(iterator: Any, state: Any, strict: bool = False) -> None:
-    """Restores a state; iterators of the user's own need not know of `strict`."""
+    """Restores a state; a user's own iterator need not have the argument `strict`."""
     iterator.set_state(state, strict=True) if strict else iterator.set_state(state)

@@ -10,23 +10,23 @@ from bushel.errors import StateError
 
 @dataclass(frozen=True, slots=True)
 class PartCounts:
-    """What one part of a mixture has given.
+    """The number of elements that one part of a mixture has given.
 
-    Elements that failed are not counted. `epoch` and `in_epoch` differ from 0 and `elements`
-    where the part began again (`on_end="restart"`).
+    Failed elements do not count. `epoch` and `in_epoch` differ from 0 and `elements` if the part
+    began again (`on_end="restart"`).
     """
 
     elements: int
-    # Part of all elements of this mixture, from 0 to 1; 0 before the first.
+    # Share of all elements of this mixture, from 0 to 1; 0 before the first.
     share: float
     epoch: int
     in_epoch: int
-    # Whether the mixture went on without it (`on_end="drop"`).
+    # Whether the part has ended, and the mixture continues without it (`on_end="drop"`).
     has_left: bool = False
 
 
 def mix_counts(state: Any) -> dict[str, PartCounts]:
-    """Tells how many elements each part of the mixtures in a pipeline has given.
+    """Counts the elements that each part of the mixtures in a pipeline has given.
 
     Parts are called by their names, or by their numbers where they have none. Those of a
     mixture within another stand after the part that it is: "web/de". Lanes are counted
@@ -66,7 +66,7 @@ def mix_counts(state: Any) -> dict[str, PartCounts]:
 
 @dataclass(frozen=True, slots=True)
 class _SavedPart:
-    """What a state says of one part; of lanes there are several, to be added up."""
+    """A part in a state; lanes have one each, which are added up."""
 
     elements: int
     of: int
@@ -76,7 +76,7 @@ class _SavedPart:
     lanes: int = 0
 
     def add(self, other: "_SavedPart") -> "_SavedPart":
-        # The epoch that all lanes are through with; those ahead have begun another.
+        # The epoch that all lanes have finished; some lanes may be in a later one.
         epoch = min(self.epoch, other.epoch) if self.lanes else other.epoch
         return _SavedPart(
             self.elements + other.elements,
@@ -95,7 +95,7 @@ class _SavedPart:
 
 
 def _parts(state: Any, path: str) -> Iterator[tuple[str, _SavedPart]]:
-    """The parts of all mixtures in a state, those further out first."""
+    """The parts of all mixtures in a state, outer mixtures first."""
     if isinstance(state, dict) and "taken" in state:
         for name, value in state.items():
             if name in ("parents", "iterators_in_use_states"):
@@ -106,15 +106,15 @@ def _parts(state: Any, path: str) -> Iterator[tuple[str, _SavedPart]]:
 
 
 def _below(state: State, place: tuple[str, ...]) -> str:
-    """What a stream adds to the names of parts below it, of which one is at this place."""
+    """The prefix for the names of parts below a stream."""
     field, *key = place
     if key and field != "lanes":
         return f"{_called(state, field, key[0])}/"
-    return f"{state['part']}/" if not key and "part" in state else ""  # Of a concatenation.
+    return f"{state['part']}/" if not key and "part" in state else ""  # A concatenation.
 
 
 def _called(state: State, field: str, key: str) -> str:
-    """The name or number of a stream; those that are open now have theirs beside them."""
+    """The name or number of a stream; open streams have theirs in a list beside them."""
     numbers = state.get("iterators_in_use_indices", ())
     open_now = field == "iterators_in_use_states" and key.isdecimal() and int(key) < len(numbers)
     return str(numbers[int(key)]) if open_now else key

@@ -7,7 +7,7 @@ from bushel.checkpoint.folders import encode, read_state, write_encoded
 from bushel.checkpoint.made_with import restore_into
 
 try:
-    # Not within a function, as optional dependencies are elsewhere: the classes need their bases.
+    # At module level, unlike other optional dependencies, as the classes need it for their bases.
     import orbax.checkpoint as ocp
 except ImportError as error:
     raise ImportError(
@@ -34,7 +34,7 @@ def _check_item(item: Any) -> None:
 
 @dataclass
 class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """What Orbax is given to save an iterator.
+    """The argument with which Orbax saves an iterator.
 
     >>> import orbax.checkpoint as ocp, tempfile
     >>> from bushel import MapDataset
@@ -58,7 +58,7 @@ class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
 
 @dataclass
 class CheckpointRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """What Orbax is given to restore an iterator; it goes to the saved position itself.
+    """The argument with which Orbax restores an iterator, which goes to the saved position.
 
     `strict` refuses a state whose functions or files have changed since it was saved.
     """
@@ -73,8 +73,8 @@ class CheckpointRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
 class CheckpointHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]
     """Writes the state of an iterator into Orbax's folders, one JSON file for each process.
 
-    Whatever has `get_state` and `set_state` can be saved, if its state is a dict of plain
-    values or JSON in bytes. Files written by Grain's handler are read as well.
+    Any object with `get_state` and `set_state` can be saved, if its state is a dict of plain values
+    or JSON in bytes. Files written by Grain's handler can be read, too.
     """
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
@@ -82,7 +82,7 @@ class CheckpointHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]
         write_encoded(directory, _state_of(item, args), *_process())
 
     async def async_save(self, directory: Any, item: Any = None, args: Any = None) -> list[Any]:
-        """Takes the state now, and writes it in a thread of Orbax's when the folder is there."""
+        """Takes the state now, and writes it in one of Orbax's threads once the folder exists."""
         text, process = _state_of(item, args), _process()
 
         async def write() -> None:
@@ -91,7 +91,7 @@ class CheckpointHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]
         return [ocp.future.CommitFutureAwaitingContractedSignals(write(), name="bushel_save")]
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
-        """Moves an iterator to the saved position, lets it begin to read, and returns it."""
+        """Moves an iterator to the saved position, starts its prefetching, and returns it."""
         item = _item_of(item, args)
         state = read_state(directory, *_process())
         takes_bytes = isinstance(item.get_state(), (bytes, bytearray))
@@ -102,21 +102,21 @@ class CheckpointHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]
         return item
 
     def structure(self, directory: Any) -> Any:
-        """Nothing: a state has no structure to be known before."""
+        """Nothing: no structure of a state need be known in advance."""
         return None
 
     def metadata(self, directory: Any) -> Any:
-        """Nothing: a state has no arrays to be described."""
+        """Nothing: a state has no arrays to describe."""
         return None
 
     def finalize(self, directory: Any) -> None:
-        """Nothing: the files are whole as soon as they are there."""
+        """Nothing: files are complete as soon as they exist."""
 
     def close(self) -> None:
-        """Nothing: the handler holds nothing."""
+        """Nothing: the handler holds no resources."""
 
 
-# Which handler belongs to which arguments; Orbax then needs to be told no more.
+# With the handler registered for these arguments, Orbax needs no further configuration.
 ocp.args.register_with_handler(CheckpointHandler, for_save=True)(CheckpointSave)
 ocp.args.register_with_handler(CheckpointHandler, for_restore=True)(CheckpointRestore)
 

@@ -6,11 +6,11 @@ import zlib
 from functools import lru_cache
 from typing import Any
 
-# Bytes that no description comes to, and a damaged state may pretend to.
+# More bytes than any description has; a damaged state may claim more.
 _MOST_BYTES = 1 << 28
 
 
-# (Saved again and again, a state has the same description each time.)
+# (A stream's state is saved again and again, with the same description each time.)
 @lru_cache(maxsize=4)
 def packed(lines: tuple[str, ...]) -> str:
     """Packs lines into a text that fits into JSON.
@@ -22,7 +22,7 @@ def packed(lines: tuple[str, ...]) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """What was packed, or at least some JSON value; None where the text is damaged."""
+    """The packed lines, or some other JSON value; None if the text is damaged."""
     try:
         unpacking = zlib.decompressobj()
         data = unpacking.decompress(base64.b64decode(text, validate=True), _MOST_BYTES)

@@ -13,10 +13,10 @@ from bushel.order.skip_steps import SkipStepsNode
 
 VERSION = 1
 _SIGNATURE = "bushel"
-# Far more than any pipeline needs. What is nested deeper cannot even be copied.
+# Far more than any pipeline needs. A state that is nested deeper cannot even be copied.
 MAX_DEPTH = 400
-# A description with more letters is packed. That of a thousand parts says nearly the same a
-# thousand times: it would be most of a state, and takes a tenth of the room.
+# Longer descriptions are compressed: that of a thousand parts repeats itself a thousand times. It
+# would be most of a state, and takes a tenth of the space compressed.
 _LONG = 4096
 
 Pipeline = list[str]
@@ -25,7 +25,8 @@ Pipeline = list[str]
 def describe_pipeline(node: Node, in_full: bool = False) -> Pipeline:
     """Lists the steps of a pipeline from the source on, parts of a mixture indented.
 
-    With `in_full` also those that decide about elements, and that states need not know of.
+    With `in_full`, it includes steps that influence the elements but are no part of the signature
+    of a state.
     """
     lines: Pipeline = []
     _describe(node, "", lines, in_full)
@@ -33,12 +34,12 @@ def describe_pipeline(node: Node, in_full: bool = False) -> Pipeline:
 
 
 def _describe(node: Node, indent: str, lines: Pipeline, in_full: bool) -> None:
-    # A loop over the steps of a chain, which may be longer than calls may be nested.
+    # A loop over the steps of a chain, as there may be more of them than calls may be nested.
     steps = [node]
     while len(node.inputs) == 1 and not _has_names(node):
         (node,) = node.inputs
         steps.append(node)
-    # The parts of a mixture by name may come and go, and so they are not compared.
+    # Named parts of a mixture may come and go, so they are not compared.
     if not _has_names(node):
         for parent in node.inputs:
             _describe(parent, indent + "  ", lines, in_full)
@@ -54,7 +55,7 @@ def _has_names(node: Node) -> bool:
 
 
 def sign(state: dict[str, Any], pipeline: Pipeline, made: MadeWith | None = None) -> dict[str, Any]:
-    """Adds to a state the version, the pipeline, and what this was made with."""
+    """Adds the version, the pipeline, and digests of code and files to a state."""
     signature: dict[str, Any] = {"version": VERSION, "pipeline": pipeline}
     if sum(map(len, pipeline)) > _LONG:
         from bushel.checkpoint.packed_lines import packed
@@ -66,7 +67,7 @@ def sign(state: dict[str, Any], pipeline: Pipeline, made: MadeWith | None = None
 
 
 def _pipeline_in(signature: Any) -> Pipeline | None:
-    """The description in the signature of a state; None where it is damaged."""
+    """The description in the signature of a state; None if it is damaged."""
     told = signature.get("pipeline") if isinstance(signature, dict) else None
     if isinstance(told, str):
         from bushel.checkpoint.packed_lines import unpacked
@@ -78,7 +79,7 @@ def _pipeline_in(signature: Any) -> Pipeline | None:
 def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
     """Returns the state without its signature, or says how the pipeline differs.
 
-    A state without a signature (from Grain, or written by hand) is taken as it is.
+    A state without a signature (from Grain, or written by hand) is accepted.
     """
     if isinstance(state, (bytes, bytearray)):
         raise StateError(
@@ -123,27 +124,27 @@ def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def growth_since(state: dict[str, Any], pipeline: Pipeline) -> str | None:
-    """Says how the source of a state that was verified has grown, if it has."""
+    """The old and new length of the source of a verified state, if the source has grown."""
     saved = _pipeline_in(state.get(_SIGNATURE))
     grown = growth(saved, pipeline) if saved is not None else None
     return None if grown is None else f"the source had {grown[0]} records and has {grown[1]} now"
 
 
 def is_loaders(state: dict[str, Any]) -> bool:
-    """Whether a DataLoader has this state: one of ours, or Grain's."""
+    """Whether a state is one of a DataLoader, bushel's or Grain's."""
     signature = state.get(_SIGNATURE)
     ours = isinstance(signature, dict) and "operations" in signature
     return ours or {"last_seen_indices", "sampler"} <= state.keys()
 
 
 def made_of(state: dict[str, Any]) -> Any:
-    """What a state that was verified says of the code and the files it was made with."""
+    """The digests of code and files in a verified state."""
     signature = state.get(_SIGNATURE)
     return signature.get("made_with") if isinstance(signature, dict) else None
 
 
 def _is_same(saved: Pipeline, current: Pipeline) -> bool:
-    """Whether a state of one pipeline is one of the other."""
+    """Whether the states of two pipelines are interchangeable."""
     if len(saved) != len(current):
         return False
     # Mixtures of streams were once saved with their weights, which may change.
@@ -159,7 +160,7 @@ def is_pipeline(value: Any) -> TypeGuard[Pipeline]:
 
 
 def check_depth(state: Any, what: str = "this state") -> None:
-    """Refuses what is nested so deeply that looking at it would exhaust the stack."""
+    """Refuses a state that is nested so deeply that reading it would exhaust the stack."""
     pending = [iter((state,))]
     while pending:
         if len(pending) > MAX_DEPTH:

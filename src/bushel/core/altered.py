@@ -1,7 +1,7 @@
 """Which values a function mutates: these are left out of its digest.
 
-A list or dict that is handed on may be changed by whoever gets it. So of those only such count
-that are nothing but read.
+A list or dict that a function passes on may be changed by the function that receives it. So a
+mutable value counts only if it is nothing but read.
 """
 
 import functools
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dis import Instruction
 
-# What lists, dicts, sets and deques are changed with.
+# Methods that change lists, dicts, sets and deques.
 _CHANGING = frozenset(
     "add append appendleft clear difference_update discard extend extendleft insert "
     "intersection_update pop popitem popleft remove reverse setdefault sort "
@@ -22,7 +22,7 @@ _LOADS = ("LOAD_FAST", "LOAD_DEREF", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_NAME", "L
 
 
 class Names:
-    """Names of variables and attributes; all of them where nobody can tell."""
+    """Names of variables and attributes, or every name if the names cannot be found out."""
 
     def __init__(self, names: frozenset[str], everything: bool = False) -> None:
         self._names, self._everything = names, everything
@@ -37,14 +37,14 @@ class Names:
 # (A thousand parts of a mixture may have a thousand functions of one code.)
 @functools.lru_cache(maxsize=64)
 def altered_by(code: CodeType) -> Names:
-    """The names that a function sets, and those of things that it changes in place.
+    """Names that a function assigns, and names of objects that it changes in place.
 
     >>> def note(x, seen=[], names=()):
     ...     seen.append(names[x])
     >>> [name in altered_by(note.__code__) for name in ("seen", "names")]
     [True, False]
     """
-    import dis  # Few ask.
+    import dis  # Rarely needed.
 
     steps = list(dis.get_instructions(code))
     found: set[str] = set()
@@ -67,7 +67,7 @@ def altered_by(code: CodeType) -> Names:
     return names
 
 
-# What is asked of lists, dicts and sets without changing them.
+# Methods that read lists, dicts and sets without changing them.
 _READING = frozenset(
     "copy count get index intersection isdisjoint issubset issuperset items keys union "
     "values".split()
@@ -76,7 +76,8 @@ _READERS = frozenset(
     "all any dict enumerate frozenset len list map max min range repr reversed set sorted str sum "
     "tuple zip".split()
 )
-# Steps that make something of the last value, or of the last two, and change neither.
+# Instructions that compute something from the top one or two values of the stack, and change
+# neither.
 _LOOKING = ("BINARY_SUBSCR", "BINARY_SLICE", "CONTAINS_OP", "COMPARE_OP", "IS_OP", "GET_ITER")
 _UNPACKING = ("DICT_UPDATE", "DICT_MERGE", "LIST_EXTEND", "SET_UPDATE", "TO_BOOL", "UNARY_NOT")
 
@@ -107,7 +108,10 @@ def only_reads(code: CodeType, name: str) -> bool:
 
 
 def _is_looked_at(steps: Sequence["Instruction"], number: int, depth: int) -> bool:
-    """Whether what step `number` loads, with `depth - 1` values on top of it, is only read."""
+    """Whether the value that instruction `number` loads is only read.
+
+    `depth - 1` values are above it on the stack.
+    """
     import dis
 
     for step in steps[number + 1 :]:
@@ -121,7 +125,7 @@ def _is_looked_at(steps: Sequence["Instruction"], number: int, depth: int) -> bo
             looks = step.opname in (*_LOOKING, *_UNPACKING)
             return looks or step.opname.startswith("POP_JUMP")
         if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
-            return False  # Who knows where that leads.
+            return False  # The jump may lead anywhere.
         depth += effect
     return False
 
@@ -141,16 +145,16 @@ def attributes_set(code: CodeType) -> frozenset[str]:
 
 
 def _loaded(step: "Instruction", from_end: int = 1) -> str | None:
-    """What a step loads last, or before that, if it is something with a name."""
+    """The `from_end`-th last name that an instruction loads; None if it loads none."""
     if not step.opname.startswith(_LOADS):
         return None
-    # (One step may load two.)
+    # (One instruction may load two.)
     names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
     return str(names[-from_end]) if from_end <= len(names) else None
 
 
 def _container(steps: Sequence["Instruction"]) -> str | None:
-    """What is loaded just before the key."""
+    """The name of the container that is loaded just before the key."""
     import dis
 
     loaded = 0

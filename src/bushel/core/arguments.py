@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def whole(value: Any, name: str) -> int:
-    """Returns a whole number that an argument has to be.
+    """Returns an argument that must be a whole number.
 
     >>> whole(8, "batch_size")
     8
@@ -30,7 +30,7 @@ def whole(value: Any, name: str) -> int:
 
 
 def positive(operation: str, name: str, value: Any) -> int:
-    """Returns a positive number that an argument of an operation has to be."""
+    """Returns an argument that must be a positive number."""
     number = whole(value, name)
     if number <= 0:
         raise PlanError(f"`{operation}`: {name} must be positive, and is {number}.")
@@ -38,7 +38,7 @@ def positive(operation: str, name: str, value: Any) -> int:
 
 
 def real(value: Any, name: str) -> float:
-    """Returns a number that an argument has to be, with a fraction or without.
+    """Returns an argument that must be a number, whole or not.
 
     >>> real("0.5", "seconds")
     Traceback (most recent call last):
@@ -53,12 +53,12 @@ def real(value: Any, name: str) -> float:
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """What somebody may have meant who wrote a name that is not there, as a sentence.
+    """A sentence that suggests the names that a mistyped name may stand for.
 
     >>> meant("suffle", ["shuffle", "batch"])
     ' Did you mean `shuffle`?'
     """
-    from difflib import get_close_matches  # Only for those who are mistaken.
+    from difflib import get_close_matches  # Only for mistyped names.
 
     close = get_close_matches(name, list(names), n=1, cutoff=0.7)
     return f" Did you mean `{close[0]}`?" if close else ""
@@ -69,7 +69,7 @@ class NotThereError(AttributeError, TypeError):
 
 
 class NotThere:
-    """A special method that is not there, but for the text of the error.
+    """A special method that does not exist; its call raises an error with this text.
 
     >>> class Stream:
     ...     __getitem__ = NotThere("a stream has no positions")
@@ -104,7 +104,7 @@ def explains(
                 return function(*args, **kwargs)
             except TypeError as error:
                 text = _explained(str(error), function.__name__, instead or {}, missing or {})
-                # One that was raised further in is not about this call.
+                # An error that was raised deeper in is not about this call.
                 if text is None or error.__traceback__ is None or error.__traceback__.tb_next:
                     raise
                 raise TypeError(text) from None

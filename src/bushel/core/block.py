@@ -33,7 +33,7 @@ class Columns:
     """
 
     __slots__ = ("_rows", "keys", "size", "tree")
-    # Whether all entries are alike, so that there is an array of each part.
+    # Whether all entries have the same structure, so that each part can be one array.
     stackable = True
 
     def __init__(self, tree: Any, keys: Keys | None = None, size: int | None = None) -> None:
@@ -52,7 +52,7 @@ class Columns:
         return self.tree if self.keys is None else _take(self.tree, self.keys)
 
     def rows(self) -> list[Any]:
-        """Returns the entries as a list, made once: several filters may look at them."""
+        """Returns the entries as a list, made once, as several filters may read it."""
         if self._rows is None:
             self._rows = unstack(self.gather(), self.size)
         return self._rows
@@ -91,8 +91,8 @@ def _take(tree: Any, keys: Keys) -> Any:
 class Scattered(np.ndarray[Any, Any]):
     """A column whose entries do not lie one after the other in memory.
 
-    `take` would first copy all of such an array. It is a class of its own so that for all
-    others nobody has to ask.
+    `take` would first copy all of such an array. A class of its own spares all other columns the
+    check.
     """
 
 
@@ -120,11 +120,11 @@ class Failure:
     error: Exception | None
 
     def release(self) -> Exception:
-        """Hands the exception over, and forgets it.
+        """Returns the exception, and drops the reference to it.
 
-        The frames through which a block came are kept by the exception's traceback, and some
-        of them refer to this object: without forgetting, that would be a cycle, and iterator
-        and threads would live on until the garbage collector comes by.
+        The exception's traceback keeps the frames through which the block was passed, and some of
+        these frames refer to this object. Without dropping the exception, that would be a cycle,
+        which would keep the iterator and its threads alive until the garbage collector runs.
         """
         error, self.error = self.error, None
         assert error is not None
@@ -132,9 +132,9 @@ class Failure:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Makes a failure of an exception, without bushel's own frames around the user's.
+    """Makes a failure of an exception, without the frames of bushel above those of the user.
 
-    They would tell the user nothing, and their variables would keep iterators (and so
+    Frames of bushel would tell the user nothing, and their variables would keep iterators (and so
     threads) alive as long as the exception.
     """
     trace: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
@@ -144,7 +144,7 @@ def failure_of(error: Exception) -> Failure:
         and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "bushel"
     ):
         trace = trace.tb_next
-    # Whatever a class of the user's makes of the method, and of the attribute.
+    # The user's class may have overridden the method and the attribute.
     return Failure(BaseException.with_traceback(error, trace))
 
 
@@ -155,11 +155,11 @@ class Block:
     values: list[Any] | Columns
     positions: Positions
     failure: Failure | None = None
-    # What a sampler said of each element; only a loader with a sampler of the user's own
-    # has it, since nothing else needs more than the position.
+    # The sampler's metadata of each element, for loaders with a sampler of the user's own; all
+    # others need only the position.
     metadata: list[Any] | None = None
-    # The bad records that its elements came upon, each with the index of the element, between who
-    # evaluates a block and the stream that counts them.
+    # Bad records met while the block was evaluated, each with the index of its element. The stream
+    # that counts them takes them from here.
     bad: list[tuple[int, Any]] | None = None
 
     def __len__(self) -> int:
@@ -182,7 +182,7 @@ class Block:
     def select(self, indices: Keys, kept: Sequence[bool] | None = None) -> "Block":
         """Returns the elements at these indices, in their order, the failure still at the end.
 
-        Whoever has an answer for each element, too, hands it in: that is quicker to go by.
+        `kept` says for each element whether it is selected, if the caller knows: that is faster.
         """
         values = self.values
         chosen: list[Any] | Columns
@@ -199,7 +199,7 @@ class Block:
         return Block(chosen, self.positions.take(indices), self.failure, metadata)
 
     def at(self, positions: Positions) -> "Block":
-        """Returns the same elements under other positions."""
+        """Returns the same elements with other positions."""
         return Block(self.values, positions, self.failure, self.metadata)
 
 
@@ -270,7 +270,7 @@ def dicts_of(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[dic
     """
     if not names:
         return []
-    # One column after the other: a `zip` for each row takes several times as long.
+    # One column after the other, as a `zip` for each row takes several times as long.
     first, *others = names
     rows: list[dict[str, Any]] = [{first: value} for value in columns[0]]
     for name, column in zip(others, columns[1:], strict=True):
@@ -280,7 +280,7 @@ def dicts_of(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[dic
 
 
 def join(blocks: Sequence[Block]) -> Block:
-    """Puts blocks end to end; of failures, the last block's remains."""
+    """Joins blocks end to end; of failures, the last block's remains."""
     if len(blocks) == 1:
         return blocks[0]
     positions = np.concatenate([block.positions for block in blocks])

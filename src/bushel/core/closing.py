@@ -5,12 +5,12 @@ from typing import Self
 
 
 class Closing:
-    """A context of itself, which ends with it."""
+    """A context manager that closes itself at the end of the `with` statement."""
 
     __slots__ = ()
 
     def close(self) -> None:
-        """Lets go of what it holds; may be called again."""
+        """Releases its resources; may be called again."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
 """Finds the functions and constants of modules that a function uses.
 
-Only what is part of the program is followed, not what is installed. And only those constants
-count that a module gives once, as they are: what is computed may differ from run to run, and what
-is given again is a memory.
+Only code of the program is followed, not installed packages. Constants count only if a module
+assigns them once, as literals: computed values may differ from run to run, and a name that is
+assigned again is a memory.
 """
 
 import functools
@@ -14,7 +14,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple)
-# So many functions are followed. More than that a pipeline does not call by itself.
+# The most functions that are followed; a pipeline does not call more of its own.
 _MOST_FUNCTIONS = 200
 _MOST_BYTES = 1 << 20
 _NOTHING = object()
@@ -57,7 +57,7 @@ def _values_used(function: FunctionType) -> Iterator[tuple[str, Any, str]]:
 
 
 def _unwrapped(value: Any) -> Any:
-    """The function within decorators that say what they are around."""
+    """The function within decorators, as far as these name it."""
     for _ in range(10):
         value = getattr(value, "__wrapped__", value)
     return value
@@ -73,7 +73,7 @@ def names_read(code: CodeType) -> tuple[tuple[str, str], ...]:
     >>> names_read(area.__code__)
     (('math', 'pi'), ('abs', ''))
     """
-    import dis  # Few ask.
+    import dis  # Rarely needed.
 
     steps = list(dis.get_instructions(code))
     found: dict[tuple[str, str], None] = {}
@@ -107,7 +107,7 @@ def is_of_the_program(module: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def literals_of(module: str) -> frozenset[str]:
-    """The names that a module gives once, as a number, a text or a tuple of those."""
+    """The names that a module assigns once, as a number, a text or a tuple of those."""
     import dis
 
     path = getattr(sys.modules.get(module), "__file__", None)
@@ -115,7 +115,8 @@ def literals_of(module: str) -> frozenset[str]:
         if path is None or os.path.getsize(path) > _MOST_BYTES:
             return frozenset()
         with open(path, "rb") as file:
-            # (Not by `ast`: in Python 3.11, threads that use it at a time disturb each other.)
+            # (Not by `ast`: in Python 3.11, threads that use it at the same time disturb each
+            # other.)
             code = compile(file.read(), path, "exec", dont_inherit=True)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return frozenset()
@@ -144,7 +145,7 @@ def _is_literal(value: object) -> bool:
 
 
 def _given_elsewhere(code: CodeType) -> set[str]:
-    """The global names that functions within a module give."""
+    """The global names that functions within a module assign."""
     import dis
 
     found: set[str] = set()

@@ -17,13 +17,13 @@ from bushel.core.stream import Chunk, Marks, ShiftedMarks, Stream, beginning_of
 class TakenMarks(Marks):
     """The states between elements that were taken from a cursor."""
 
-    # Where they came from: marks, elements used of them before, and how many taken.
+    # Where they came from: marks, elements of their chunk used before, and elements taken.
     segments: tuple[tuple[Marks, int, int], ...]
 
     def at(self, used: int) -> State:
         for marks, before, count in self.segments:
-            # The state after an element is asked of the chunk that had it, unless there is
-            # no element yet.
+            # The state after an element comes from the chunk that had it, unless no element was
+            # taken yet.
             if used <= count:
                 return marks.at(before + used)
             used -= count
@@ -38,7 +38,7 @@ class Taken:
     block: Block
     failure: Failure | None
     marks: TakenMarks
-    # The chunks that they came from, how many elements of the first were used before, and
+    # The chunks that they came from, the number of elements of the first chunk used before, and
     # whether its failure was taken before.
     chunks: tuple[Chunk, ...]
     used: int
@@ -50,7 +50,7 @@ class Taken:
 
 
 class Cursor:
-    """Takes any number of elements from a stream, and keeps what is left of a chunk."""
+    """Takes any number of elements from a stream, and keeps the rest of a chunk."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -64,7 +64,8 @@ class Cursor:
     def take(self, count: int, ahead: int = 0) -> Taken:
         """Takes `count` elements; fewer where the stream ends or an element fails.
 
-        `ahead` is how many more will be needed soon, as far as the caller knows.
+        `ahead` is the number of further elements that will be needed soon, as far as the caller
+        knows.
         """
         parts: list[Block] = []
         segments: list[tuple[Marks, int, int]] = [self.mark()]
@@ -96,9 +97,9 @@ class Cursor:
         return Taken(_join_or_empty(parts), failure, marks, tuple(chunks), used, failed)
 
     def cut(self, count: int) -> Block | None:
-        """Takes `count` elements out of the middle of a chunk; None where `take` has more to do.
+        """Takes `count` elements out of the middle of a chunk; None where only `take` can do it.
 
-        The same as `take`, without the notes by which elements are put back.
+        The same as `take`, but the elements cannot be put back.
         """
         start, stop = self._used, self._used + count
         if not start or stop > self._size or self._chunk is None:
@@ -107,10 +108,10 @@ class Cursor:
         return self._chunk.block.part(start, stop)
 
     def put_back(self, taken: Taken, used: int) -> None:
-        """Puts back what was taken last, all but the first `used` elements of it."""
+        """Puts back the elements taken last, except the first `used` of them."""
         chunks = deque(taken.chunks)
         place, failed = taken.used + used, taken.failed
-        # In the chunk of the last element that stays taken, whose state it is.
+        # Go back to the chunk of the last element that stays taken: the state comes from it.
         while place > len(chunks[0].block):
             place -= len(chunks.popleft().block)
             failed = False
@@ -121,10 +122,10 @@ class Cursor:
     def look_ahead(
         self, want: int, ragged: bool = False
     ) -> tuple[Sequence[Any], int, Failure | None]:
-        """Returns elements, and the index from which on they are still to come.
+        """Returns a list of elements, and the index of the first that is not taken yet.
 
-        None are taken. At the end there are none, and where one failed there is that failure,
-        which is taken. `ragged` rows that were taken apart stay so.
+        No elements are taken. The list is empty at the end and where an element failed; then the
+        failure is returned, and it is taken. With `ragged`, rows that were taken apart stay so.
         """
         if not self.available(want):
             return (), 0, self._take_failure()
@@ -135,7 +136,7 @@ class Cursor:
         return block.rows(), self._used, None
 
     def rest_of(self, place: tuple[Marks, int, int]) -> tuple[list[Any], int] | None:
-        """The elements of the chunk, and the index of the next, if that comes after `place` in it.
+        """The elements of the chunk, and the index of the next, if it is later than `place` there.
 
         None are taken.
         """
@@ -145,7 +146,7 @@ class Cursor:
         return (chunk.block.rows(), used) if used < self._size else None
 
     def available(self, want: int) -> int:
-        """How many elements are ready in one chunk; 0 at the end, or where one failed."""
+        """The number of elements ready in one chunk; 0 at the end, or where an element failed."""
         while self._used >= self._size:
             chunk = self._chunk
             if chunk is not None and not self._failed and chunk.block.failure is not None:
@@ -160,12 +161,12 @@ class Cursor:
 
     @property
     def ready(self) -> int:
-        """How many elements are left of the chunk."""
+        """The number of elements left in the chunk."""
         return self._size - self._used
 
     @property
     def prepared(self) -> int:
-        """How many elements are ready, up to one that failed."""
+        """The number of elements ready before the first that failed."""
         ready = self._size - self._used
         if self._waiting and self._chunk is not None:
             last = None if self._failed else self._chunk.block.failure
@@ -176,10 +177,10 @@ class Cursor:
         return ready
 
     def prepare(self, count: int, ahead: int = 0) -> int:
-        """Reads on until `count` elements are ready, and says how many are.
+        """Reads on until `count` elements are ready, and returns the number that is ready.
 
-        Fewer where the stream ends or an element fails. None are taken. `ahead` is how many
-        more had better be read, if any must be.
+        It is less where the stream ends or an element fails. No elements are taken. `ahead` is the
+        number of further elements to read, if any must be read.
         """
         ready = self._size - self._used
         while ready < count and (ready := self.prepared) < count:
@@ -189,7 +190,7 @@ class Cursor:
         return ready
 
     def read_on(self, want: int, as_rows: bool = False) -> bool:
-        """Reads once, for elements that wait; not at the end, nor after one that failed."""
+        """Reads one more chunk to keep; does nothing at the end or after a failed element."""
         begun = self._begun()
         pending = [*(() if self._failed else (begun,)), *self._waiting]
         if any(chunk.block.failure is not None for chunk in pending):
@@ -197,7 +198,7 @@ class Cursor:
         chunk = self.stream.pull(want)
         if chunk is None:
             return False
-        # One of which a filter left nothing, tells nothing.
+        # A chunk without elements (a filter dropped all) has no useful marks.
         if len(chunk.block) or chunk.block.failure is not None:
             self._waiting.append(_as_rows(chunk) if as_rows else chunk)
         return True
@@ -232,7 +233,7 @@ class Cursor:
 
     @property
     def fails(self) -> bool:
-        """Whether, of what was prepared, an element that failed comes next."""
+        """Whether the next of the prepared elements is one that failed."""
         if self._used < self._size or self._chunk is None:
             return False
         if not self._failed and self._chunk.block.failure is not None:
@@ -244,7 +245,7 @@ class Cursor:
         return self._begun().marks, self._used + self._failed, 0
 
     def _begun(self) -> Chunk:
-        """The chunk that the cursor is in; to begin with, one without elements."""
+        """The current chunk; to begin with, one without elements."""
         if self._chunk is None:
             self._chunk = Chunk(_join_or_empty([]), beginning_of(self.stream))
         return self._chunk
@@ -269,7 +270,7 @@ class Cursor:
             chunk = self._waiting.popleft() if self._waiting else self.stream.pull(want)
             if chunk is None:
                 return False
-            # A chunk of which a filter left nothing tells nothing: the state stays that of
+            # A chunk without elements (a filter dropped all) is skipped: the state stays that of
             # the last element, wherever the stream was cut.
             if len(chunk.block) or chunk.block.failure is not None:
                 self._chunk, self._used, self._failed = chunk, 0, False
@@ -278,7 +279,7 @@ class Cursor:
 
 
 def _as_rows(chunk: Chunk) -> Chunk:
-    """The same with its elements as a list, which is made once however often it is looked at."""
+    """The same chunk with its elements as a list, which is made once however often it is read."""
     block = chunk.block
     if type(block.values) is list:
         return chunk

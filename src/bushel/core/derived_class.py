@@ -1,15 +1,15 @@
 """Gives single objects more behaviour by a derived class, without overhead for others.
 
-An iterator that is recorded or traced, and a stream whose pulls are counted, are made objects of a
-class derived from their own. To ask at each element of each iterator whether it is recorded would
-cost those that are not; something around it would be in the way of whoever knows its class.
+An iterator that is recorded or traced, and a stream whose pulls are counted, become objects of a
+class derived from their own. A check at each element would cost all other iterators time; a wrapper
+around the object would be in the way of code that checks its class.
 """
 
 import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-# Makes a class derived from the one that it is given.
+# Makes a class derived from a given one.
 Derive: TypeAlias = Callable[[Any], Any]
 
 
@@ -39,7 +39,7 @@ def become(thing: Any, derive: Derive, **fields: Any) -> None:
 
 
 def become_again(thing: Any, derive: Derive) -> None:
-    """Makes it one of its own class again, unless it has become one of yet another since."""
+    """Gives an object its own class again, unless its class was changed once more since."""
     own = type(thing).__bases__[0]
     if type(thing) is _derived(derive, own):
         thing.__class__ = own

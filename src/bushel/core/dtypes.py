@@ -5,17 +5,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-# What JSON holds: the text of a type, or what a structured one is made of.
+# What JSON holds: the text of a type, or the list of fields of a structured one.
 TypeText: TypeAlias = str | list[Any]
 
 
 def text_of(dtype: "np.dtype[Any]") -> TypeText | None:
-    """The text of a type, or None for one that text cannot say, such as Python objects.
+    """The text of a type, or None for a type that has no text, such as Python objects.
 
     >>> text_of(np.dtype("f4")), text_of(np.dtype([("x", "f4"), ("y", "u1", (2,))]))
     ('<f4', ['struct', 6, ['x', '<f4', 0], ['y', ['array', '|u1', 2], 4]])
     """
-    # Types with and without a class of records are equal.
+    # Types with and without a class of records compare as equal.
     scalar: Any = dtype.type
     return _known(dtype, scalar)
 
@@ -44,7 +44,8 @@ def _text_of(dtype: "np.dtype[Any]") -> TypeText | None:
             if fields[-1][1] is None or any(type(text) is not str for text in title):
                 return None
         return ["record" if dtype.type is np.record else "struct", dtype.itemsize, *fields]
-    # Types that numpy does not know are bytes by their letters, or nothing, and have a name.
+    # numpy's letters of types that it does not know stand for bytes, or for nothing; such types
+    # have a name.
     return dtype.str if _from_letters(dtype.str) == dtype else dtype.name
 
 
@@ -60,7 +61,7 @@ def _is_same(made: "np.dtype[Any]", dtype: "np.dtype[Any]", scalar: Any) -> bool
 
 
 def dtype_of(text: TypeText) -> "np.dtype[Any]":
-    """The type that a text says; a ValueError or TypeError where it says none."""
+    """The type that a text stands for; a ValueError or TypeError if it stands for none."""
     if isinstance(text, str):
         dtype = _named(text)
     elif text[0] == "array":

@@ -1,8 +1,8 @@
 """The end of the program: ends bushel's threads before the interpreter shuts down.
 
-They are daemons, so that a read which hangs keeps no program from ending. But a daemon that
-is inside of a C++ library when the interpreter goes may take the whole process down with it:
-by a signal, after everything else went well.
+The threads are daemons, so that a read that hangs does not keep a program from ending. But a daemon
+that is inside a C++ library when the interpreter shuts down may crash the whole process by a
+signal, after everything else went well.
 """
 
 import atexit
@@ -15,25 +15,25 @@ from typing import Any, Protocol
 
 from bushel.core.limits import limit_of
 
-# What threads are at, they end soon: reading a block, copying a batch. What takes longer than
-# this hangs, and is left alone.
+# Work in progress, such as reading a block or copying a batch, ends soon. Threads that take longer
+# than this hang, and are left alone.
 _PATIENCE_SECONDS = 5.0
 
 
 class Ending(Protocol):
-    """Something that has to be ended with the program."""
+    """Something that must end before the program does."""
 
     @property
     def threads(self) -> Sequence[threading.Thread]:
-        """The threads that it has."""
+        """Its threads."""
         ...
 
     def end_soon(self) -> None:
-        """Has its threads end after what they are at, and wait for nothing any more."""
+        """Makes its threads end after their current work, and wait for nothing any more."""
 
 
 class OwnThread(threading.Thread):
-    """A thread of ours; a daemon, which the end of the program waits for."""
+    """A thread of bushel: a daemon, which the end of the program waits for."""
 
     def __init__(self, target: Callable[..., None], name: str, args: tuple[Any, ...] = ()) -> None:
         super().__init__(target=target, name=name, args=args, daemon=True)
@@ -49,18 +49,18 @@ class OwnThread(threading.Thread):
 
 
 _live: "weakref.WeakSet[Ending]" = weakref.WeakSet()
-# Not empty when the program has begun to end.
+# Not empty once the program has begun to end.
 _ending: list[bool] = []
 
 
 def end_with_program(ending: Ending) -> None:
-    """Sees to it that this is ended before the interpreter is."""
+    """Makes sure that this ends before the interpreter does."""
     _live.add(ending)
     go_first()
 
 
 def go_first() -> None:
-    """What is registered last is done first: before the libraries that threads use end."""
+    """What is registered last is called first: before the libraries that threads use end."""
     atexit.unregister(_end_all)
     atexit.register(_end_all)
 
@@ -76,10 +76,10 @@ def is_ending() -> bool:
 
 
 def park_at_the_end() -> None:
-    """Keeps a thread of the user's from going on, if the program is ending.
+    """Stops a thread of the user's for good, if the program is ending.
 
-    Only daemons are left then, and nobody will look at what they do: an error would only be
-    printed over the last words of a program that went well.
+    Only daemons are left then, and nobody will read their results: an error would only be printed
+    after the last words of a program that went well.
     """
     thread = threading.current_thread()
     if _ending and thread is not threading.main_thread() and not isinstance(thread, OwnThread):
@@ -89,7 +89,7 @@ def park_at_the_end() -> None:
 def _end_all() -> None:
     say_ending()
     endings = list(_live)
-    # First all, then each: they may be waiting for each other.
+    # First all, then each, as they may be waiting for each other.
     for ending in endings:
         ending.end_soon()
     deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -100,5 +100,6 @@ def _end_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A forked child has none of these threads; and who waits for its parent is not its business.
+    # A forked child has none of these threads; threads that wait for the parent are not its
+    # concern.
     os.register_at_fork(after_in_child=_live.clear)

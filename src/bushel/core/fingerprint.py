@@ -16,14 +16,14 @@ _METHODS = ("map", "filter", "flat_map", "map_batches", "map_with_index", "rando
 def fingerprints(node: Node) -> list[str]:
     """Names and digests of the functions of a pipeline, and its sources; the last step first.
 
-    Two functions with the same code have the same digest, wherever they are written. What they
-    refer to (other functions, variables, files) is not looked at.
+    Two functions with the same code have the same digest, wherever they are written. Other
+    functions, variables and files that they refer to do not count.
     """
     found = []
     for step in walk(node):
         source = getattr(step, "source", None)
         if type(source).__module__.startswith("bushel."):
-            found.append(repr(source))  # Those on files name them.
+            found.append(repr(source))  # Sources of files name the files.
         transform = getattr(step, "transform", None) or getattr(step, "batch_fn", None)
         if transform is not None:
             found.append(" ".join(fingerprint_of(transform)))
@@ -37,7 +37,7 @@ def fingerprint_of(function: Any) -> tuple[str, str]:
 
 def _name(transform: Any) -> str:
     name = name_of(transform)
-    # That of a lambda says where it is written, which may change with any line before it.
+    # The name of a lambda has its place in the file, which changes with any line before it.
     return name.partition(" at ")[0]
 
 
@@ -49,7 +49,7 @@ def _digest(transform: Any) -> str:
 
 
 def digest_of(text: str) -> str:
-    """Sixteen letters that are others for another text."""
+    """Sixteen letters that differ for different texts."""
     import hashlib  # It loads a library of cryptography, which few pipelines need.
 
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
@@ -79,14 +79,13 @@ def _shown(constant: Any) -> str:
 
 
 def behaviour_of(function: Any) -> str:
-    """A digest of what a function does, as far as it is written down.
+    """A digest of what a function does, as far as its code and plain values tell.
 
-    Its code and constants, and those of functions of the program that it calls (`used_by`); and
-    the plain values that it was made with: those of its closure, its defaults, the arguments of a
-    `partial`, the fields of a dataclass, the attributes that an object got by its constructor.
-    What a function changes, or may have changed by others (`altered_by`, `only_reads`), is its
-    memory, and does not count. The same in every process of a Python version, whatever the file
-    and line.
+    It covers its code and constants, the functions of the program that it calls (`used_by`), and
+    the plain values that it was made with: closure, defaults, arguments of a `partial`, fields of a
+    dataclass, and attributes that the constructor set. Values that a function changes, or that
+    others may change (`altered_by`, `only_reads`), are its memory and do not count. The digest is
+    the same in every process of a Python version, whatever the file and line.
 
     >>> behaviour_of(lambda x: x + 1) == behaviour_of(lambda x: x + 1)
     True
@@ -96,13 +95,13 @@ def behaviour_of(function: Any) -> str:
     return digest_of(repr(_told(function, 0)))
 
 
-# Functions within functions, and values within values, are followed so far.
+# The depth to which functions within functions, and values within values, are followed.
 _DEEPEST = 6
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 def _told(value: Any, depth: int) -> Any:
-    """What is known of a value: plain ones themselves, functions by their code."""
+    """The text of a value for the digest: plain values themselves, functions by their code."""
     if isinstance(value, _PLAIN):
         return value
     if depth > _DEEPEST:
@@ -122,7 +121,7 @@ def _told(value: Any, depth: int) -> Any:
     if own is not None:
         return _told_function(getattr(value, "__func__", value), own, depth)
     within = None if isinstance(value, type) else getattr(value, "__wrapped__", None)
-    if within is not None:  # Of `functools.cache`, say.
+    if within is not None:  # By `functools.cache`, for example.
         return "wrapped", _told(within, depth + 1)
     if isinstance(value, type) or hasattr(value, "__qualname__"):
         return getattr(value, "__module__", ""), value.__qualname__
@@ -148,9 +147,9 @@ def _told_used(function: FunctionType) -> Any:
 
 
 def _given_attributes(value: Any) -> list[str]:
-    """Attributes that are called as arguments of the constructor are, and are plain and stay so.
+    """Attributes named as arguments of the constructor, if they are plain values and stay so.
 
-    (`self._size = size`. What is computed may differ from run to run.)
+    (`self._size = size`. Computed values may differ from run to run.)
     """
     begin = _code_of(type(value).__init__)
     if begin is None:
@@ -184,7 +183,7 @@ def _counts(value: Any, name: str, codes: list[CodeType]) -> bool:
     if not isinstance(value, (list, dict, set, bytearray)):
         return True
     items = [*value, *value.values()] if isinstance(value, dict) else value
-    # (What lies within could be taken out, and changed there.)
+    # (A value within it could be taken out, and changed there.)
     only_read = bool(codes) and all(only_reads(code, name) for code in codes)
     return only_read and all(map(_is_settled, items))
 
@@ -195,7 +194,7 @@ def _told_function(function: Any, code: CodeType, depth: int) -> Any:
     for name, cell in zip(code.co_freevars, cells, strict=False):
         try:
             around.append((name, cell.cell_contents))
-        except ValueError:  # An empty one.
+        except ValueError:  # An empty cell.
             around.append((name, ""))
     defaults = getattr(function, "__defaults__", None) or ()
     last = code.co_argcount
@@ -214,7 +213,7 @@ def _told_partial(value: "functools.partial[Any]", depth: int) -> Any:
 
 
 def _told_around(around: list[tuple[str, Any]], code: CodeType | None, depth: int) -> Any:
-    """The values that a function was made with, apart from those that it changes."""
+    """The values that a function was made with, except those that it changes."""
     codes = [] if code is None else [code]
     counted = ((name, value) for name, value in around if _counts(value, name, codes))
     return [(name, _told(value, depth + 1)) for name, value in counted]

@@ -1,8 +1,8 @@
 """`frozen` and `plain`: small classes that are only their fields.
 
-Generating methods takes most of the time that it takes to make a dataclass, and bushel has
-dozens, of which a program uses some, and should import quickly. So only `__init__` is
-generated, and that when the first object is made.
+Most of the time that it takes to make a dataclass goes into generating its methods. bushel has
+dozens of dataclasses, of which a program uses some, and should import quickly. So only `__init__`
+is generated, and only when the first object is made.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ def _refuse(self: object, name: str) -> NoReturn:
 
 @dataclass_transform(eq_default=False)
 def plain(cls: C) -> C:
-    """Makes a dataclass for what is made often: not even frozen, which costs at each one."""
+    """Makes a dataclass for objects that are made often: not frozen, which costs time for each."""
     return _with_slots(cls)
 
 
@@ -46,13 +46,13 @@ class _ClassFields:
 
     def __init__(self, kinds: dict[str, Any], defaults: dict[str, Any]) -> None:
         self.kinds, self.defaults = kinds, defaults
-        # The class, once it is made; and what `dataclasses` made of the fields.
+        # The class, once it is made; and the fields as `dataclasses` made them.
         self.owner: Any = None
         self._made: Any = None
 
     def __get__(self, instance: object, owner: type) -> Any:
         if self._made is None:
-            # Of a class that has nothing else, since this one has slots already.
+            # A class with the fields and nothing else, since the real one already has slots.
             body = {"__annotations__": self.kinds, "__module__": self.owner.__module__}
             bare = type(self.owner.__name__, (), {**body, **self.defaults, "__doc__": "-"})
             self._made = dataclass(eq=False, repr=False, match_args=False)(bare)
@@ -69,7 +69,7 @@ class _ClassFields:
 
     def _init(self) -> Callable[..., None]:
         """The `__init__` that `dataclasses` would make, in a third of the time."""
-        # Whoever waits for a first batch waits for a dozen of them, in two processes.
+        # A first batch waits for a dozen of these, in two processes.
         defaults = self.defaults
         if any(isinstance(value, _Field) or not value.__hash__ for value in defaults.values()):
             self.__get__(None, self.owner)  # It knows what to do about those, or to refuse them.
@@ -118,9 +118,9 @@ def _with_slots(cls: C) -> C:
     return fields.owner  # type: ignore[no-any-return]
 
 
-# Pickle writes what an object refers to in nested calls, some four for each object. Of a chain,
-# each object therefore has the one that is so many before it written first: when the last one is
-# written, nothing nests deeper than that, and than the length of the chain divided by that.
+# Pickle writes referenced objects by nested calls, some four for each object. So each object of a
+# chain has the one that many before it written first. Then calls nest no deeper than this number,
+# or than the length of the chain divided by it.
 _STRIDE = 32
 
 

@@ -28,11 +28,11 @@ _MODULES = {
 
 
 def replace_grain(stand_ins: Sequence[str] = ()) -> None:
-    """Has `import grain` import bushel, in this process and from now on.
+    """Makes `import grain` import bushel, in this process and from now on.
 
-    It is for libraries that import Grain themselves; a program of one's own says `import bushel as
-    grain`. Call it before anything imports Grain, which need not be installed. Workers do the
-    same. What there is of Grain beyond its public modules, `grain._src`, is not found.
+    It is for libraries that import Grain themselves; your own program says `import bushel as
+    grain`. Call it before anything imports Grain, which need not be installed. Workers do the same.
+    Modules of Grain that are not public, `grain._src`, are not found.
 
     >>> import subprocess, sys
     >>> program = "import bushel; bushel.replace_grain(); import grain.python as g; print(g.Batch)"
@@ -62,13 +62,13 @@ def _finder() -> "_GrainFinder | None":
 
 
 def for_worker(value: Any) -> Any:
-    """The value, as it is to be pickled for a worker: there, too, Grain is replaced before."""
+    """The value in a form to pickle for a worker: there, too, Grain is replaced first."""
     finder = _finder()
     return value if finder is None else _AfterReplacement(finder.stand_ins, value)
 
 
 class _Replacement:
-    """Is nothing but what happens where it is unpickled."""
+    """Has no content; unpickling it replaces Grain."""
 
     def __init__(self, stand_ins: Sequence[str]) -> None:
         self._stand_ins = stand_ins
@@ -78,7 +78,7 @@ class _Replacement:
 
 
 class _AfterReplacement:
-    """Is unpickled as the value; before it comes the replacement."""
+    """Unpickles as the value, after the replacement."""
 
     def __init__(self, stand_ins: Sequence[str], value: Any) -> None:
         self._replacement, self._value = _Replacement(stand_ins), value
@@ -109,7 +109,7 @@ class _GrainFinder:
         if any(f"{module}.".startswith(f"{name}.") for module in self.stand_ins):
             return self._spec(name)
         if name not in _MODULES:
-            # (bushel's own modules would be found otherwise, and loaded once more.)
+            # (Otherwise modules of bushel would be found, and loaded a second time.)
             raise ModuleNotFoundError(
                 f"No module named {name!r}: bushel is in Grain's place (`bushel.replace_grain()`), "
                 "and has its public modules. If nothing of it is used, name it in `stand_ins`.",
@@ -129,14 +129,14 @@ class _GrainFinder:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The module stays what it is: the import has made the spec of the other name its own.
+        # The module keeps its own spec; the import has set the spec of the other name.
         assert module.__spec__ is not None
         if not isinstance(module, _StandIns):
             module.__spec__ = self._specs.pop(module.__spec__.name)
 
 
 class _StandIns(ModuleType):
-    """A module that has whatever class it is asked for, of which no object is made."""
+    """A module that makes up any class it is asked for; no objects of these can be made."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

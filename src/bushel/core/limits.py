@@ -6,7 +6,7 @@ import resource
 
 
 def refusal(error: OSError, path: str) -> str:
-    """Says why something failed at a path; the limit by its name, where it is one.
+    """Says why something failed at a path; a system limit by its name.
 
     >>> refusal(OSError(errno.EMFILE, "Too many open files"), "a.txt")
     'this process may have ... files open (`ulimit -n`), and has: raise that limit'
@@ -31,7 +31,7 @@ def refusal(error: OSError, path: str) -> str:
 
 
 def lacks_files(wanted: int) -> str | None:
-    """Says that fewer files than so many can still be opened, if that is so and can be told."""
+    """Says that fewer than so many files can still be opened, if that is so and is known."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
         opened = len(os.listdir("/proc/self/fd"))
@@ -46,10 +46,10 @@ def lacks_files(wanted: int) -> str | None:
 
 
 def limit_of(error: BaseException) -> str | None:
-    """Says which limit was in the way when memory, a file in memory or a process was refused.
+    """Says which limit refused memory, a file in memory or a process.
 
-    None where it was no limit. (Not for what reads or writes without waiting, where EAGAIN means
-    something else.)
+    None if it was no limit. (Not for non-blocking reads and writes, where EAGAIN means something
+    else.)
 
     >>> limit_of(OSError(errno.EAGAIN, "Resource temporarily unavailable"))
     'this user may have ... processes and threads (`ulimit -u`)...'
@@ -79,9 +79,9 @@ def limit_of(error: BaseException) -> str | None:
 
 
 def limits_told() -> str:
-    """Tells the limits of processes that are set here; nothing where none is.
+    """Lists the limits of processes that are set here; empty without any.
 
-    For what ends so early that it cannot tell.
+    For a process that ends so early that it cannot report the limit itself.
     """
     kinds = {
         resource.RLIMIT_AS: "bytes of memory each (`ulimit -v`)",

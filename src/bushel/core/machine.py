@@ -18,13 +18,13 @@ def available_cores() -> int:
     return max(1, math.ceil(min(cores, _cores_of_container(), _most_cores)))
 
 
-# Cores that this process is to use at most, since others beside it use the rest.
+# The most cores that this process may use, as other processes beside it use the rest.
 _most_cores = math.inf
 
 
 @contextmanager
 def at_most_cores(most: float) -> Iterator[None]:
-    """Has this process count on no more than so many cores, for as long as the block lasts.
+    """Limits the number of cores that this process counts on, within a `with` block.
 
     >>> with at_most_cores(0.5):
     ...     available_cores()
@@ -38,8 +38,8 @@ def at_most_cores(most: float) -> Iterator[None]:
         _most_cores = before
 
 
-# The limit of a container as it was read last, and when: every iterator asks for it, and one of a
-# few milliseconds is not to spend them on that.
+# The container's limit as last read, and when: every iterator asks for it, and short iterators
+# should not spend their few milliseconds on it.
 _READ_AGAIN_SECONDS = 1.0
 _limit: tuple[float, float] = (math.inf, -math.inf)
 
@@ -69,7 +69,7 @@ def _read_cores_of_container() -> float:
 
 
 def descriptors_to_keep() -> int:
-    """How many files one part of the program may keep open: the rest need descriptors, too."""
+    """How many files one part of the program may keep open: the rest needs descriptors, too."""
     return max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 
 
@@ -104,9 +104,9 @@ def available_memory() -> int:
 
 
 def used_core_seconds() -> float | None:
-    """How long the cores that this process may use were in use by anybody; None if nobody knows.
+    """How long the cores that this process may use were busy for any program; None if unknown.
 
-    In a container that has a share of the cores alone, how long it used them itself.
+    In a container with a share of the cores, the time that the container used.
     """
     try:
         if _cores_of_container() < math.inf:
@@ -119,9 +119,9 @@ def used_core_seconds() -> float | None:
                     break
                 name, *figures = line.split()
                 if name != "cpu" and int(name[3:]) in ours:
-                    # Of all figures but those of idling, waiting for a disk, and guests, which
-                    # are part of the first two. Programs that are nice leave the cores to us,
-                    # unless this one is nice itself.
+                    # All figures except idling, waiting for a disk, and guests (which the first two
+                    # figures include). Programs with low priority leave the cores to us, unless
+                    # this one has low priority itself.
                     user, nice, system, _, _, *interrupts = map(int, figures[:8])
                     ticks += user + nice * is_nice + system + sum(interrupts)
         return ticks / os.sysconf("SC_CLK_TCK")
@@ -139,7 +139,7 @@ def _container_core_seconds() -> float | None:
 
 @cache
 def boot_id() -> str:
-    """Something that is another after the machine was started again; empty where nobody says."""
+    """An identifier that changes when the machine is restarted; empty where there is none."""
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
     return ""

@@ -11,12 +11,11 @@ import numpy.typing as npt
 def create_unnamed(size: int) -> int:
     """Makes a file in memory that no other process can find; returns its descriptor.
 
-    It ends with the last process that has it open or mapped, so nothing is left behind
-    whatever is killed.
+    It ends with the last process that has it open or mapped, so a killed process leaves nothing.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("bushel", os.MFD_CLOEXEC)
-    else:  # macOS: a file that has no name any more when anybody could look for it.
+    else:  # macOS: a file whose name is removed before other processes could find it.
         import tempfile
 
         with tempfile.TemporaryFile(prefix="bushel-") as file:
@@ -28,7 +27,7 @@ def create_unnamed(size: int) -> int:
 def map_file(descriptor: int, *, writable: bool) -> npt.NDArray[np.uint8]:
     """Maps all of a file as bytes; the mapping lives as long as any array on it.
 
-    A mapping that is not writable cannot be made so: numpy refuses, and so would the system.
+    A read-only mapping cannot be made writable: numpy refuses, and so would the system.
 
     >>> descriptor = create_unnamed(3)
     >>> map_file(descriptor, writable=True)[:] = [1, 2, 3]
@@ -41,7 +40,7 @@ def map_file(descriptor: int, *, writable: bool) -> npt.NDArray[np.uint8]:
 
 
 def aligned(size: int, step: int = 64) -> int:
-    """Rounds a size up, so that the next array begins where vector instructions like it.
+    """Rounds a size up, so that the next array begins at a boundary that suits vector instructions.
 
     >>> aligned(1), aligned(64), aligned(9, 8)
     (64, 64, 16)
@@ -49,12 +48,12 @@ def aligned(size: int, step: int = 64) -> int:
     return -(-size // step) * step
 
 
-# Mappings whose file is kept open, by their address, so that it can be handed on.
+# Open files of mappings, by address, so that they can be passed to other processes.
 _open_files: dict[int, int] = {}
 
 
 def keep_file(mapped: npt.NDArray[np.uint8], descriptor: int) -> None:
-    """Keeps the file of a mapping open as long as there is an array on the mapping."""
+    """Keeps the file of a mapping open as long as an array uses the mapping."""
     address = mapped.ctypes.data
     _open_files[address] = os.dup(descriptor)
     weakref.finalize(mapped, _forget_file, address, os.getpid())
@@ -67,7 +66,7 @@ def _forget_file(address: int, process: int) -> None:
 
 
 def file_of(array: npt.NDArray[np.generic]) -> tuple[int, int] | None:
-    """Finds the file that an array lies on, if it was kept: its descriptor, and where."""
+    """Finds the file in which an array lies, if it was kept: its descriptor, and the offset."""
     if not _open_files:
         return None
     base: object = array

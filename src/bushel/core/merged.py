@@ -12,7 +12,7 @@ class Cursors(list[Cursor]):
 
     def __init__(self, streams: Sequence[Stream]) -> None:
         super().__init__(map(Cursor, streams))
-        # Whether reading more than was asked for is invisible, in all of them.
+        # Whether, in all of them, reading more than was asked for has no visible effect.
         self.eager = all(stream.eager for stream in streams)
 
     @property
@@ -21,16 +21,16 @@ class Cursors(list[Cursor]):
         return [cursor.stream for cursor in self]
 
     def states(self) -> list[State]:
-        """Where each of them is."""
+        """The state of each."""
         return [cursor.state() for cursor in self]
 
     def restore(self, states: Sequence[State]) -> None:
-        """Goes to a state of each of them."""
+        """Restores each to its state."""
         for cursor, state in zip(self, states, strict=True):
             cursor.restore(state)
 
     def start(self) -> None:
-        """Begins work ahead of time."""
+        """Starts prefetching."""
         for cursor in self:
             cursor.stream.start()
 

@@ -28,7 +28,7 @@ def source_name(source: Any) -> str:
     >>> source_name([1, 2, 3])
     'list'
     """
-    # One of ours that stands for another source says which, by a name that is no user's.
+    # A source of ours that stands for another names that one, in an attribute that no user has.
     return str(getattr(type(source), "bushel_stands_for", _own_name)(source))
 
 

@@ -11,7 +11,7 @@ from bushel.core.tuned_options import AutotuneParameter, as_parameter, is_tuned
 from bushel.errors import PlanError
 
 _MOST_THREADS, _MOST_BUFFERED = 16, 500
-# As many as threads have use for; what that takes in memory is limited elsewhere.
+# The most elements that threads can make use of; their memory is limited elsewhere.
 _MOST_BUFFERED_TUNED = 1 << 16
 
 
@@ -45,7 +45,7 @@ class ReadOptions:
         self.prefetch_buffer_size = _most_of(
             "prefetch_buffer_size", prefetch_buffer_size, _MOST_BUFFERED_TUNED
         )
-        # The default buffer serves any number of threads that one would write.
+        # The default buffer suits any reasonable number of threads.
         if 0 < self.prefetch_buffer_size < self.num_threads:
             warnings.warn(
                 f"ReadOptions: a prefetch_buffer_size of {self.prefetch_buffer_size} cannot keep "
@@ -55,7 +55,7 @@ class ReadOptions:
 
 
 def _most_of(name: str, value: Any, usual: int) -> int:
-    """The most that an option allows: less is used where less will do."""
+    """The maximum that an option allows; less may be used."""
     parameter = as_parameter(value)
     if parameter is not None:
         if parameter.least > 1:
@@ -95,7 +95,7 @@ _ON_HANG = ("wait", "replace", "raise")
 class WorkersKey:
     """Stands for the workers of one dataset or loader, which stay from one pass to the next.
 
-    The processes themselves are known to `workers/home.py`. A copy has workers of its own.
+    The processes themselves are in `workers/home.py`. A copy has workers of its own.
     """
 
     __slots__ = ("__weakref__",)

@@ -1,7 +1,7 @@
 """The keeper of per-process objects: made on first use, bounded, dropped after a fork.
 
-Open files, mapped files, decoded parts of files: a child that was forked must not use those of
-its parent (it shares offsets, and locks may be held by threads that it does not have), and none
+Examples are open files, mapped files and decoded parts of files. A forked child must not use those
+of its parent (it shares offsets, and locks may be held by threads that it does not have), and none
 can be pickled. So each process makes its own.
 """
 
@@ -49,9 +49,9 @@ class ProcessLock:
 
 
 class LastUsed(Generic[K, V]):
-    """Keeps the things that were last used, by their keys: in each process others.
+    """Keeps the most recently used things by their keys, separately in each process.
 
-    What a subclass holds besides is pickled with it, and the things themselves are not.
+    Other attributes of a subclass are pickled with it; the kept things are not.
 
     >>> kept = LastUsed[str, int](most=2)
     >>> for number, letter in enumerate("abc"):
@@ -78,12 +78,14 @@ class LastUsed(Generic[K, V]):
         self._process, self._lock = os.getpid(), threading.Lock()
 
     def _forked(self) -> None:
-        """Is called first in a forked child. What the parent has kept is of no use there; where
-        it is, a subclass just takes a new lock, by `_unlock`."""
+        """Drops what the parent kept; called first in a forked child.
+
+        A subclass whose things stay useful there only takes a new lock, by `_unlock`.
+        """
         self._begin()
 
     def _weigh(self, value: V) -> float:
-        """How much of what may be kept a thing takes."""
+        """The share of a thing in `most`."""
         return 1
 
     def _look_for_fork(self) -> None:
@@ -91,20 +93,20 @@ class LastUsed(Generic[K, V]):
             self._forked()  # Perhaps while another thread held the lock.
 
     def find(self, key: K) -> V | None:
-        """The thing of a key if it is there, which is then the one that was last used."""
+        """The thing of a key if it is kept; it then counts as the last used."""
         self._look_for_fork()
         with self._lock:
             return self._found(key)
 
     def keep(self, key: K, value: V) -> None:
-        """Keeps a thing, unless there is one of its key."""
+        """Keeps a thing, unless its key has one already."""
         self._look_for_fork()
         with self._lock:
             if key not in self._kept:
                 self._put(key, value)
 
     def discard(self, key: K, value: V) -> None:
-        """Forgets a thing, if it is still the one of its key."""
+        """Drops a thing, if it is still the one of its key."""
         self._look_for_fork()
         with self._lock:
             if self._kept.get(key) is value:
@@ -112,7 +114,7 @@ class LastUsed(Generic[K, V]):
                 self._weight -= self._weigh(value)
 
     def let_go(self) -> None:
-        """Forgets all things, which are gone when nobody uses them any more."""
+        """Drops all things; each is freed when its last user is done."""
         self._look_for_fork()
         with self._lock:
             self._kept.clear()
@@ -128,7 +130,7 @@ class LastUsed(Generic[K, V]):
         self._kept[key] = value
         self._weight += self._weigh(value)
         while self._weight > self.most and len(self._kept) > 1:
-            # Closed, if it is a file, when the last thread that uses it is done.
+            # A file is closed when the last thread that uses it is done.
             _, gone = self._kept.popitem(last=False)
             self._weight -= self._weigh(gone)
 
@@ -141,9 +143,9 @@ class LastUsed(Generic[K, V]):
 
 
 class PerProcess(LastUsed[K, V], ABC):
-    """Makes things by their keys, and keeps those that were last used.
+    """Makes things by their keys, and keeps the most recently used ones.
 
-    A thing is made by one thread, while others that want it wait.
+    One thread makes a thing, while others that want it wait.
 
     >>> class Squares(PerProcess[int, int]):
     ...     def _make(self, key):
@@ -184,7 +186,7 @@ class PerProcess(LastUsed[K, V], ABC):
                 raise
             except BaseException:
                 if not coming.done() or coming.exception() is None:
-                    raise  # Our own interrupt; one of the other thread lets us try ourselves.
+                    raise  # Our own interrupt; after the other thread's, this one tries itself.
         return self._made(key, mine)
 
     def _made(self, key: K, mine: "Future[V]") -> V:

@@ -22,7 +22,7 @@ from bushel.core.step import Step
 from bushel.core.tuned_options import AUTO, BufferBounds
 
 if TYPE_CHECKING:
-    from bushel.core.ray_options import RayOptions  # For workers here it need not be imported.
+    from bushel.core.ray_options import RayOptions  # Not needed for local workers.
 
 
 @frozen
@@ -56,7 +56,7 @@ class OptionsNode(Place):
 
 
 class Nowhere(Place):
-    """In the place of a step that nobody has, or need know."""
+    """Stands in for a step that is not needed on this side."""
 
     __slots__ = ()
 
@@ -136,7 +136,7 @@ class CustomMapNode(Source):
         return len(self.dataset)
 
     def keys(self, positions: Positions) -> Keys:
-        return positions  # How epochs go on is the user's business.
+        return positions  # How epochs continue is up to the user's dataset.
 
     def fetch(self, keys: Keys, positions: Positions) -> Block:
         rows: list[Any] = []

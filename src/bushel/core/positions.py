@@ -1,7 +1,7 @@
 """Arrays of positions and of keys: epochs split and joined, ranges, groups, `distinct`.
 
-Positions are 64-bit integers. A later epoch of an endless dataset lies beyond those, and such
-positions travel as arrays of Python's integers: slow, rare, and right.
+Positions are 64-bit integers. Later epochs of an endless dataset exceed them; such positions are
+arrays of Python integers: slow, rare, and right.
 """
 
 from collections.abc import Sequence
@@ -40,10 +40,9 @@ def run_of(start: int, stop: int) -> Positions:
 
 
 def split_epochs(positions: Positions, length: int) -> tuple[Any, Positions]:
-    """Returns the epochs (one number, if they are all the same) and the offsets.
+    """Returns the epochs (one number, if all are the same) and the offsets.
 
-    Blocks lie within one epoch nearly always, and then no division is needed for each
-    position.
+    Blocks nearly always lie within one epoch, and then no division is needed for each position.
 
     >>> split_epochs(np.array([10, 11]), 10)
     (1, array([0, 1]))
@@ -78,7 +77,7 @@ def join_epochs(offsets: Positions, epochs: Any, length: int) -> Positions:
 
 
 def before(places: Positions, stop: int) -> tuple[Positions, Keys]:
-    """The places before `stop`, and their numbers.
+    """The places of numbers below `stop`, and these numbers.
 
     >>> before(np.array([7, 2, 5]), 6)
     (array([2, 5]), array([1, 2]))
@@ -88,9 +87,9 @@ def before(places: Positions, stop: int) -> tuple[Positions, Keys]:
 
 
 def distinct(numbers: Keys) -> Keys:
-    """The numbers that occur, in order, each once.
+    """The distinct numbers, sorted.
 
-    Not by `np.unique`, which imports what numpy has for masks: 10 ms before the first elements.
+    Not by `np.unique`, which imports numpy's masked arrays: 10 ms before the first elements.
 
     >>> distinct(np.array([7, 3, 7]))
     array([3, 7])
@@ -100,7 +99,7 @@ def distinct(numbers: Keys) -> Keys:
 
 
 def distinct_and_which(numbers: Keys) -> tuple[Keys, Keys]:
-    """The numbers that occur, in order, each once, and which of them stands at each place.
+    """The distinct numbers, sorted, and the index among them of the number at each place.
 
     >>> distinct_and_which(np.array([7, 3, 7]))
     (array([3, 7]), array([1, 0, 1]))
@@ -120,7 +119,7 @@ def _is_first(ordered: Keys) -> npt.NDArray[np.bool_]:
 
 
 def sorted_runs(which: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:
-    """The places of numbers in their order, and where in these each number begins and ends.
+    """The places of numbers in sorted order, and where in these each number begins and ends.
 
     >>> order, runs = sorted_runs(np.array([7, 3, 7]))
     >>> order.tolist(), runs
@@ -138,7 +137,7 @@ def sorted_runs(which: Keys) -> tuple[Keys, list[tuple[int, int, int]]]:
 
 
 def occurrences(which: Keys) -> Positions:
-    """How often each number occurs before the place where it is.
+    """For each place, how often its number occurs before it.
 
     >>> occurrences(np.array([7, 3, 7, 7]))
     array([0, 0, 1, 2])
@@ -153,7 +152,7 @@ def occurrences(which: Keys) -> Positions:
 
 
 def grouped(which: Keys) -> list[tuple[int, Keys]]:
-    """For each number that occurs, in order, the places where it does.
+    """The places of each distinct number, in the order of the numbers.
 
     >>> grouped(np.array([3, 1, 3]))
     [(1, array([1])), (3, array([0, 2]))]

@@ -4,9 +4,9 @@
      {"x": array([3]),    "y": "c"}]             Run  [1 2 3]   bounds [0 2 3]
                                                  Text "abc"     bounds [0 2 3]
 
-Thousands of arrays would cost a microsecond or two each to pickle, to place and to join; one
-array with all of them costs next to nothing, and who joins them anyway never sees the others.
-Only what comes back exactly as it was, type for type, is taken apart. The rest stays a list.
+Thousands of arrays would cost a microsecond or two each to pickle, to place and to join; one array
+with all of them costs next to nothing, and a step that joins them does not need the single ones.
+Only rows that can be restored exactly, type for type, are taken apart. The rest stays a list.
 """
 
 import math
@@ -26,16 +26,17 @@ from bushel.core.stack import stack
 
 Array: TypeAlias = npt.NDArray[Any]
 
-# Fewer arrays or numbers are as good as they are. So are arrays that are larger than that, which
-# are copied once, each straight to where it goes, or lie there already.
+# Fewer arrays or numbers are left as they are. So are larger arrays, which are copied once,
+# straight to their place, or are there already.
 _FEWEST = 4
 _LARGE_BYTES = 1 << 16
-# Shorter strings, on average, are better pickled: to cut them out costs more than to copy them.
+# Strings that are shorter than this on average are better pickled: cutting them out costs more than
+# copying them.
 _LONG_TEXT = 1024
-# Lists in lists in lists: some contain themselves.
+# The most nesting of lists: some contain themselves.
 _DEEPEST = 6
 _PLAIN_KINDS = frozenset("biufc")
-# Types of single values that may be large.
+# Types of values that may be large.
 _OF_SEVERAL = frozenset([dict, tuple, list, str, bytes])
 _NUMBERS: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 
@@ -47,18 +48,18 @@ class Column(ABC):
 
     @abstractmethod
     def rows(self) -> list[Any]:
-        """The values, as they were."""
+        """The original values."""
 
     @abstractmethod
     def part(self, start: int, stop: int) -> "Column":
-        """The values from `start` up to `stop`, perhaps among others of which nobody knows."""
+        """The values from `start` up to `stop`, perhaps with others beside them in memory."""
 
     def item(self, index: int) -> Any:
         """One value."""
         return self.part(index, index + 1).rows()[0]
 
     def alone(self) -> "Column":
-        """The same values without any others."""
+        """The same values with no others beside them in memory."""
         return self
 
 
@@ -106,7 +107,7 @@ class Run(Column):
     """Arrays of one type that differ in their first axis only."""
 
     flat: Array
-    # Where each begins, and where the last one ends.
+    # The offset of each, and the end of the last.
     bounds: npt.NDArray[np.int64]
 
     def rows(self) -> list[Any]:
@@ -125,7 +126,7 @@ class Run(Column):
 
 @plain
 class Lists(Column):
-    """Lists, of which all items are one column."""
+    """Lists whose items are all in one column."""
 
     items: Column
     bounds: npt.NDArray[np.int64]
@@ -194,7 +195,7 @@ class Struct(Column):
 
 
 class RaggedRows(Columns):
-    """Rows that were taken apart: `tree` is the column of which they are made again.
+    """Rows that were taken apart: `tree` is the column from which they are made again.
 
     >>> rows = take_apart([np.arange(3), np.arange(1), np.arange(0), np.arange(2)])
     >>> rows.tree.flat, rows.tree.bounds
@@ -215,7 +216,7 @@ class RaggedRows(Columns):
         return self._rows
 
     def alone(self) -> "RaggedRows":
-        """The same rows without what else may lie beside them in memory."""
+        """The same rows with nothing else beside them in memory."""
         return RaggedRows(self.tree.alone(), None, self.size)
 
     def __getitem__(self, index: int) -> Any:
@@ -223,12 +224,12 @@ class RaggedRows(Columns):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """What features rows have, where they are dicts."""
+        """The names of features, if rows are dicts."""
         table = self.tree
         return table.names if isinstance(table, Struct) and table.kind is dict else None
 
     def feature(self, *path: Any) -> Column | None:
-        """One part of all rows, where they are dicts (of dicts) that have it."""
+        """One part of all rows, if they are dicts (of dicts) that have it."""
         column: Column = self.tree
         for name in path:
             if not isinstance(column, Struct) or name not in column.names:
@@ -245,7 +246,7 @@ class RaggedRows(Columns):
         return RaggedRows(Objects([rows[i] for i in indices.tolist()]), None, len(indices))
 
     def only(self, names: Sequence[str]) -> "RaggedRows | None":
-        """The same rows with these features, of those that they have; None if they are no dicts."""
+        """The same rows with those of these features that they have; None if they are no dicts."""
         known = dict(zip(self.names or (), self.tree.columns, strict=True)) if self.names else {}
         kept = tuple(name for name in names if name in known)
         if not kept:
@@ -254,7 +255,7 @@ class RaggedRows(Columns):
 
 
 def take_apart(rows: list[Any], make: Make | None = None) -> RaggedRows | None:
-    """Takes rows apart, where that pays; flat arrays are made by `make`."""
+    """Takes rows apart, where that pays; `make` allocates the flat arrays."""
     if not rows:
         return None
     taking = _Taking(make or np.empty)
@@ -265,9 +266,9 @@ def take_apart(rows: list[Any], make: Make | None = None) -> RaggedRows | None:
 
 
 class _Taking:
-    """What takes rows apart, and meets the same object twice or does not.
+    """Takes rows apart, and notes whether it meets the same object twice.
 
-    Pickled as they are, two rows with the same list would still have the same list afterwards.
+    Pickled as they are, two rows that share a list would still share it afterwards.
     """
 
     def __init__(self, make: Make) -> None:
@@ -276,7 +277,7 @@ class _Taking:
 
     @property
     def shares(self) -> bool:
-        """Whether something that can be changed is in more than one place."""
+        """Whether a mutable object is in more than one place."""
         met = list(chain.from_iterable(self._met))
         return len(set(met)) < len(met)
 
@@ -327,7 +328,7 @@ class _Taking:
 
     def _dicts(self, values: list[Any], first: dict[Any, Any], depth: int) -> Column | None:
         names = tuple(first)
-        # Names that are equal may still be different: 1 and True, str and numpy's.
+        # Equal names may still be different: 1 and True, str and numpy's.
         if not names or set(map(type, names)) != {str} or depth > _DEEPEST:
             return None
         for row in values:
@@ -382,7 +383,7 @@ def _numbers(values: list[Any], kind: type) -> Column | None:
     try:
         return Numbers(np.fromiter(values, _NUMBERS[kind], len(values)))
     except OverflowError:
-        return None  # An int beyond 64 bits.
+        return None  # An int of more than 64 bits.
 
 
 def _is_number_of_numpy(value: Any) -> bool:

@@ -8,7 +8,7 @@ from bushel.core.arguments import explains
 from bushel.core.tuned_options import AutotuneParameter, WorkerBounds, as_parameter, is_tuned
 from bushel.errors import PlanError
 
-# Workers of a cluster at first, where their number is tuned, and how many there can be.
+# The initial number of workers of a cluster, if it is tuned, and the maximum.
 _FIRST_WORKERS, _MOST_WORKERS = 2, 1 << 16
 _ON_HANG = ("wait", "replace", "raise")
 
@@ -90,7 +90,7 @@ class RayOptions:
 
 
 def cluster_bounds(num_workers: Any) -> WorkerBounds:
-    """The bounds of the number of workers; that of cores here has nothing to do with it.
+    """The bounds of the number of workers, which does not depend on the cores of this machine.
 
     >>> cluster_bounds("auto")
     WorkerBounds(first=2, least=1, most=65536)
@@ -103,7 +103,7 @@ def cluster_bounds(num_workers: Any) -> WorkerBounds:
 
 
 def bounds_of(options: RayOptions) -> WorkerBounds:
-    """The bounds of the number of workers, with those of this machine.
+    """The bounds of the number of workers, including those of this machine.
 
     >>> bounds_of(RayOptions(num_workers=4, num_local_workers=2))
     WorkerBounds(first=6, least=6, most=6)
@@ -113,7 +113,7 @@ def bounds_of(options: RayOptions) -> WorkerBounds:
 
 
 def is_open(num_workers: Any) -> bool:
-    """Whether a number is tuned and nobody said how many there may be at most."""
+    """Whether a number is tuned without an upper bound of the user's."""
     parameter = as_parameter(num_workers)
     return parameter is not None and parameter.most is None
 

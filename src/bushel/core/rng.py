@@ -1,7 +1,7 @@
 """Random generators made from a seed and a position, without hidden state.
 
-Every record gets a generator of its own. To make one costs ten times what most functions
-then do with it, so a few are kept and wound to the place where a fresh one would start.
+Every record gets a generator of its own. Making a generator takes ten times as long as most
+functions that use it, so a few are kept, and each is set to the state that a fresh one would have.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ def derived_seed(entropy: list[int]) -> int:
 
 # In quotes: numpy's generators are imported when one is made.
 Function: TypeAlias = "Callable[[Any, np.random.Generator], Any]"
-# Bytes of some places, one after the other.
+# The states of some generators, as consecutive bytes.
 Places: TypeAlias = bytes | memoryview
 _LOW = 2**64 - 1
-# How often a generator is referred to while nobody but this module has it: by its `_Philox`,
-# by the variable, and by the call that counts.
+# References to a generator that no other code has: its `_Philox`, the variable, and the call that
+# counts.
 _UNSHARED = 3
-# So many places are written down at once, since that takes numpy some calls. Of few, each is
-# written by itself.
+# The number of states written together, as that takes numpy some calls. A few are written one by
+# one.
 _AT_ONCE, _FEW = 1024, 8
 
 
 class Generators(ABC):
-    """Generators over one seed, each wound to the place of a record when it comes to that.
+    """Generators with one seed, each set to the state of a record when its turn comes.
 
-    The places of many records are written down at once; so there is no arithmetic between two
-    calls of a function, and what winds a generator is one call that copies bytes.
+    The states of many records are written together; so there is no arithmetic between two calls of
+    a function, and one call that copies bytes sets a generator.
     """
 
     def __init__(self, seed: int) -> None:
@@ -64,10 +64,10 @@ class Generators(ABC):
     ) -> Iterator[Any]:
         """Calls a function with each row and the generator of its position or index.
 
-        A StopIteration of the function's ends it, as it ends `map`.
+        A StopIteration of the function ends it, as it ends `map`.
         """
-        # A list's pop and append are atomic, so threads may share this object. A function
-        # that reads from the same dataset again simply gets another generator.
+        # A list's pop and append are atomic, so threads may share this object. If the function
+        # reads from the same dataset again, it simply gets another generator.
         philox = self._idle.pop() if self._idle else _Philox(self._bits())
         words, generator = philox.words, philox.generator
         left = iter(rows)
@@ -80,7 +80,7 @@ class Generators(ABC):
                     wind(words)
                     yield function(row, generator)
                     if getrefcount(generator) > _UNSHARED:
-                        # Somebody kept it, and may go on drawing from it.
+                        # The function kept the generator, and may go on drawing from it.
                         philox = _Philox(self._bits())
                         words, generator = philox.words, philox.generator
                         wind = philox.winder(places)
@@ -97,18 +97,18 @@ class Generators(ABC):
 
     @abstractmethod
     def _bits(self) -> np.random.Philox:
-        """Makes one more."""
+        """Makes one more bit generator."""
 
     @abstractmethod
     def _places(self, numbers: Positions | Sequence[int]) -> Places:
-        """The places of generators, one after the other, as `_place_of` says them."""
+        """The states of generators, one after the other, as `_place_of` writes them."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._seed,)
 
 
 class PositionGenerators(Generators):
-    """Generators over one seed, a stream of numbers of its own for each position.
+    """Generators with one seed, and an independent stream of random numbers for each position.
 
     >>> draw = lambda row, rng: (row, int(rng.integers(1000)))
     >>> list(PositionGenerators(seed=5).results(draw, "abc", [0, 1, 0]))
@@ -117,7 +117,7 @@ class PositionGenerators(Generators):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        # All of a place but the last word.
+        # All of a state except its last word.
         self._start = b""
 
     def _bits(self) -> np.random.Philox:
@@ -137,7 +137,7 @@ class PositionGenerators(Generators):
 
 
 class KeyedGenerators(Generators):
-    """Generators keyed by `seed + index`, as samplers hand them out.
+    """Generators keyed by `seed + index`, as samplers make them.
 
     >>> draw = lambda row, rng: (row, int(rng.integers(1000)))
     >>> list(KeyedGenerators(seed=5).results(draw, "abc", [0, 1, 0]))
@@ -155,12 +155,12 @@ class KeyedGenerators(Generators):
         low, high = words[:, _KEY_WORD], words[:, _KEY_WORD + 1]
         low[:] = numbers
         low += np.uint64(self._seed)  # It wraps around,
-        high[:] = low < self._seed  # and this is what was lost.
+        high[:] = low < self._seed  # and this is the carry.
         return words.data
 
 
 def _in_pieces(numbers: Positions | Sequence[int]) -> Sequence[Positions | Sequence[int]]:
-    """Some numbers at a time; few as a list, since to look at them takes numpy longer."""
+    """Numbers in pieces; a few numbers as a list, since numpy takes longer for those."""
     size = len(numbers)
     if 0 < size <= _FEW and isinstance(numbers, np.ndarray):
         return (numbers.tolist(),)
@@ -170,7 +170,7 @@ def _in_pieces(numbers: Positions | Sequence[int]) -> Sequence[Positions | Seque
 
 
 def _how_many_fit(numbers: Positions | Sequence[int]) -> int:
-    """How many numbers there are up to the first one that is no word of 64 bits."""
+    """The count of numbers up to the first that does not fit into 64 bits."""
     if len(numbers) == 1:
         return int(0 <= numbers[0] <= _LOW)
     if isinstance(numbers, np.ndarray):
@@ -185,7 +185,7 @@ def _how_many_fit(numbers: Positions | Sequence[int]) -> int:
 
 
 class RngPool:
-    """A pool of generators that are wound to an index when they are taken.
+    """A pool of generators that are set to an index when they are taken.
 
     >>> pool = RngPool(seed=3)
     >>> rng = pool.acquire_rng(5)
@@ -220,18 +220,18 @@ def generator_for_key(key: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key))
 
 
-# What lies behind the address that numpy publishes, in bytes: two pointers (to counter and
-# key), the place in the buffer, the buffer of four words, whether half a word is left and
-# which, the key and the counter.
+# Layout in bytes of the state at the address that numpy publishes: two pointers (to counter and
+# key), the position in the buffer, the buffer of four words, whether half a word is left and which,
+# the key and the counter.
 _BUFFER_POS, _KEY, _COUNTER, _STATE_BYTES = 16, 64, 80, 112
-# All of it from the place in the buffer on is a place to start from: an empty buffer, nothing left
-# over, the key, and a counter of which the last word says where.
+# The part from the position in the buffer on is a start state: an empty buffer, no half word, the
+# key, and a counter whose last word is the position.
 _place = struct.Struct("=i36xiIQQ4Q")
 _WORDS = _place.size // 8
 _KEY_WORD, _LAST_WORD = (_KEY - _BUFFER_POS) // 8, _WORDS - 1
 
 
-# Of the start of a place, and the last word of its counter.
+# The beginning of a start state, and the last word of its counter.
 _place_after = struct.Struct("=88sQ").pack
 
 
@@ -240,25 +240,25 @@ def _place_of(low: int, high: int, last: int = 0) -> bytes:
 
 
 def _words_of(place: bytes, count: int) -> npt.NDArray[np.uint64]:
-    """So many rows, each with the words of this place."""
+    """An array of so many rows, each with the words of this state."""
     words = np.empty((count, _WORDS), dtype=np.uint64)
     words[:] = np.frombuffer(place, dtype=np.uint64)
     return words
 
 
 class _Philox:
-    """A Philox generator that can be wound to a place.
+    """A Philox generator that can be set to a start state.
 
-    numpy's way to do it, assigning a dict to `state`, takes over a microsecond. Writing the
-    words into numpy's state takes a fortieth of that. The layout of that state is checked once
-    by `_layout_is_known`; where it is not as expected, numpy's own way is taken.
+    numpy's own way, assigning a dict to `state`, takes over a microsecond. Writing the words into
+    numpy's state takes a fortieth of that. `_layout_is_known` checks the layout of that state once;
+    if it is not as expected, numpy's own way is used.
     """
 
     __slots__ = ("generator", "winder", "words")
 
     def __init__(self, bits: np.random.Philox) -> None:
         self.generator = np.random.Generator(bits)
-        # `winder(places)(words)` winds it to the next of these places.
+        # `winder(states)(words)` sets it to the next of these states.
         self.winder: Callable[[BytesIO], Callable[[Any], Any]]
         self.words: Any
         if _layout_is_known():
@@ -280,10 +280,10 @@ def _winder_by_state(places: BytesIO) -> Callable[[np.random.Philox], None]:
 
 
 def _bytes_of(bits: np.random.Philox) -> memoryview:
-    """The bytes of a generator's state that make a place, to write to."""
+    """The bytes of a generator's state that hold the start state, to write to."""
     address = bits.ctypes.state_address
     counter_at, key_at = (ctypes.c_uint64 * 2).from_address(address)
-    # Both lie in the same object, right after; anything else is no pointer of ours.
+    # Both pointers must point right after this state; any other values are no such pointers.
     if (counter_at - address, key_at - address) != (_COUNTER, _KEY):
         raise ValueError("an unknown layout of numpy's Philox state")
     state = (ctypes.c_ubyte * _STATE_BYTES).from_address(address)
@@ -292,7 +292,7 @@ def _bytes_of(bits: np.random.Philox) -> memoryview:
 
 @lru_cache(maxsize=1)
 def _layout_is_known() -> bool:
-    """Winds one generator both ways, and tells whether the two came to the same place."""
+    """Sets one generator both ways, and tells whether the results are the same."""
     if _are_wound_alike():
         return True
     _log.warning(
@@ -307,14 +307,14 @@ def _are_wound_alike() -> bool:
     place = _place_of(0x1122334455667788, 77, 2**63 + 9)
     known, tried = (np.random.Philox(key=[5, 6], counter=[1, 2, 3, 4]) for _ in range(2))
     for bits in (known, tried):
-        # So that there is something in the buffer, and half a word left over.
+        # So that the buffer is not empty, and half a word is left.
         np.random.Generator(bits).random()
         np.random.Generator(bits).integers(0, 2**32, dtype=np.uint32)
     try:
         words = _bytes_of(tried)
     except ValueError:
         return False
-    # Read before anything is written: is everything where it should be?
+    # Read before anything is written: is everything in its place?
     state: Any = known.state
     here = (state["buffer_pos"], state["has_uint32"], state["uinteger"])
     there = (*here, *map(int, state["state"]["key"]), *map(int, state["state"]["counter"]))

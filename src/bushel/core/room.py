@@ -1,7 +1,7 @@
 """Allocates the arrays of a batch: in the shared memory of a worker, or anywhere.
 
-A worker process sends batches through shared memory. It has them made there, by `made_in`,
-and so saves a copy.
+A worker process sends batches through shared memory. With `made_in` they are made there, which
+saves a copy.
 """
 
 import math
@@ -20,10 +20,10 @@ Make: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
 
 
 class _Room(threading.local):
-    """Of this thread: several of a worker's may make a batch each."""
+    """State of one thread: several threads of a worker may make a batch each."""
 
     make: Make | None = None
-    # Where the elements of batches are put as they are made, and where `stack` finds them.
+    # The `Landing` that copies elements into batches as they are made; `stack` looks there.
     landing: "Landing | None" = None
     landed: "Landing | None" = None
 
@@ -34,7 +34,7 @@ room = _Room()
 
 @contextmanager
 def made_in(allocate: Make) -> Iterator[None]:
-    """Has the arrays of batches made by `allocate` meanwhile.
+    """Makes `allocate` allocate the arrays of batches within the `with` block.
 
     >>> import bushel.core.stack
     >>> made = []
@@ -49,14 +49,14 @@ def made_in(allocate: Make) -> Iterator[None]:
         room.make = before
 
 
-# Where XLA on the CPU uses an array as it is, instead of copying it.
+# The alignment at which XLA on the CPU uses an array without copying it.
 _ALIGNMENT = 64
-# Below that, a copy costs less than looking for a place.
+# For smaller arrays, a copy costs less than the search for a place.
 _LARGE = 1 << 14
 
 
 def align_batches() -> None:
-    """Has the arrays of batches, in all threads, begin where a device can use them."""
+    """Makes the arrays of batches, in all threads, begin at addresses that a device can use."""
     _Room.make = staticmethod(aligned_empty)
 
 

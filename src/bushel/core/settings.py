@@ -10,11 +10,11 @@ _log = logging.getLogger("bushel")
 class Config:
     """Settings of this process.
 
-    `py_dataset_visualization_output_dir` has pipelines explained when an iterator has handed out
-    its first element (see `watch/visualize.py`): in the log where it is "", else in that folder.
-    `py_debug_mode` has steps counted and timed, and iterators tell their statistics in the log,
-    every minute and when they end (see `watch/debug.py`).
-    The others have no effect yet, which is logged when one is set.
+    `py_dataset_visualization_output_dir` makes an iterator explain its pipeline after its first
+    element (see `watch/visualize.py`): in the log if it is "", else in that folder. With
+    `py_debug_mode` steps are counted and timed, and iterators log their statistics every minute and
+    at their end (see `watch/debug.py`). The other settings have no effect yet, which is logged when
+    one is set.
 
     >>> config = Config()
     >>> config.update("py_debug_mode", True)

@@ -1,10 +1,10 @@
 """Shared memory that other processes find by its name.
 
-Python's `SharedMemory` is not used for what has a name. Up to Python 3.12 a process that only
-opens such memory has it removed when it ends, under the feet of whoever made it; and its
-`close` fails while an array lives on the memory. Here the maker alone tells the resource
-tracker, which removes the name after a crash, and a mapping goes away with the last array on
-it. Both kinds can open each other's memory.
+Python's `SharedMemory` is not used for named memory, for two reasons. Up to Python 3.12, a process
+that only opens such memory removes it at its end, while the process that made it may still use it.
+And its `close` fails while an array uses the memory. Here only the maker registers the name with
+the resource tracker, which removes it after a crash, and a mapping ends with the last array on it.
+Both kinds can open each other's memory.
 """
 
 import _posixshmem  # type: ignore[import-not-found]
@@ -13,7 +13,7 @@ import os
 import stat
 from multiprocessing import resource_tracker
 
-_KIND = "shared_memory"  # What the resource tracker calls it.
+_KIND = "shared_memory"  # The kind by which the resource tracker knows it.
 
 
 def create_named(size: int, name: str | None = None) -> tuple[int, str]:
@@ -31,7 +31,7 @@ def create_named(size: int, name: str | None = None) -> tuple[int, str]:
 
 
 def open_named(name: str, *, writable: bool) -> int:
-    """Opens memory that another process made, without a promise to remove it."""
+    """Opens memory that another process made; that process remains the one to remove it."""
     flags = os.O_RDWR if writable else os.O_RDONLY
     descriptor: int = _posixshmem.shm_open(f"/{name}", flags, 0o600)
     try:
@@ -43,7 +43,7 @@ def open_named(name: str, *, writable: bool) -> int:
 
 
 def _check_ours(descriptor: int, name: str) -> None:
-    """Refuses memory that another user could have written: anybody may make any name."""
+    """Refuses memory that another user could have written: any user may create any name."""
     status = os.fstat(descriptor)
     if status.st_uid != os.geteuid():
         problem = f"belongs to user {status.st_uid}, and this process runs as {os.geteuid()}"
@@ -63,8 +63,8 @@ def _check_ours(descriptor: int, name: str) -> None:
 def remove_named(name: str) -> None:
     """Removes a name; the memory ends with the last mapping of it.
 
-    The tracker is told first, although it may know already: it complains about a name that it
-    is to forget and has never heard of, and whoever removes may not be the one who made.
+    The tracker is told first, although it may know the name already: it complains when it is to
+    forget an unknown name, and the process that removes memory need not be its maker.
     """
     resource_tracker.register(f"/{name}", _KIND)
     try:
@@ -74,11 +74,11 @@ def remove_named(name: str) -> None:
 
 
 def _reserved(descriptor: int, size: int) -> int:
-    """Gives a file its size, and its memory where the system can do so beforehand.
+    """Gives a file its size, and reserves its memory where the system can do that.
 
-    Otherwise /dev/shm running full would show as a SIGBUS in the middle of writing. (What has
-    no name is not taken from there and has no limit, so to reserve it would be of no use: the
-    system would go on until all memory is gone.)
+    Otherwise a full /dev/shm would raise SIGBUS in the middle of writing. (Unnamed memory is not in
+    /dev/shm and has no limit, so reserving it would not help: the system would go on until all
+    memory is used.)
     """
     try:
         if hasattr(os, "posix_fallocate"):

@@ -28,7 +28,7 @@ def stack(rows: Sequence[Any], path: Path = ()) -> Any:
         return _stack_arrays(rows, path)
     if kind is dict:
         _check_same(rows, kind, path)
-        # Same size, and every key of the first one is in all: then the keys are the same.
+        # Same size, and all have every key of the first one: then the keys are the same.
         try:
             return {name: stack([row[name] for row in rows], (*path, name)) for name in first}
         except KeyError as error:
@@ -36,7 +36,7 @@ def stack(rows: Sequence[Any], path: Path = ()) -> Any:
     if kind in _PLAIN_NUMBERS:
         return _stack_numbers(rows, kind, path)
     if issubclass(kind, (np.number, np.bool_)) and set(map(type, rows)) == {kind}:
-        # `numpy.stack` would make an array of each one first, which takes 20 times as long.
+        # `numpy.stack` would make an array of each first, which takes 20 times as long.
         return np.array(rows, dtype=first.dtype)
     opened = open_node(first)
     if opened is None:
@@ -91,12 +91,12 @@ def _stack_numbers(rows: Sequence[Any], kind: type, path: Path) -> Any:
         try:
             return np.array(rows, dtype=_PLAIN_NUMBERS[kind])
         except OverflowError:
-            pass  # An int beyond 64 bits: numpy chooses the type.
+            pass  # An int of more than 64 bits: numpy chooses the type.
     return _stack_any(rows, path)
 
 
 def _stack_any(rows: Sequence[Any], path: Path) -> Any:
-    """Leaves of any other kind, or of several kinds: numpy decides what they become."""
+    """Leaves of any other kind, or of several kinds: numpy decides the result."""
     try:
         return np.stack(rows)
     except ValueError as error:

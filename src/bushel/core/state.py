@@ -6,7 +6,7 @@ A step's state holds the states of the streams that it reads from, and fields of
     {"parents": [{...}, {...}], "index": 7}         over several; in a dict by their names
     {"lanes": {"0": {...}, "3": {...}}, "step": 9}  over those lanes that this host owns
 
-Whoever looks for something in states asks `children` rather than knowing the steps.
+To search in states, use `children`, which knows the fields of all steps.
 """
 
 import copy
@@ -22,7 +22,7 @@ _SEVERAL = ("parents", "iterators_in_use_states", "lanes")
 
 
 def children(state: Any) -> Iterator[tuple[tuple[str, ...], State]]:
-    """The states of the streams that a stream reads from, and where in its own they are.
+    """The states of the streams that a stream reads from, with their paths in its own state.
 
     >>> list(children({"parent": {"next_index": 3}, "epoch": 1}))
     [(('parent',), {'next_index': 3})]
@@ -41,14 +41,14 @@ def children(state: Any) -> Iterator[tuple[tuple[str, ...], State]]:
 
 
 def by_name(values: Any) -> dict[str, Any]:
-    """What is said of several streams, by their names, or by their numbers if it is a list."""
+    """Values of several streams by name, or by number if they are in a list."""
     if isinstance(values, dict):
         return values
     return {str(number): value for number, value in enumerate(values or ())}
 
 
 def walk_states(state: Any) -> Iterator[State]:
-    """A state and those within it, a step before those that it reads from.
+    """A state and all states within it, each before those that it contains.
 
     >>> [sorted(part) for part in walk_states({"parent": {"parent": {"next_index": 3}}, "bad": []})]
     [['bad', 'parent'], ['parent'], ['next_index']]
@@ -78,7 +78,7 @@ def replaced(state: State, depth: int, make: Callable[[State], State]) -> State:
 
 
 def innermost_index(state: State) -> int:
-    """How many positions were read in a state, under whatever later steps put around it.
+    """The number of positions read according to a state, whatever later steps added around it.
 
     >>> innermost_index({"parent": {"next_index": 3}, "counter": 2})
     3

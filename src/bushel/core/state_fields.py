@@ -4,8 +4,8 @@
         def fields(self) -> Fields:
             return Fields(parent=Inner(self._input), epoch=Whole(most=self._epochs - 1))
 
-`check_state` goes through a whole state: first every field by itself, then how they fit together
-and to what the streams below say. Whatever is wrong is named with its place in the state.
+`check_state` checks a whole state: first every field by itself, then the relations between fields,
+and to the streams below. An error names the place in the state.
 """
 
 import sys
@@ -16,9 +16,10 @@ from typing import Any, Protocol, TypeAlias
 from bushel.core.state import State
 from bushel.errors import StateError, StateRangeError
 
-# Numbers are shown in full up to here: those of a damaged state may have any number of digits.
+# Larger numbers are abbreviated in messages: those of a damaged state may have any number of
+# digits.
 _SHOWN = 10**30
-# So much of a place is told, which may be as deep as states are nested.
+# The most names of a place that a message shows; states may be nested deeply.
 _MOST_NAMES = 20
 
 
@@ -26,19 +27,19 @@ class Declares(Protocol):
     """A stream, as far as its states are concerned."""
 
     def fields(self) -> "Fields":
-        """What a state of it has."""
+        """The fields of its states."""
 
     def most_before(self, state: State | None) -> int | None:
-        """How many elements can have come before a state at the most; of None, in all."""
+        """The maximal number of elements before a state; without a state, of the stream."""
 
 
 Relation: TypeAlias = Callable[[State], str | None]
-# A stream below another one, its state, and where that is in the whole.
+# A stream below another, its state, and the path of that state in the whole.
 _Below: TypeAlias = "tuple[Declares, Any, Path]"
 
 
 class Path:
-    """Where something is in a state; written out when somebody has to be told."""
+    """The path of a field in a state; written out when a message needs it."""
 
     __slots__ = ("_name", "_outer")
 
@@ -46,7 +47,7 @@ class Path:
         self._outer, self._name = outer, name
 
     def of(self, name: str | int) -> "Path":
-        """The place of a field of this name, or of an item of this number."""
+        """The path of a field of this name, or of an item of this number."""
         return Path(self, f"[{name}]" if isinstance(name, int) else f".{name}")
 
     def __str__(self) -> str:
@@ -60,23 +61,23 @@ class Path:
 
 
 class Fields:
-    """The fields of a stream's state by their names, and how they have to fit together.
+    """The fields of a stream's state by their names, and the relations between them.
 
-    Fields that are not declared are passed over, as Grain does. They are looked at in the order
-    in which they are declared; a relation says what is wrong with a state whose fields are all
-    right by themselves, and so are those of the streams below.
+    Fields that are not declared are ignored, as in Grain. Fields are checked in the order of their
+    declaration; a relation is checked once all fields, and the streams below, are right by
+    themselves.
     """
 
     def __init__(self, *relations: Relation, **kinds: "FieldKind") -> None:
         self.relations, self.kinds = relations, kinds
 
     def check(self, state: Any) -> None:
-        """Refuses a state with a wrong field, where there are no streams below."""
+        """Refuses a state with a wrong field, if there are no streams below."""
         for _ in self.below(state, Path()):
             raise AssertionError("there is a stream below")
 
     def below(self, state: Any, path: Path) -> Iterator[_Below]:
-        """Refuses a state with a wrong field; gives the states of the streams below."""
+        """Refuses a state with a wrong field; returns the states of the streams below."""
         if not isinstance(state, dict):
             raise StateError(
                 f"a state is a dict, as `get_state()` returned it, and this is a "
@@ -93,17 +94,17 @@ class Fields:
 
 
 class FieldKind(ABC):
-    """What the value of a field may be."""
+    """The values that a field may have."""
 
-    # Whether a state may do without it.
+    # Whether the field may be missing.
     optional = False
 
     @abstractmethod
     def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
-        """Refuses a wrong value; gives the states of other streams within it."""
+        """Refuses a wrong value; returns the states of other streams within it."""
 
     def relation(self, name: str) -> Relation | None:
-        """What is to be looked at when all fields are right by themselves."""
+        """Checks relations once all fields are right by themselves."""
         return None
 
 
@@ -118,7 +119,7 @@ class Inner(FieldKind):
 
 
 class InnerOf(FieldKind):
-    """The state of one of several streams below; an earlier field says which."""
+    """The state of one of several streams below; an earlier field tells which one."""
 
     def __init__(self, field: str, streams: Sequence[Declares]) -> None:
         self._field, self._streams = field, streams
@@ -128,7 +129,7 @@ class InnerOf(FieldKind):
 
 
 class Whole(FieldKind):
-    """A whole number from 0 to `most`, and `within` what the rest of the state allows."""
+    """A whole number from 0 to `most`, and to the bound `within` from the rest of the state."""
 
     def __init__(
         self,
@@ -164,7 +165,7 @@ class Whole(FieldKind):
 
 
 class Bound:
-    """The most that a field may be, by what the state says of the stream below."""
+    """The maximum of a field, computed from the state of the stream below."""
 
     def __init__(self, most: Callable[[State], int | None], what: str) -> None:
         self.most, self.what = most, what
@@ -173,7 +174,7 @@ class Bound:
 def given_by(
     stream: Declares, field: str = "parent", beyond: Callable[[State], int] = lambda _: 0
 ) -> Bound:
-    """As many as the elements that a stream below has given, and so many beyond that."""
+    """A bound: the number of elements that a stream below has given, plus a constant."""
     what = "elements before this place in what it reads from"
 
     def most(state: State) -> int | None:
@@ -184,7 +185,7 @@ def given_by(
 
 
 def all_before(streams: Sequence[Declares], states: Sequence[State | None]) -> int | None:
-    """How many elements several streams can have given together, if that is known of all."""
+    """The number of elements that several streams can have given together, if known for all."""
     total = 0
     for stream, state in zip(streams, states, strict=True):
         count = stream.most_before(state)
@@ -195,9 +196,9 @@ def all_before(streams: Sequence[Declares], states: Sequence[State | None]) -> i
 
 
 class Wholes(FieldKind):
-    """Whole numbers, one for each of several streams: in a list, or by their names.
+    """Whole numbers, one for each of several streams: in a list, or by name.
 
-    By their names some may be missing, and there may be others: parts come and go.
+    By name, some may be missing and there may be others, as parts come and go.
     """
 
     def __init__(
@@ -236,7 +237,7 @@ class Inners(FieldKind):
 
 
 class Flag(FieldKind):
-    """True or False, or 1 or 0 as some of them are written."""
+    """True or False, or 1 or 0 as some states have it."""
 
     def __init__(self, optional: bool = False) -> None:
         self.optional = optional
@@ -251,24 +252,24 @@ class Flag(FieldKind):
 
 
 class Opaque(FieldKind):
-    """Anything: what an iterator of the user's own says, or what is looked at elsewhere."""
+    """Any value: the state of a user's own iterator, or a value that is checked elsewhere."""
 
     def below(self, value: Any, name: str, path: "Path", state: State) -> Iterable[_Below]:
         return ()
 
 
 def is_flag(value: Any) -> bool:
-    """Whether this is a truth, or the 0 or 1 that stands for one."""
+    """Whether this is a bool, or a 0 or 1 in its place."""
     return isinstance(value, int) and value in (0, 1)
 
 
 def check_whole(
     value: Any, name: str, path: Path, most: int | None = None, beyond: str = ""
 ) -> None:
-    """Refuses what is no whole number from 0 to `most`."""
+    """Refuses a value that is not a whole number from 0 to `most`."""
     largest = sys.maxsize if most is None else most
     if type(value) is int and 0 <= value <= largest:
-        return  # A state may have a hundred thousand of them: where it is, is told when needed.
+        return  # A state may have 100,000 of them: paths are written out only when needed.
     where = _at(path, name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise StateError(
@@ -288,7 +289,7 @@ def check_whole(
 def _several(
     values: Any, name: str, path: Path, count: int, names: Sequence[str] | None, of: str
 ) -> Iterator[tuple[int, Any, Path]]:
-    """What is said of each of several streams: its number, the value, and where it is."""
+    """The values of several streams: number, value and path of each."""
     if names is not None:
         if not isinstance(values, dict):
             raise StateError(
@@ -308,16 +309,16 @@ def _several(
 
 
 def check_state(stream: Declares, state: Any, path: Path | None = None) -> None:
-    """Refuses a state that a stream, with those that it reads from, cannot have."""
+    """Refuses a state that is impossible for a stream and the streams that it reads from."""
     waiting: list[_Below] = [(stream, state, path or Path())]
     looked_at: list[tuple[Fields, State, Path]] = []
-    # A loop: there may be more steps than calls may be nested.
+    # A loop, as there may be more steps than calls may be nested.
     while waiting:
         stream, state, place = waiting.pop()
         fields = stream.fields()
         waiting += fields.below(state, place)
         looked_at.append((fields, state, place))
-    # Now every field is right by itself, and they are compared with each other.
+    # Now every field is right by itself, and the relations are checked.
     for fields, state, place in reversed(looked_at):
         relations = [kind.relation(name) for name, kind in fields.kinds.items()]
         for relation in (*relations, *fields.relations):
@@ -330,13 +331,13 @@ def check_state(stream: Declares, state: Any, path: Path | None = None) -> None:
 
 
 def _at(path: Path, name: str = "") -> str:
-    """Where something is in a state, unless its name says so."""
+    """The path in a state, as words of a message; empty if the field's name says it."""
     where = str(path)
     return f" (at {where})" if where and where != name else ""
 
 
 def check_used(used: int, made: int, what: str) -> None:
-    """Refuses a state after more elements than were made again for it.
+    """Refuses a state that counts more elements than were made again for it.
 
     >>> check_used(3, 2, "a window")
     Traceback (most recent call last):
@@ -351,7 +352,7 @@ def check_used(used: int, made: int, what: str) -> None:
 
 
 def check_failures(failures: int, missing: int, what: str) -> None:
-    """Refuses a state after elements that failed, of which some do not when read again."""
+    """Refuses a state that counts failed elements of which some do not fail when read again."""
     if missing:
         raise StateError(
             f"this state is after {failures} elements that failed in {what}, and {missing} of "

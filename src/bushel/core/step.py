@@ -1,7 +1,7 @@
 """`Step`, the kind of operation that opens its own stream; `OverOne`, `Join`, and `How`.
 
-The other kinds of nodes are run by the engine, by position as well as in a stream. A `Step` is
-an operation on streams alone: its node makes its stream, which stands beside it.
+The other kinds of nodes are run by the engine, by position as well as in a stream. A `Step` is an
+operation on streams alone: its node makes its stream, whose class is in the same file.
 """
 
 from abc import ABC, abstractmethod
@@ -20,53 +20,53 @@ from bushel.core.stream import Stream
 
 
 class SideMarks(ABC):
-    """Where many datasets were before some elements, and are after them."""
+    """The states of many datasets before and within some elements."""
 
     __slots__ = ()
 
     @abstractmethod
     def at(self, counts: Positions) -> list[State]:
-        """The states of all of them, after `counts` of these elements of each."""
+        """The states of all datasets, after `counts` of these elements of each."""
 
 
 class SideBySide(ABC):
-    """Many datasets that are read by position in one go, and how far each was read."""
+    """Many datasets that are read by position together, each with its own progress."""
 
-    # Each of them, as far as its states are concerned.
+    # The datasets, as far as their states are concerned.
     parts: Sequence[Declares]
 
     @property
     @abstractmethod
     def at_once(self) -> int:
-        """How many elements had better be read together."""
+        """The best number of elements to read together."""
 
     @property
     @abstractmethod
     def is_suited(self) -> bool:
-        """Whether elements are as they should be; else each stream is better read by itself."""
+        """Whether reading together is possible and pays; else each stream is read by itself."""
 
     @abstractmethod
     def is_at_end(self, number: int, after: int = 0) -> bool:
-        """Whether one of them has no further element, after so many that are still to be taken."""
+        """Whether a dataset has no further element after `after` that are still to be taken."""
 
     @abstractmethod
     def read(self, which: Keys, least: int = 1) -> Block:
-        """The next elements of these, in turn, up to one that cannot be had like this.
+        """The next elements of these datasets, in turn, up to one that cannot be read together.
 
-        They may be fewer than could be, too, but not than `least`. They are not taken by that.
+        They may be fewer than possible, but not fewer than `least`. Reading does not take them.
         Each has the position that it has in its own dataset.
         """
 
     @abstractmethod
     def take(self, which: Keys, positions: Positions) -> SideMarks:
-        """Takes the first of the elements that were read; says where all were, and are now.
+        """Takes the first of the elements that were read; returns the marks of all datasets.
 
-        They are given by whose turn it was and by their positions.
+        `which` has the dataset of each element, `positions` its position.
         """
 
     @abstractmethod
     def marks(self) -> SideMarks:
-        """Where all of them are."""
+        """The marks of all datasets."""
 
     @abstractmethod
     def states(self) -> list[State]:
@@ -74,13 +74,13 @@ class SideBySide(ABC):
 
     @abstractmethod
     def restore(self, states: Sequence[State]) -> bool:
-        """Goes to states of the streams, where these say no more than how much was taken."""
+        """Restores the streams, if their states hold no more than a position."""
 
 
-# Evaluates the next elements of streams, given as (number of the stream, count), where that is
-# better done together. The streams hand these elements out when they are pulled.
+# Evaluates the next elements of streams together, given as (number of the stream, count). The
+# streams hand these elements out when they are pulled.
 EvaluateTogether: TypeAlias = Callable[[Sequence[tuple[int, int]]], None]
-# Streams from which on it pays to evaluate them together.
+# The least number of streams for which it pays to evaluate them together.
 FEWEST_TOGETHER = 4
 
 
@@ -94,58 +94,59 @@ def _nothing_shared(_streams: int) -> None:
 
 @plain
 class How:
-    """What a step may need of the engine and the pipeline in which it is opened."""
+    """What the engine and the pipeline offer to a step when it is opened."""
 
     # Makes the watch over a step that drops elements, given the label of the step.
     quota: Callable[[str], Any]
-    # Makes what evaluates the next elements of these streams together.
+    # Makes the function that evaluates the next elements of these streams together.
     together: Callable[[Sequence[Cursor]], EvaluateTogether]
     # The first element of another stream, if it has one.
     first_of: Callable[[Node], list[Any]]
     # Reads the streams of these nodes side by side, where they can be.
     side_by_side: Callable[[Iterable[Node | None]], SideBySide | None] = _each_by_itself
-    # The options of the pipeline, which hold for streams that the step opens itself as well.
+    # The options of the pipeline, which apply to streams that the step opens itself as well.
     options: DatasetOptions | None = None
-    # Makes what so many streams share that the step opens itself, and reads in turn: threads.
+    # Makes the threads that streams share, given the number of streams that the step opens itself
+    # and reads in turn.
     shared_by: Callable[[int], Any] = _nothing_shared
 
 
 class Step(Node):
-    """A step of a stream, over any number of streams."""
+    """A step of a stream, with any number of input streams."""
 
     __slots__ = ()
     # Whether its elements are elements of its input: some of them, or some several times.
     same_elements = False
-    # Whether element n is made of the elements from a known place of the input on.
+    # Whether the place in the input from which element n is made is known.
     one_each = False
 
     @abstractmethod
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
-        """Makes the stream, over those of its inputs."""
+        """Makes the stream, given its input streams."""
 
     def length(self) -> int:
         return refuse_length(self)
 
     def length_after(self, lengths: Sequence[int | None]) -> int | None:
-        """How many elements it makes, given the lengths of its inputs; None if unknown."""
+        """The number of elements it makes, given the lengths of its inputs; None if unknown."""
         return None
 
 
 class Join(Step):
-    """A step over several streams, which it opens when it needs each of them."""
+    """A step with several input streams, each of which it opens when it needs it."""
 
     __slots__ = ()
 
     @abstractmethod
     def join(self, inputs: Callable[[], Sequence[Stream]], how: How) -> Stream:
-        """Makes the stream; `inputs` opens those that it reads from."""
+        """Makes the stream; `inputs` opens the streams that it reads from."""
 
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
         return self.join(lambda: inputs, how)
 
 
 class OverOne(Step):
-    """A step over one stream."""
+    """A step with one input stream."""
 
     __slots__ = ()
     input: Node

@@ -1,8 +1,8 @@
 """Nested elements: dicts, lists, tuples and registered classes, with leaves.
 
-The same notion of a tree as JAX has, without importing it. Classes that a user registered
-with `jax.tree_util` are understood whenever JAX is loaded, and a class can only have been
-registered when it is.
+This is the same notion of a tree as in JAX, without importing JAX. Classes that a user registered
+with `jax.tree_util` are recognised if JAX is loaded, and without JAX no class can have been
+registered.
 """
 
 import sys

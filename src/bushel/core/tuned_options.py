@@ -8,13 +8,13 @@ from bushel.core.machine import available_cores
 from bushel.errors import PlanError
 
 AUTO: Literal["auto"] = "auto"
-# So many workers there are at first, if there are twice as many cores: the first batches of most
-# pipelines come soon then, and whether more pay is measured.
+# The most workers at first (with twice as many cores): the first batches of most pipelines come
+# soon with them, and whether more pay is measured.
 _MOST_AT_FIRST = 4
-# And so many there are at the most for each core, if nobody sets a bound: work that waits for a
-# disk or an answer leaves its core to others. All in all, so many.
+# The most workers per core, if the user sets no bound: workers that wait for a disk or an answer
+# leave their core to others. And the most in all.
 _MOST_A_CORE, _MOST_IN_ALL = 8, 128
-# Elements that a thread keeps ready at the most, where that is tuned; fewer where they are large.
+# The most elements that a thread keeps ready, if that is tuned; fewer if they are large.
 MOST_BUFFERED = 1 << 12
 
 
@@ -22,8 +22,8 @@ MOST_BUFFERED = 1 << 12
 class AutotuneParameter:
     """Stands for a number that is tuned while the pipeline runs, within these bounds.
 
-    `"auto"` is the same without bounds of one's own: at least 1, and at most what the machine
-    has. (Of workers, that is one for each core, or more where they wait for disks or answers.)
+    `"auto"` is the same without bounds: at least 1, and at most what the machine has. (For workers,
+    that is one for each core, or more if they wait for disks or answers.)
 
     >>> import bushel
     >>> bushel.MultiprocessingOptions(num_workers=AutotuneParameter(least=2, most=8)).num_workers
@@ -66,7 +66,7 @@ def as_parameter(value: Any) -> AutotuneParameter | None:
 
 # (A named tuple is made in a tenth of the time of a dataclass, and workers wait for that.)
 class BufferBounds(NamedTuple):
-    """How many elements a thread keeps ready: at first, and at the most."""
+    """The number of elements that a thread keeps ready: at first, and at most."""
 
     least: int
     most: int
@@ -77,7 +77,7 @@ class BufferBounds(NamedTuple):
 
 
 def buffer_bounds(value: Any, name: str, most: int) -> BufferBounds:
-    """The bounds of an option; where it is tuned without bounds of the user's, up to `most`.
+    """The bounds of an option; without an upper bound of the user's, up to `most`.
 
     >>> buffer_bounds("auto", "buffer_size", 8), buffer_bounds(4, "buffer_size", 8)
     (BufferBounds(least=1, most=8, is_tuned=True), BufferBounds(least=1, most=4, is_tuned=False))
@@ -93,7 +93,7 @@ def buffer_bounds(value: Any, name: str, most: int) -> BufferBounds:
 
 
 class WorkerBounds(NamedTuple):
-    """How many workers there are at first, and between which numbers they may come to be."""
+    """The number of workers at first, and its bounds."""
 
     first: int
     least: int

@@ -11,14 +11,14 @@ from bushel.errors import PlanError
 from bushel.lanes.deal import DealNode
 from bushel.order.slice import SliceNode
 
-# Whether what is opened was looked at already, or is meant to be the same in every process.
+# Whether the check was made already, or the dataset is meant to be the same in every process.
 _is_meant: contextvars.ContextVar[bool] = contextvars.ContextVar("is_meant", default=False)
 
 
 def accelerate_state() -> Any:
-    """What Accelerate knows of this process; None where no `Accelerator` has been made.
+    """Accelerate's state of this process; None if no `Accelerator` has been made.
 
-    Accelerate is not imported: whoever has made one has done so.
+    Accelerate is not imported: a program that has made one has done so.
     """
     state: Any = sys.modules.get("accelerate.state")
     if state is None or not state.is_initialized():
@@ -27,7 +27,7 @@ def accelerate_state() -> Any:
 
 
 def has_share(node: Node, count: int) -> bool:
-    """Whether each of so many processes has its share: of lanes, or of every n-th element."""
+    """Whether each of so many processes has its share: its lanes, or every n-th element."""
     return any(
         isinstance(step, DealNode) or (isinstance(step, SliceNode) and step.step % count == 0)
         for step in walk(node)
@@ -36,7 +36,7 @@ def has_share(node: Node, count: int) -> bool:
 
 @contextlib.contextmanager
 def as_it_is() -> Iterator[None]:
-    """Opens what is the same in every process, since somebody said so."""
+    """Opens a dataset that is the same in every process, as the user asked for."""
     token = _is_meant.set(True)
     try:
         yield
@@ -47,8 +47,8 @@ def as_it_is() -> Iterator[None]:
 def refuse_unprepared(node: Node) -> None:
     """Raises where each process of an Accelerate job would iterate over the whole dataset.
 
-    `accelerator.prepare` hands a dataset back as it is, and says nothing. The main process may
-    read something alone, so that only the others are refused.
+    `accelerator.prepare` returns a dataset unchanged, without a word. The main process may read a
+    dataset alone, so only the other processes refuse.
     """
     if "accelerate.state" not in sys.modules or _is_meant.get():
         return

@@ -35,7 +35,7 @@ def process_index_and_count() -> tuple[int, int]:
 
 
 def process_if_known() -> tuple[int, int]:
-    """The same as far as it is known without a start of JAX; else the only process."""
+    """The same as far as it is known without starting JAX; else the only process."""
     distributed = sys.modules.get("jax._src.distributed")
     state = getattr(distributed, "global_state", None)
     if getattr(state, "client", None) is None:
@@ -43,7 +43,7 @@ def process_if_known() -> tuple[int, int]:
     return int(state.process_id), int(state.num_processes)  # type: ignore[union-attr]
 
 
-# How often all processes waited for each other for the same reason.
+# The number of times that all processes waited for each other, by reason.
 _rounds: dict[str, int] = {}
 _PATIENCE_SECONDS = 600
 
@@ -60,9 +60,9 @@ def wait_for_all_processes(reason: str) -> None:
 
 
 def agreement(timeout_s: float) -> Agreement:
-    """Makes the way in which the processes of this JAX job agree on a number.
+    """Makes the function by which the processes of this JAX job agree on a number.
 
-    `timeout_s` is how long one of them may be late.
+    `timeout_s` is how long one of them may take longer.
     """
     from jax._src import distributed
 
@@ -85,17 +85,17 @@ def _leave_all() -> None:
 
 
 def _before_jax_ends(function: Callable[[], None]) -> None:
-    """Has a function called at the end of the program, before JAX's own are.
+    """Registers a function to call at the end of the program, before JAX's own.
 
-    In JAX's, the processes of a job wait for each other: who waits for this one here would
-    never come.
+    In JAX's, the processes of a job wait for each other: a process that waits for this one here
+    would never arrive.
     """
     atexit.unregister(function)
     atexit.register(function)
 
 
-# What `jax.device_put` takes beside devices and shardings, in the versions of JAX that have it:
-# a sharding with a layout, and a kind of memory.
+# Other targets of `jax.device_put`, in the versions of JAX that have them: a sharding with a
+# layout, and a kind of memory.
 _OTHER_PLACES = ("Format", "Layout", "MemorySpace", "Space")
 
 
@@ -114,7 +114,7 @@ class ToDeviceNode(OneByOne):
         return map(self.placement, rows)
 
     def describe(self) -> str:
-        return ""  # Where elements are is not what they are.
+        return ""  # The device does not change the elements.
 
     @property
     def label(self) -> str:
@@ -122,10 +122,10 @@ class ToDeviceNode(OneByOne):
 
 
 class _Moves:
-    """Counts the moves that are under way, which the end of the program waits for.
+    """Counts the moves in progress, for which the end of the program waits.
 
-    A thread that comes back from JAX to an interpreter that has ended takes the process down
-    with it, and its exit code.
+    A thread that returns from JAX to an interpreter that has ended crashes the process, and changes
+    its exit code.
     """
 
     def __init__(self) -> None:
@@ -150,16 +150,16 @@ class _Moves:
             self._changed.wait_for(lambda: not self._count, _LAST_MOVES_SECONDS)
 
 
-# Whatever takes longer than this hangs, and the program is to end.
+# A move that takes longer hangs, and the program is to end.
 _LAST_MOVES_SECONDS = 10.0
 _moves = _Moves()
 
 
 class Placement:
-    """Puts an element where a device, a sharding, or a tree of them says.
+    """Moves an element to a device, a sharding, or the devices of a tree.
 
-    A sharding over devices of several processes makes global arrays: each process gives the
-    rows that belong to it.
+    A sharding over devices of several processes makes global arrays: each process supplies its own
+    rows.
     """
 
     def __init__(self, device: Any) -> None:
@@ -180,7 +180,7 @@ class Placement:
         self._global = any(not _is_here(place) for place in places)
         _before_jax_ends(_moves.end)
         if _platform(jax, places) == "cpu":
-            # Then an array that begins at the right place is used as it is.
+            # An array with this alignment is used without a copy.
             align_batches()
 
     def __call__(self, element: Any) -> Any:
@@ -206,7 +206,7 @@ class Placement:
 
 
 def _is_here(place: Any) -> bool:
-    """Whether all its devices are this process's own."""
+    """Whether all its devices belong to this process."""
     return bool(getattr(getattr(place, "sharding", place), "is_fully_addressable", True))
 
 
@@ -226,7 +226,7 @@ def _from_all_processes(jax: Any, place: Any, leaf: Any) -> Any:
 
 
 def _explain(error: Exception, element: Any) -> None:
-    """Says what it was that could not be moved."""
+    """Says which element could not be moved, and why."""
     leaves = list(leaves_with_paths(element))
     for path, leaf in leaves:
         dtype = getattr(leaf, "dtype", None)

@@ -5,7 +5,7 @@ from bushel.workers.home import expect_workers
 
 
 def key_of_workers() -> WorkersKey:
-    """Has the first process started, and imports meanwhile what an iteration takes."""
+    """Starts the nursery process, and meanwhile imports the modules of an iteration."""
     key = WorkersKey()
     expect_workers(key)
     import bushel.deliver.open

@@ -7,7 +7,7 @@ from bushel.run.worker_figures import WorkerFigures
 
 @frozen
 class Figures:
-    """What an iterator has handed out, what was waited for, and what the steps did."""
+    """Delivered elements, waits, and the work of the steps."""
 
     elements: int
     elapsed_seconds: float
@@ -16,16 +16,16 @@ class Figures:
     ready_refills: int
     longest_wait_seconds: float
     longest_wait_at: int
-    # None where the steps are not counted.
+    # None if the steps are not counted.
     steps: tuple[StepTotal, ...] | None = None
-    # What was chosen about threads, for each stream that may have some.
+    # The choice of threads, for each stream that may have some.
     threads: tuple[str, ...] = ()
     workers: tuple[WorkerFigures, ...] = ()
-    # Blocks and tasks that are made and wait to be taken.
+    # Finished blocks and tasks that are not taken yet.
     ready_blocks: int = 0
-    # Records that were passed over, where a step does that.
+    # Bad records that were skipped or replaced.
     bad_records: int = 0
-    # Parts of mixtures that are evaluated together, so that nobody can tell their steps apart.
+    # The number of mixture parts that are evaluated together, whose steps are not told apart.
     parts_together: int = 0
-    # How long the first element was waited for.
+    # The wait for the first element.
     first_wait_seconds: float = 0.0

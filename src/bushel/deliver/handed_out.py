@@ -1,7 +1,8 @@
 """Which elements a packer has already delivered in its rows, for `mix_counts`.
 
-The state of a packer is where its group begins, and how many rows of the group were handed out.
-Which elements are in these rows is not part of the state: the group is made again to see it.
+The state of a packer is the beginning of its group, and the number of rows of the group that were
+delivered. Which elements are in these rows is not in the state: the group is made again to find
+out.
 """
 
 from collections.abc import Iterator
@@ -14,15 +15,15 @@ from bushel.core.node import Node, walk
 from bushel.core.state import State, by_name, children, copy_state
 from bushel.run.build import build_stream
 
-# Elements that are looked at together.
+# Elements that are processed together.
 _AT_ONCE = 64
 
 
 def state_of_rows(node: Node | None, state: State) -> State:
-    """A state as if the packer had been given what is in the rows that it has handed out.
+    """A state as if the packer had read only the elements in the rows that it has delivered.
 
-    It is for counting, not for going on. Where there are several packers, or lanes of one, the
-    state is left as it is: groups count when all of their rows were handed out.
+    It is for counting, not for resuming. With several packers, or lanes of one, the state is
+    unchanged: groups count when all of their rows were delivered.
     """
     packers = [] if node is None else [step for step in walk(node) if isinstance(step, PackNode)]
     found = list(_packed(state, ()))
@@ -49,11 +50,11 @@ def _at(state: Any, path: tuple[str, ...]) -> Any:
 
 
 def _after_rows(packer: PackNode, state: State) -> State | None:
-    """The state of a packer's input after the elements of the rows that were handed out."""
+    """The state of a packer's input after the elements in the delivered rows."""
     used = state["next_row"]
     machine = packer.machine()
     machine.begin(None)
-    states = [state["parent"]]  # And that after each element.
+    states = [state["parent"]]  # And the state after each element.
     stream = build_stream(packer.input)
     try:
         cursor = Cursor(stream)
@@ -106,6 +107,6 @@ def _take_back(mixture: State, name: str, count: int) -> None:
     taken[name if isinstance(taken, dict) else int(name)] -= count
     for field in ("parents", "iterators_in_use_states"):
         part = by_name(mixture.get(field)).get(name)
-        # (Of a part that has begun again meanwhile, the new epoch is told as it is.)
+        # (A part that has begun again meanwhile keeps the count of the new epoch.)
         if isinstance(part, dict) and part.get("in_epoch", -1) >= count:
             part["in_epoch"] -= count

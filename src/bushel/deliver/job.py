@@ -7,8 +7,8 @@ from bushel.deliver.ray_train_job import ray_train_agreement, ray_train_process
 from bushel.deliver.torch_job import torch_agreement, torch_process
 from bushel.lanes.agree import Agreement
 
-# Whoever may know of a job that is not JAX's, and how its processes agree; asked in turn, when
-# there is no JAX job of several processes. Each returns None at once where it knows of none.
+# Other kinds of jobs than JAX's, and how their processes agree; asked in turn, if there is no JAX
+# job of several processes. Each returns None at once if there is no such job.
 _OTHER_JOBS: tuple[
     tuple[Callable[[], tuple[int, int] | None], Callable[[float], Agreement]], ...
 ] = ((torch_process, torch_agreement), (ray_train_process, ray_train_agreement))
@@ -24,14 +24,14 @@ def process_of_job() -> tuple[int, int]:
 
 
 def process_if_known() -> tuple[int, int]:
-    """The same as far as it is known without a start of JAX; else the only process."""
+    """The same as far as it is known without starting JAX; else the only process."""
     return _other_job()[0] or device.process_if_known()
 
 
 def agreement(timeout_s: float) -> Agreement:
-    """Makes the way in which the processes of this job agree on a number.
+    """Makes the function by which the processes of this job agree on a number.
 
-    `timeout_s` is how long one of them may be late.
+    `timeout_s` is how long one of them may take longer.
     """
     return _other_job()[1](timeout_s)
 

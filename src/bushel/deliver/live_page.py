@@ -1,18 +1,18 @@
 """The page of memory that an iterator writes its figures to, for other processes.
 
-It is a file without a name. Another process of the same user finds it among the open files of
-this one, so the trainer needs no thread, no socket and no file on a disk for it, and can be looked
-at while it hangs. There are two slots:
+The page is a file without a name. Another process of the same user finds it among the open files of
+this process, so the trainer needs no thread, no socket and no file on a disk for it, and can be
+inspected while it hangs. There are two slots:
 
 ```
 sequence number, length, checksum | figures, as JSON     the one that was written last
 sequence number, length, checksum | figures, as JSON     and the next one to be written
 ```
 
-Whoever is stopped or killed while one is written leaves the other one whole.
+A process that is stopped or killed while it writes one slot leaves the other one intact.
 
-Where a user wants a named file instead, as containers do not see each other's processes, it is the
-same page in that file. It outlives the program; while the program runs, it holds a lock on it.
+If the user wants a named file instead, as containers do not see each other's processes, the page is
+in that file. It outlives the program; while the program runs, it holds a lock on the file.
 """
 
 import fcntl
@@ -29,34 +29,35 @@ from typing import Any
 
 from bushel.errors import FileError
 
-# What the links in /proc/PID/fd are called.
+# The name in the links of /proc/PID/fd.
 NAME = "bushel-stats"
 _HEAD = struct.Struct("<8sQII")
 _MAGIC = b"bushel/1"
-# Of which only what was written takes memory.
+# Only the pages of the file that were written take memory.
 _SLOT_BYTES = 1 << 19
-# A reader may meet a slot that is just being written; the other one is whole then. That the writer
-# comes around twice in the meantime, so many times in a row, is out of the question.
+# A reader may meet a slot that is being written; the other one is intact then. That the writer
+# overtakes the reader so many times in a row is practically impossible.
 _MOST_TRIES = 10
 
-# What is on a page is bounded, with room to spare in a slot: a step takes some 300 bytes beside its
+# Bounds of the page's content, which leave space in a slot: a step takes some 300 bytes besides its
 # name, and a letter up to four.
 _MOST_STEPS, _MOST_NAME, _MOST_TEXTS, _MOST_TEXT = 400, 100, 20, 500
 
-# Seconds between two times that figures are put on the page, and the share of its time that this
-# may take: pipelines of thousands of steps have many figures.
+# Seconds between two updates, and the share of time that updates may take: pipelines of thousands
+# of steps have many figures.
 _EVERY_SECONDS, _MOST_SHARE = 0.5, 0.001
-# Seconds that the last figures of iterators may take that end soon; more of it comes with time.
+# Seconds that the final figures of short iterators may take, and the share of time by which that
+# allowance grows.
 _LAST_SECONDS, _LAST_SHARE = 0.002, 0.0005
-# In such a program, an iterator has a page when it has lasted for so many seconds.
+# In a program of many short iterators, one has a page after so many seconds.
 LASTED_SECONDS = 0.2
-# What "recent" means.
+# The period of "recent" figures.
 _RECENT_SECONDS = 10.0
 
 
 _NOTHING_LATELY = '{"seconds": 0.0, "elements": 0, "wait_seconds": 0.0}'
 
-# Those that this process has open, for its own eyes.
+# The pages that this process has open, for its own views.
 _PAGES: "weakref.WeakSet[LivePage]" = weakref.WeakSet()
 
 
@@ -66,28 +67,28 @@ def own_pages() -> "list[LivePage]":
 
 
 class LivePage:
-    """The page of one iterator: only its process writes it, and it goes with the iterator."""
+    """The page of one iterator: only its process writes it, and it disappears with the iterator."""
 
-    # Pages that this process has made so far.
+    # The number of pages made by this process.
     _made = 0
 
     def __init__(self, path: str | None = None) -> None:
-        """Raises OSError where there can be no such file, and FileError about one with a name."""
+        """Raises OSError if such a file is impossible, and FileError for one with a name."""
         descriptor = _nameless() if path is None else _named(path)
         self.has_name = path is not None
         self._descriptor = descriptor
         self._close = weakref.finalize(self, _close, descriptor, os.getpid())
         _PAGES.add(self)
         if path is not None:
-            os.ftruncate(descriptor, 2 * _SLOT_BYTES)  # By which such a file is known again.
+            os.ftruncate(descriptor, 2 * _SLOT_BYTES)  # Its size identifies it.
         LivePage._made += 1
         self._number = LivePage._made
         self._written = 0
-        # When figures were put here lately, with the elements and the wait until then.
+        # Recent updates: time, elements and wait until then.
         self._recent: deque[tuple[float, int, float]] = deque()
 
     def put(self, stats: dict[str, Any], is_over: bool, now: float) -> None:
-        """Puts figures on the page: those of `Stats.to_dict`, and when, by `time.monotonic`."""
+        """Writes figures to the page: those of `Stats.to_dict`, and the `time.monotonic`."""
         recent = self._recent
         recent.append((now, stats["elements"], stats["wait_seconds"]))
         while len(recent) > 2 and now - recent[1][0] >= _RECENT_SECONDS:
@@ -110,9 +111,9 @@ class LivePage:
         )
 
     def announce(self, nothing: str, now: float) -> None:
-        """Puts figures on the page of an iterator that has done nothing yet.
+        """Writes the page of an iterator that has done nothing yet.
 
-        `nothing` is what `Stats.to_dict` has of such a one, as JSON: it is the same for all, and a
+        `nothing` is the `Stats.to_dict` of such an iterator, as JSON: it is the same for all, and a
         program may make many iterators that end soon.
         """
         self._recent.append((now, 0, 0.0))
@@ -123,7 +124,7 @@ class LivePage:
         )
 
     def elements_within(self, seconds: float) -> int | None:
-        """How many the loop takes in so many seconds, by what it took last; None if unknown."""
+        """The elements that the loop takes in so many seconds, at its recent rate, if known."""
         if len(self._recent) < 2:
             return None
         (before, elements, _), (now, more, _) = self._recent[-2], self._recent[-1]
@@ -131,11 +132,11 @@ class LivePage:
         return max(1, int(taken * seconds / max(1e-9, now - before))) if taken else None
 
     def read(self) -> bytes | None:
-        """What was written last, whichever thread asks; None where the page was taken away."""
+        """The figures written last, for any thread; None if the page was closed."""
         try:
             return read_page(self._descriptor) if self._close.alive else None
         except OSError:
-            return None  # Just now.
+            return None  # It was closed just now.
 
     def write(self, values: dict[str, Any]) -> None:
         """Writes plain values."""
@@ -149,20 +150,20 @@ class LivePage:
         os.pwrite(self._descriptor, head + data, self._written % 2 * _SLOT_BYTES)
 
     def close(self) -> None:
-        """Takes the page away; may be called again."""
+        """Closes the page; may be called again."""
         self._close()
 
 
 def seconds_until_next(spent: float) -> float:
-    """How long figures that took so many seconds to put there may stay."""
+    """Seconds until the next update, given how long the last one took."""
     return max(_EVERY_SECONDS, spent / _MOST_SHARE)
 
 
 class LastFigures:
-    """Sees to it that the last figures of iterators take little of a program that makes many.
+    """Limits the time for final figures in a program of many short iterators.
 
-    Where they would take too much, the page of an iterator goes when its data ends, and comes only
-    when that has lasted for a while.
+    Above the limit, the page of an iterator is dropped at the end of its data, and made only after
+    the iterator has lasted for a while.
 
     >>> last = LastFigures()
     >>> last.are_too_many(now=0.0), last.took(0.0022)
@@ -176,28 +177,28 @@ class LastFigures:
         self._at = math.inf
 
     def are_too_many(self, now: float) -> bool:
-        """Whether there have been so many lately that none are put on a page now."""
+        """Whether there have been so many lately that none are written now."""
         more = _LAST_SHARE * max(0.0, now - self._at)
         self._seconds, self._at = min(self._seconds + more, _LAST_SECONDS), now
         return self._seconds <= 0.0
 
     def took(self, seconds: float) -> None:
-        """Takes note of what some took."""
+        """Takes note of the time that final figures took."""
         self._seconds -= seconds
 
 
-# Those of this program.
+# The limit of this program.
 LAST_FIGURES = LastFigures()
 
 
 def _close(descriptor: int, process: int) -> None:
-    # A forked child may have another file with that number.
+    # In a forked child, another file may have that number.
     if process == os.getpid():
         os.close(descriptor)
 
 
 def _bounded(stats: dict[str, Any]) -> dict[str, Any]:
-    """The figures with as many steps as have room, those that took longest, and short texts."""
+    """The figures with as many steps as fit, the slowest ones, and with shortened texts."""
     steps = stats["steps"] or []
     if len(steps) > _MOST_STEPS:
         longest = sorted(steps, key=lambda step: -step["seconds"])
@@ -224,7 +225,7 @@ def _nameless() -> int:
 
 
 def _named(path: str) -> int:
-    """Opens a file for a page: a new one, or one that had a page of a program that has ended."""
+    """Opens a file for a page: a new one, or one of a program that has ended."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o600)
@@ -264,7 +265,7 @@ def _short(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_page(descriptor: int) -> bytes | None:
-    """The bytes that were written last on a page; None where there are none that are whole."""
+    """The bytes written last to a page; None if no slot is intact."""
     for _ in range(_MOST_TRIES):
         found = [slot for slot in (_slot(descriptor, 0), _slot(descriptor, 1)) if slot is not None]
         if found:
@@ -273,7 +274,8 @@ def read_page(descriptor: int) -> bytes | None:
 
 
 def _slot(descriptor: int, number: int) -> tuple[int, bytes] | None:
-    # Read, not mapped: whoever has the file may cut it short, and a mapping would not survive that.
+    # Read, not mapped: another process may truncate the file, and an access to a mapping would
+    # crash then.
     head = os.pread(descriptor, _HEAD.size, number * _SLOT_BYTES)
     if len(head) < _HEAD.size:
         return None

@@ -9,7 +9,7 @@ from bushel.deliver.iterator import DatasetIterator
 def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
     """Returns the index of the element that an iterator produces next.
 
-    Raises NotImplementedError where that takes more than arithmetic (after a filter).
+    Raises NotImplementedError if that takes more than arithmetic (after a filter).
     """
     return cast(int, _indexed(ds_iter)._get_next_index())
 

@@ -35,7 +35,7 @@ def iterate(node: Node) -> StreamIterator[Any]:
 
 
 def iterator_over(lowered: Lowered, *args: Any, **kwargs: Any) -> StreamIterator[Any]:
-    """Makes the iterator over a stream that runs; further arguments are those of the iterator."""
+    """Makes the iterator over a running stream; further arguments are passed to the iterator."""
     if lowered.times is None:
         return shown_if_asked(StreamIterator(lowered.stream, *args, **kwargs))
     return shown_if_asked(_timed_kind()(lowered.times, lowered.stream, *args, **kwargs))
@@ -43,7 +43,7 @@ def iterator_over(lowered: Lowered, *args: Any, **kwargs: Any) -> StreamIterator
 
 def _timed_kind() -> "type[TimedIterator[Any]]":
     if config.py_debug_mode:
-        from bushel.watch.debug import LoggingIterator  # It stands above this module.
+        from bushel.watch.debug import LoggingIterator  # It is above this module.
 
         return LoggingIterator
     from bushel.deliver.timed import TimedIterator
@@ -52,9 +52,9 @@ def _timed_kind() -> "type[TimedIterator[Any]]":
 
 
 def shown_if_asked(iterator: StreamIterator[T]) -> StreamIterator[T]:
-    """The iterator, which explains its pipeline after its first element if a setting says so."""
+    """The iterator; it explains its pipeline after its first element if a setting says so."""
     if config.py_dataset_visualization_output_dir is not None:
-        from bushel.watch.visualize import show_after_first  # It stands above this module.
+        from bushel.watch.visualize import show_after_first  # It is above this module.
 
         show_after_first(iterator, config.py_dataset_visualization_output_dir)
     return iterator
@@ -63,16 +63,15 @@ def shown_if_asked(iterator: StreamIterator[T]) -> StreamIterator[T]:
 def open_stream(
     node: Node, options: DatasetOptions | None = None, shared: "ThreadsInTurn | None" = None
 ) -> Stream:
-    """Makes the stream of a node, with worker processes where it asks for them.
+    """Makes the stream of a node, with worker processes if it asks for them.
 
-    `options` are those of the pipeline that it is a part of, where it has the threads that are
-    `shared`.
+    `options` are those of the pipeline that it is part of, whose threads are `shared`.
     """
     return open_node(node if options is None else OptionsNode(node, options), shared).stream
 
 
 def open_node(node: Node, shared: "ThreadsInTurn | None" = None) -> Lowered:
-    """Makes the stream of a node, and what counts its steps where that is wanted."""
+    """Makes the stream of a node, and the statistics of its steps if they are wanted."""
     refuse_copies(node)
     refuse_unprepared(node)
     agreements: list[Agreement] = []
@@ -87,12 +86,12 @@ def open_node(node: Node, shared: "ThreadsInTurn | None" = None) -> Lowered:
 
 
 def plan(node: Node) -> Plan:
-    """Decides all about a stream that is decided before it runs."""
+    """Makes all decisions about a stream that are made before it runs."""
     return plan_of(node, process_of_job, agreement)
 
 
 def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
-    """Opens the streams of a plan, with worker processes where it has them."""
+    """Opens the streams of a plan, with worker processes if it has them."""
     places: dict[int, WorkersNode] = {
         id(stretch.workers): stretch.workers
         for stretch in plan.cut.walk()
@@ -100,7 +99,7 @@ def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
     }
     if not places:
         return _lowered(plan, shared=shared)
-    # Only for those who want them. Processes first: while they start, the rest is imported.
+    # Imported only for workers. The processes first: while they start, the rest is imported.
     from bushel.workers.home import home_of
     from bushel.workers.start import Starter
 
@@ -108,7 +107,7 @@ def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
     try:
         for place, step in places.items():
             if isinstance(step.options, RayOptions):
-                continue  # Theirs are started on the cluster, by the pool.
+                continue  # The pool starts these on the cluster.
             if not home_of(step.key).has_workers:
                 bounds = worker_bounds(step.options.num_workers)
                 starters[place] = Starter(bounds.first, bounds.most)
@@ -120,7 +119,7 @@ def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
         made.stream.wakers = [engine.close for engine in engines]
         return made
     finally:
-        # Those that nobody took: something failed.
+        # Starters that were not used, as an error was raised.
         for starter in starters.values():
             starter.end()
 
@@ -130,7 +129,7 @@ def _lowered(
     to_workers: "LowerToWorkers | None" = None,
     shared: "ThreadsInTurn | None" = None,
 ) -> Lowered:
-    # Imported here: to build a dataset takes none of what runs it.
+    # Imported here: building a dataset needs nothing of the engine.
     from bushel.run.build import lowered
 
     return lowered(plan.dealt, plan.cut, to_workers, shared=shared)

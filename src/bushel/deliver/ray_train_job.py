@@ -10,16 +10,16 @@ from typing import Any
 from bushel.deliver.torch_job import TorchBoard
 from bushel.lanes.agree import Agreement
 
-# Workers of a run make their iterators in the same order, so they number them alike.
+# Workers of a run make their iterators in the same order, so they have the same numbers.
 _numbers = itertools.count()
-# What the notes of this run begin with; workers of a run that was begun again have other ones.
+# The prefix of this run's notes; a restarted run has another one.
 _run: list[str] = []
 
 
 def ray_train_process() -> tuple[int, int] | None:
     """The rank of this worker and the number of workers; None where there are no others.
 
-    Ray is not imported: whoever runs in a training function of Ray Train has done so.
+    Ray is not imported: a training function of Ray Train has done so.
     """
     train: Any = sys.modules.get("ray.train")
     if train is None:
@@ -33,7 +33,7 @@ def ray_train_process() -> tuple[int, int] | None:
 
 
 def ray_train_agreement(timeout_s: float) -> Agreement:
-    """Makes the way in which the workers of this run agree on a number."""
+    """Makes the function by which the workers of this run agree on a number."""
     process = ray_train_process()
     assert process is not None
     if not _run:
@@ -45,10 +45,10 @@ def ray_train_agreement(timeout_s: float) -> Agreement:
 
 
 class _NotesOfTheHead:
-    """Notes in the table of Ray's head, asked for as a store of torch is."""
+    """Notes in the table of Ray's head node, with the interface of a store of torch."""
 
     def __init__(self) -> None:
-        # (Ray has no public way to leave a note that outlives whoever left it.)
+        # (Ray has no public way to leave a note that outlives its writer.)
         self._table: Any = sys.modules["ray"].experimental.internal_kv
 
     def set(self, key: str, value: str) -> None:

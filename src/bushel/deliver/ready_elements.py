@@ -13,11 +13,11 @@ NOTHING: Iterator[Any] = iter(())
 
 
 class Ready:
-    """Elements that wait to be handed out, then perhaps one that failed.
+    """Elements ready for delivery, then perhaps one that failed.
 
-    Whoever takes one takes it from an iterator written in C, which gives it to one thread alone.
-    And an interrupt strikes where something is called: nothing is, between taking an element, or
-    a failure, and handing it out.
+    Elements are taken from an iterator written in C, which gives each to one thread only. And
+    interrupts strike at calls: there is no call between taking an element, or a failure, and
+    delivering it.
     """
 
     __slots__ = ("_elements", "_rows_left", "_size", "failures", "marks", "rows")
@@ -29,7 +29,7 @@ class Ready:
         failure: Failure | None = None,
         one_by_one: bool = False,
     ) -> None:
-        """`one_by_one` takes each out of the list: the memory of one serves the next."""
+        """`one_by_one` removes each element when it is taken: its memory serves the next."""
         self._elements = len(rows)
         self._size = self._elements + (failure is not None)
         self.rows: Iterator[Any]
@@ -43,11 +43,11 @@ class Ready:
         self.marks = marks
 
     def state(self) -> State:
-        """The state after what was handed out."""
+        """The state after the delivered elements."""
         return self.marks.at(self._used())
 
     def before(self) -> State | None:
-        """The state before what was handed out last; None where nothing was."""
+        """The state before the element delivered last; None if there was none."""
         used = self._used()
         return self.marks.at(used - 1) if used else None
 
@@ -57,5 +57,5 @@ class Ready:
 
     @property
     def used(self) -> int:
-        """How many elements were handed out."""
+        """The number of delivered elements."""
         return self._elements - self._rows_left()

@@ -5,23 +5,23 @@ from typing import NamedTuple
 
 from bushel.deliver.figures import Figures
 
-# A picture has room for so many; when there are more, every second one goes.
+# The number of samples that a picture has room for; above it, every second one is dropped.
 MOST_LOOKS = 400
-# Of the events of a run that never comes to rest, the last ones are kept.
+# The last events are kept, for a run that never comes to rest.
 MOST_EVENTS = 100
 
 
 class RunLook(NamedTuple):
-    """Sums from the beginning of the run up to a look at it."""
+    """Totals from the beginning of the run up to a sample."""
 
-    # Since the first element was asked for; elements that were handed out until then.
+    # Seconds since the first element was asked for; elements delivered until then.
     seconds: float
     elements: int
     wait_seconds: float
     workers: int
     busy_seconds: float
     idle_seconds: float
-    # Not a sum: blocks that waited to be taken just then.
+    # Not a total: blocks ready at that time.
     ready_blocks: int
 
 
@@ -29,7 +29,7 @@ _BEGINNING = RunLook(0.0, 0, 0.0, 0, 0.0, 0.0, 0)
 
 
 class RunEvent(NamedTuple):
-    """Something that was another way at a look than at the one before."""
+    """A change between two samples."""
 
     seconds: float
     elements: int
@@ -39,25 +39,25 @@ class RunEvent(NamedTuple):
 
 
 class RunHistory:
-    """Keeps looks at a run, and what changed between two of them."""
+    """Keeps samples of a run, and the changes between them."""
 
     def __init__(self) -> None:
         self.looks: list[RunLook] = []
         self.events: list[RunEvent] = []
-        # Events before those that are kept.
+        # The number of events before those that are kept.
         self.forgotten = 0
         self._seconds_each = 0.0
         self._threads: tuple[str, ...] = ()
-        # Of each pool of workers: the last change that was noted, and deaths.
+        # For each pool of workers: the last change that was noted, and its deaths.
         self._changed: dict[int, float] = {}
         self._deaths: dict[int, int] = {}
 
     def begin(self) -> None:
-        """Adds a look at a run that has done nothing yet, without workers."""
+        """Adds a sample of a run that has done nothing yet, without workers."""
         self.looks.append(_BEGINNING)
 
     def add(self, figures: Figures) -> None:
-        """Adds a look."""
+        """Adds a sample."""
         for event in self._news(figures):
             self.events.append(event)
         if len(self.events) > MOST_EVENTS:

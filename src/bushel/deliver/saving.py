@@ -9,7 +9,7 @@ from bushel.deliver.device import process_index_and_count, wait_for_all_processe
 async def _write(directory: Any, text: bytes) -> None:
     from bushel.checkpoint.folders import write_encoded
 
-    # Orbax's folders are made in the background; a path is taken for one that is there.
+    # Orbax creates its folders in the background; plain paths exist already.
     wait = getattr(directory, "await_creation", None)
     folder = directory if wait is None else await wait()
     index, count = process_index_and_count()
@@ -17,14 +17,14 @@ async def _write(directory: Any, text: bytes) -> None:
     if count > 1:
         import asyncio
 
-        # Orbax renames the folder when the first process is done with it. And its loop must not
-        # wait here: there may be a model to be saved, for which others wait.
+        # Orbax renames the folder when the first process is done with it. And this must not block
+        # its loop: other processes may be waiting for a model to be saved.
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, wait_for_all_processes, f"saved to {folder}")
 
 
 def save_into(directory: Any, state: object) -> Awaitable[None]:
-    """Encodes a state now, and returns what writes it when the folder is there."""
+    """Encodes a state now, and returns an awaitable that writes it once the folder exists."""
     from bushel.checkpoint.folders import encode
 
     return _write(directory, encode(state))
@@ -35,10 +35,9 @@ async def _nothing() -> None:
 
 
 def load_from(directory: Any, restore: Callable[[dict[str, Any]], None]) -> Awaitable[None]:
-    """Restores the state in a folder; nothing is left to wait for.
+    """Restores the state in a folder; returns an awaitable that is done.
 
-    All at once, because whatever fails in what Orbax waits for becomes another error there,
-    which does not say why.
+    Not in the awaitable, as Orbax replaces errors in it by others that do not tell the cause.
     """
     from bushel.checkpoint.folders import read_state
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bushel")
 
-# A block of elements should not last the loop longer than that: figures come with blocks. And not
-# less than the time between two figures, when it is looked at.
+# The longest block of elements, in seconds of the loop, as statistics are updated between blocks.
+# It is no shorter than the time between two updates.
 _LONGEST_BLOCK_SECONDS = 0.8
 
 
 @functools.cache
 def _told_by() -> "Callable[[Figures, Node | None], Stats]":
-    """What makes statistics of figures: it stands above this module."""
+    """The function that makes statistics of figures, in a module above this one."""
     from bushel.watch.stats import stats_of
 
     return stats_of
@@ -43,15 +43,15 @@ def _told_by() -> "Callable[[Figures, Node | None], Stats]":
 
 @functools.cache
 def _nothing_yet() -> str:
-    """What `Stats.to_dict` has of an iterator that has done nothing, as JSON."""
+    """The `Stats.to_dict` of an iterator that has done nothing, as JSON."""
     figures = Figures(0, 0.0, 0.0, 0, 0, 0.0, -1, steps=())
     return json.dumps(_told_by()(figures, None).to_dict())
 
 
 class TimedIterator(StreamIterator[T]):
-    """Hands out the elements of a stream, and knows what each step took.
+    """Delivers the elements of a stream, with statistics of each step.
 
-    About twice a second it puts that on a page that `bushel top` finds.
+    About twice a second it writes them to a page that `bushel top` finds.
     """
 
     def __init__(self, times: StepTimes, *args: Any, **kwargs: Any) -> None:
@@ -59,33 +59,33 @@ class TimedIterator(StreamIterator[T]):
         self._times = times
         self._page: LivePage | None = None
         self._run_history = RunHistory()
-        # Whether there was anything on the page yet, and whether that is of the end of the data.
+        # Whether anything was written to the page yet, and whether that was at the end of the data.
         self._is_announced = self._is_at_end = False
-        # When somebody is to look at the run again; and to put figures on the page.
+        # When to take the next sample of the run, and when to update the page.
         self._due = self._page_due = 0.0
-        # Loaded now, so that nobody waits for it at the first element.
+        # Imported now, so that the first element does not wait for it.
         self._stats_of = _told_by()
 
     def _note_the_end(self) -> None:
         self._publish(is_over=True)
 
     def _look(self) -> None:
-        """Adds to the course of the run, and puts the figures on the page where that is due."""
+        """Samples the run, and updates the page when that is due."""
         if not self._is_announced and not self._times.workers:
             self._begin_to_publish()
             return
         if perf_counter() >= self._page_due:
             self._publish()
         began = perf_counter()
-        with suppress(Exception), self._alone():  # As there: no training is to end for it.
+        with suppress(Exception), self._alone():  # As there: no training should end for this.
             self._run_history.add(self._without_steps())
         ended = perf_counter()
         self._due = min(self._page_due, ended + seconds_until_next(ended - began))
 
     def _begin_to_publish(self) -> None:
-        """Has a page before the first element, in which a loop may hang, and little on it.
+        """Makes a page with little content before the first element, as the loop may hang there.
 
-        A program that makes many iterators which end soon has one for those that do not.
+        In a program of many short iterators, only those that last have a page.
         """
         now = perf_counter()
         has_begun = bool(self._run_history.looks)
@@ -104,14 +104,14 @@ class TimedIterator(StreamIterator[T]):
             self._give_up(error)
 
     def _publish(self, is_over: bool = False) -> None:
-        """Puts the figures on the page, unless that has failed before."""
+        """Updates the page, unless that has failed before."""
         if self._page_due == math.inf:
             return
         began = perf_counter()
         has_name = self._page is not None and self._page.has_name
         if is_over and not has_name and LAST_FIGURES.are_too_many(began):
             self._end_page()
-            # It may be set to a state, and go on.
+            # It may be set to a state, and continue.
             self._page, self._page_due = None, began + seconds_until_next(0.0)
             return
         # Before the first element the steps have done nothing.
@@ -137,7 +137,7 @@ class TimedIterator(StreamIterator[T]):
         self._page_due = ended + seconds_until_next(ended - began)
 
     def _give_up(self, error: Exception) -> None:
-        # Whatever it is: nobody's training is to end because nobody can look at it.
+        # Any error at all: no training should end because its page cannot be written.
         _log.info("`bushel top` cannot look at this iterator: %s", error)
         self._end_page()
 
@@ -147,13 +147,13 @@ class TimedIterator(StreamIterator[T]):
             self._page.close()
 
     def publish_to(self, page: LivePage) -> None:
-        """Has figures put on that page from now on, and on no other."""
+        """Updates that page from now on, and no other."""
         self._end_page()
         self._page, self._page_due, self._due = page, 0.0, 0.0
 
     def close(self) -> None:
         if self._page is not None and self._page.has_name and not self._closed:
-            self._publish(self._is_at_end)  # What is read there afterwards.
+            self._publish(self._is_at_end)  # What is on it afterwards.
         super().close()
         self._end_page()
 
@@ -177,7 +177,7 @@ class TimedIterator(StreamIterator[T]):
         return self._run_history
 
     def _ready_blocks(self) -> int:
-        """How many blocks and tasks are made and wait to be taken."""
+        """The number of finished blocks and tasks that are not taken yet."""
         workers = (figures() for figures in self._times.workers)
         return self._times.ready_blocks() + sum(one.ready_tasks for one in workers)
 
@@ -187,7 +187,7 @@ class TimedIterator(StreamIterator[T]):
         return node is not None and any(isinstance(one, Guard) for one in walk(node))
 
     def _bad_records(self) -> int:
-        """How many records were passed over: the state counts them."""
+        """The number of bad records, which the state counts."""
         if not self._has_guards:
             return 0
         with suppress(StateError):

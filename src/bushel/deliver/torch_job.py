@@ -10,9 +10,9 @@ from typing import Any
 from bushel.errors import PlanError
 from bushel.lanes.agree import Agreement
 
-# Processes of a job make their iterators in the same order, so they number them alike.
+# Processes of a job make their iterators in the same order, so they have the same numbers.
 _numbers = itertools.count()
-# How often it is looked whether a note is there: at once, and then less and less often.
+# The interval between checks for a note: short at first, then longer and longer.
 _FIRST_LOOK_SECONDS = 0.0005
 _LAST_LOOK_SECONDS = 0.02
 
@@ -20,7 +20,7 @@ _LAST_LOOK_SECONDS = 0.02
 def torch_process() -> tuple[int, int] | None:
     """The rank of this process and the number of ranks; None where there are no others.
 
-    torch is not imported: whoever is in such a job has done so, or `torchrun` has said so.
+    torch is not imported: a program in such a job has done so, or `torchrun` has set variables.
     """
     distributed = _distributed()
     if distributed is not None:
@@ -33,7 +33,7 @@ def torch_process() -> tuple[int, int] | None:
 
 
 def torch_agreement(timeout_s: float) -> Agreement:
-    """Makes the way in which the processes of this torch job agree on a number."""
+    """Makes the function by which the processes of this torch job agree on a number."""
     distributed = _distributed()
     if distributed is None:
         raise PlanError(
@@ -49,7 +49,7 @@ def torch_agreement(timeout_s: float) -> Agreement:
 
 
 def _distributed() -> Any:
-    """`torch.distributed`, where a job has been set up."""
+    """`torch.distributed`, if a job has been set up."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -59,13 +59,13 @@ def _distributed() -> Any:
 class TorchBoard:
     """Leaves notes in a store of torch, and reads those of others.
 
-    It looks again and again instead of waiting within the store, which serves one call at a
-    time: another thread may have to say meanwhile that it is over.
+    It polls instead of waiting within the store, which serves one call at a time: meanwhile another
+    thread may have to write that this process closes.
     """
 
     def __init__(self, store: Any, count: int) -> None:
         self._store = store
-        # The last parts of all names under which processes leave notes.
+        # The last parts of all names of notes.
         self._names = [*map(str, range(count)), "least"]
 
     def key_value_set(self, key: str, value: str) -> None:
@@ -73,23 +73,23 @@ class TorchBoard:
         self._store.set(key, value)
 
     def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
-        """Reads a note as soon as it is there."""
+        """Reads a note as soon as it exists."""
         end = time.monotonic() + timeout_in_ms / 1000
         pause = _FIRST_LOOK_SECONDS
         while not self._store.check([key]):
             left = end - time.monotonic()
             if left <= 0:
-                # What JAX's coordinator says, too.
+                # JAX's coordinator has this text, too.
                 raise TimeoutError(f"DEADLINE_EXCEEDED: nobody has written {key!r}")
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LAST_LOOK_SECONDS)
         return str(self._store.get(key).decode())
 
     def key_value_dir_get(self, key: str) -> Sequence[tuple[str, str]]:
-        """The notes below a name that are there."""
+        """The notes below a name, as far as they exist."""
         there = [key + name for name in self._names if self._store.check([key + name])]
         return [(name, self._store.get(name).decode()) for name in there]
 
     def key_value_delete(self, key: str) -> None:
-        """Takes a note away."""
+        """Removes a note."""
         self._store.delete_key(key)

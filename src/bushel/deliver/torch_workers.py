@@ -10,11 +10,11 @@ from bushel.order.slice import SliceNode
 def refuse_copies(node: Node) -> None:
     """Raises where each of several workers of torch would deliver the whole dataset.
 
-    torch hands an iterable dataset to all of its workers, and takes from them in turn whatever
-    they deliver: every element would come once from each. A dataset of which somebody took
-    every n-th element, for n workers, is taken for a share.
+    torch gives an iterable dataset to all of its workers, and takes elements from them in turn:
+    every element would come once from each worker. A dataset reduced to every n-th element, for n
+    workers, counts as a share.
     """
-    # Whoever is in such a worker has torch.
+    # A worker of torch has imported torch.
     torch_data = sys.modules.get("torch.utils.data")
     worker = None if torch_data is None else torch_data.get_worker_info()
     if worker is None or worker.num_workers < 2:

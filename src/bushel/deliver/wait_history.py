@@ -7,22 +7,22 @@ MOST_COLUMNS = 800
 
 
 class WaitColumn(NamedTuple):
-    """Waits one after the other: how many, the least, all and the longest of them in seconds."""
+    """Consecutive waits: their number, and the least, the sum and the longest in seconds."""
 
     waits: int
     least: float
     total: float
     longest: float
-    # The element that was waited for last: how many were handed out before.
+    # The element of the last wait, as the number of elements delivered before.
     elements: int
 
     @property
     def mean(self) -> float:
-        """Seconds of one of them."""
+        """The mean wait in seconds."""
         return self.total / self.waits
 
     def with_next(self, other: "WaitColumn") -> "WaitColumn":
-        """These, and the waits after them."""
+        """These waits and the following ones."""
         return WaitColumn(
             self.waits + other.waits,
             min(self.least, other.least),
@@ -33,7 +33,7 @@ class WaitColumn(NamedTuple):
 
 
 class WaitHistory:
-    """Keeps columns of waits, all of the same number; two become one when there are too many.
+    """Keeps columns with an equal number of waits each; two become one when there are too many.
 
     >>> history = WaitHistory()
     >>> for number in range(MOST_COLUMNS):
@@ -49,7 +49,7 @@ class WaitHistory:
         self.waits_each = 1
 
     def add(self, column: WaitColumn) -> int:
-        """Adds a column of `waits_each` waits; how many the next one is to have."""
+        """Adds a column of `waits_each` waits; returns the number of waits for the next one."""
         columns = self.columns
         columns.append(column)
         if len(columns) >= MOST_COLUMNS:

@@ -5,15 +5,15 @@ import time
 
 from bushel.deliver.wait_history import WaitColumn, WaitHistory
 
-# An element that was there within this many seconds counts as ready.
+# An element that came within this many seconds counts as ready.
 READY_SECONDS = 0.001
 
 
 class Waits:
-    """Adds up the times in which elements were waited for.
+    """Sums the times that elements were waited for.
 
-    Times come from outside, by `time.perf_counter`, so that a test can hand in its own. Elements
-    that are taken from those that wait in line take no time worth looking at.
+    The caller measures times, by `time.perf_counter`, so that a test can pass its own. Taking an
+    element that is ready takes no time worth measuring.
     """
 
     __slots__ = (
@@ -33,16 +33,15 @@ class Waits:
     )
 
     def __init__(self) -> None:
-        # When somebody asked for the first time; None before.
+        # When the first element was asked for; None before.
         self.began: float | None = None
-        # How long that took: everything starts in it.
+        # The wait for the first element, which includes all starts.
         self.first_seconds = 0.0
         self.refills = 0
-        # Refills that were there at once.
+        # Refills that were ready at once.
         self.ready = 0
         self.seconds = 0.0
-        # The longest wait after the first one, in which everything starts; and the element that
-        # was waited for.
+        # The longest wait after the first one; and the element that was waited for.
         self.longest_seconds, self.longest_at = 0.0, -1
         # Of the column of the history that is not full: waits that it lacks, its extremes,
         # `seconds` as it began, and the element of its last wait.
@@ -51,7 +50,7 @@ class Waits:
         self._element = 0
 
     def add(self, began: float, ended: float, element: int) -> None:
-        """Takes note of a refill, for which an element with this number was waited for."""
+        """Takes note of a refill, given the number of the element that was waited for."""
         seconds = ended - began
         self.refills += 1
         self.seconds += seconds
@@ -67,13 +66,13 @@ class Waits:
         if seconds < self._least:
             self._least = seconds
         self._left -= 1
-        # Below 0 after an interrupt in the midst of this.
+        # Below 0 after an interrupt within this method.
         if self._left <= 0:
             self._left = self._history.add(self._column())
             self._least, self._longest, self._before = math.inf, 0.0, self.seconds
 
     def history(self) -> list[WaitColumn]:
-        """All waits in the order of the run, in a few hundred columns at the most."""
+        """All waits in the order of the run, in at most a few hundred columns."""
         columns = self._history.columns
         return [*columns, self._column()] if self._left < self._history.waits_each else columns[:]
 
@@ -83,5 +82,5 @@ class Waits:
         return WaitColumn(waits, self._least, total, self._longest, self._element)
 
     def elapsed(self) -> float:
-        """Seconds since somebody asked for the first time."""
+        """Seconds since the first element was asked for."""
         return 0.0 if self.began is None else time.perf_counter() - self.began

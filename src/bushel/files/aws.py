@@ -9,26 +9,26 @@ from typing import Any
 
 from bushel.errors import FileError
 
-# Credentials are good for at least ten minutes more whenever botocore hands them out.
+# botocore returns credentials that remain valid for at least ten more minutes.
 _ASK_AGAIN = timedelta(minutes=10)
 _PATIENCE_SECONDS = 3.0
 _ANYWHERE = "https://s3.amazonaws.com"
 
 
 def credentials_for(path: str, anonymous: bool | None) -> dict[str, Any]:
-    """What a store has to be told, of keys, profiles, roles and machines that may act for us.
+    """The options with which a store finds credentials: keys, profiles, roles of machines.
 
-    Who has none asks as nobody in particular, unless that is forbidden (`anonymous` is False).
+    Without any, requests are anonymous, unless that is forbidden (`anonymous` is False).
     """
     if anonymous:
         return {"skip_signature": True}
     if os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
-        return {}  # They come first, and obstore reads them by itself.
+        return {}  # They come first, and obstore reads them itself.
     try:
         import boto3
         import botocore.exceptions
     except ImportError:
-        return {}  # obstore knows roles and machines without it, though no profiles.
+        return {}  # Without botocore, obstore finds roles of machines, though no profiles.
     try:
         session = boto3.Session()
         credentials = session.get_credentials()
@@ -62,13 +62,13 @@ def _provider(credentials: Any) -> Callable[[], dict[str, Any]]:
 
 
 def region_of(bucket: str) -> str | None:
-    """The region of a bucket, which anybody may ask for; None where nobody answers."""
+    """The region of a bucket, which the server tells to anybody; None without an answer."""
     request = urllib.request.Request(f"{_ANYWHERE}/{bucket}", method="HEAD")
     try:
         with urllib.request.urlopen(request, timeout=_PATIENCE_SECONDS) as answer:
             headers = answer.headers
     except urllib.error.HTTPError as error:
-        headers = error.headers  # "Not here", or "not for you": both say where it is.
+        headers = error.headers  # "Not here" and "forbidden" both have the region.
     except OSError:
         return None
     region: str | None = headers.get("x-amz-bucket-region")

@@ -17,13 +17,13 @@ _MARKS = ("ETag", "etag", "Last-Modified", "LastModified", "last_modified", "upd
 
 
 class Traffic:
-    """How much this process has asked for, of files far away. (Of several threads, roughly.)"""
+    """Counts this process's requests of remote files. (With several threads, roughly.)"""
 
     def __init__(self) -> None:
         self.requests = self.bytes = 0
 
     def note(self, spans: Sequence[Span]) -> None:
-        """Takes note of ranges that are asked for."""
+        """Takes note of requested ranges."""
         self.requests += len(spans)
         self.bytes += sum(stop - start for start, stop in spans)
 
@@ -32,40 +32,40 @@ traffic = Traffic()
 
 
 class Backend:
-    """Reads a remote file, as it was when it was first asked for."""
+    """Reads a remote file, in the version that it had at first."""
 
     size: int
     stamp: str
-    # Where only the size is known, a file that was changed could pass for the one before.
-    # And what is in this machine's memory or on its disk need not be kept there again.
+    # Whether its bytes may go to the cache. If only the size is known, a changed file could pass
+    # for the one before. And a file in this machine's memory, or on its disk, needs no copy there.
     keepable: bool
 
     def fetch(self, start: int, stop: int) -> Any:
-        """Asks for bytes, again if need be."""
+        """Requests bytes, with retries."""
         return self.fetch_many([(start, stop)])[0]
 
     def fetch_many(self, spans: Sequence[Span]) -> list[Any]:
-        """Asks for many at the same time; they are in the order of the file."""
+        """Requests many ranges in parallel; they are in the order of the file."""
         raise NotImplementedError
 
 
 def _asked(path: str) -> Any:
-    """Who is asked for a path: here, or where a fork has to turn to."""
+    """The object to ask about a path: the stores here, or in a forked process a helper."""
     from bushel.files.beside import asked
 
     return asked(path)
 
 
 def backend_of(path: str) -> Backend:
-    """Looks for a file far away."""
+    """Opens a remote file."""
     return _InStore(path) if stores.serves(path) else _InSystem(path)
 
 
 def expand_remote(path: str, endings: Sequence[str], unasked: bool = False) -> list[str]:
     """Lists the files that a remote name, glob or folder stands for.
 
-    A name that ends like a file is one `unasked`, where there are many names: then nobody waits
-    for as many answers, and whether it is there shows when it is opened.
+    With many names, those with the ending of a file are returned `unasked`: a request for each
+    would take long, and opening the file will tell whether it exists.
     """
     if unasked and path.lower().endswith(tuple(endings)) and not has_magic(path):
         return [path]
@@ -74,7 +74,7 @@ def expand_remote(path: str, endings: Sequence[str], unasked: bool = False) -> l
 
 
 class _InStore(Backend):
-    """A file that obstore reads."""
+    """A file read by obstore."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -93,7 +93,7 @@ class _InStore(Backend):
 
 
 class _InSystem(Backend):
-    """A file of any file system that fsspec knows."""
+    """A file of any file system of fsspec."""
 
     def __init__(self, path: str) -> None:
         self._path = path

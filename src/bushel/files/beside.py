@@ -3,8 +3,8 @@
     forked process ── thread ─── connection ── thread ── beside.py ── obstore ── store
                    └─ thread ─── connection ── thread ──┘
 
-obstore has threads, which a fork does not take along, so whoever asks it there waits for ever.
-The process beside ends with the one that it is for.
+obstore has threads, which a fork does not copy, so a call in a forked process would wait for ever.
+The helper process ends with the forked one.
 """
 
 import os
@@ -22,7 +22,7 @@ from bushel.files.systems import configure, configured, settings
 
 
 class Asked:
-    """What can be asked of stores, here or in another process."""
+    """The calls that are made on stores, here or in another process."""
 
     def head(self, path: str) -> Version:
         return stores.head(path)
@@ -36,8 +36,8 @@ class Asked:
 
 @cache
 def _connections() -> Any:
-    """The class of connections: a thread there for each thread here."""
-    # It imports a good deal, which only a forked process needs.
+    """The class of connections: one thread there for each thread here."""
+    # A large import, which only a forked process needs.
     from multiprocessing.managers import BaseManager
 
     class Connections(BaseManager):
@@ -48,7 +48,7 @@ def _connections() -> Any:
 
 
 class _ProcessBeside:
-    """The process beside this one, for as long as the settings are the same."""
+    """The helper of this process, as long as the settings stay the same."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -67,7 +67,7 @@ os.register_at_fork(after_in_child=_begin)
 
 
 def asked(path: str) -> Asked:
-    """Whom to ask about a path: in a forked process, somebody who is not."""
+    """The object to call for a path: in a forked process, one in the helper."""
     if not (stores.lost() and stores.serves(path)):
         return Asked()
     beside, which = _beside, settings()
@@ -89,7 +89,8 @@ def _start() -> tuple[Any, Any]:
     )
     assert process.stdin is not None and process.stdout is not None
     key = secrets.token_bytes(32)
-    # Over a pipe, for nobody else to see. It stays open: when it ends, so does the process.
+    # Through a pipe, which no other process can read. It stays open: when it closes, the helper
+    # ends.
     pickle.dump((key, configured()), process.stdin)
     process.stdin.flush()
     connections = _connections()(pickle.load(process.stdout), key)
@@ -98,7 +99,7 @@ def _start() -> tuple[Any, Any]:
 
 
 def serve() -> None:
-    """Answers, until the process that asks is gone."""
+    """Answers until the forked process is gone."""
     key, options = pickle.load(sys.stdin.buffer)
     configure(options)
     server = _connections()(authkey=key).get_server()

@@ -2,9 +2,9 @@
 
     BUSHELC1  piece  piece  ...  footer (JSON)  length and checksum of the footer  BUSHELCE
 
-Pieces follow one another. The footer says where each begins, how many things it has and which
-checksum, and whatever else is to be known of them. It is last, so that a file is written from
-its beginning to its end, and one that was cut short has none.
+Pieces follow one another. The footer has the beginning, the count and the checksum of each piece,
+and further data about them. It is last, so that a file is written from its beginning to its end,
+and a truncated file has none.
 """
 
 import json
@@ -18,24 +18,24 @@ MAGIC, _END = b"BUSHELC1", b"BUSHELCE"
 _TAIL = struct.Struct("<QL8s")
 _BLOCKS = "blocks"
 
-# Reads the bytes from one place of a file up to another.
+# Reads the bytes of a file from one place up to another.
 Read: TypeAlias = Callable[[int, int], "bytes | memoryview"]
 Data: TypeAlias = "bytes | memoryview"
 
 
 class ForeignError(ValueError):
-    """A file that is none of pieces."""
+    """The file is not a file of pieces."""
 
 
 class DamagedError(ValueError):
-    """Bytes that are not as they were written; says from which byte on."""
+    """Bytes have changed since they were written; says from which byte on."""
 
     def __init__(self, start: int) -> None:
         super().__init__(f"from byte {start:,} on")
 
 
 class PieceReader:
-    """The pieces of a file, and what its footer says of them.
+    """The pieces of a file, and the footer.
 
     Raises a ForeignError, or a DamagedError, here and where a piece is read.
     """
@@ -68,7 +68,7 @@ class PieceReader:
         return len(self.counts)
 
     def read(self, number: int) -> Data:
-        """The bytes of a piece, which are as they were written."""
+        """The bytes of a piece, verified."""
         data = self._read(self.offsets[number], self.offsets[number + 1])
         self.check(number, data)
         return data
@@ -85,7 +85,7 @@ def _checked(offset: Any, count: Any, check: Any) -> tuple[int, int, int]:
 
 
 class PieceWriter:
-    """Writes a file of pieces, from its beginning to its end, through a function."""
+    """Writes a file of pieces, from its beginning to its end, by calls of a function."""
 
     def __init__(self, write: Callable[[Any], object]) -> None:
         self._write = write
@@ -94,7 +94,7 @@ class PieceWriter:
         self._put(MAGIC)
 
     def add(self, count: int, data: Any) -> None:
-        """Writes a piece that holds `count` things."""
+        """Writes a piece with `count` things."""
         self._blocks.append((self.written, count, zlib.crc32(data)))
         self._put(data)
 

@@ -1,12 +1,12 @@
 """Copies and unpacked versions of files, made once and kept in the cache folder.
 
-They are for what cannot be read where it lies: files far away that have to be in memory as they
-are, and compressed ones. There is one for each file, named for the file and its stamp. It is
-there as a whole or not at all, and one process makes it while the others wait.
+They are for files that cannot be read in place: remote files that a library needs as local files,
+and compressed ones. There is one copy for each file, named after the file and its stamp. It appears
+once it is complete, and one process makes it while the others wait.
 
-Beside it are the checksums of its bytes, and its state when they were last compared. They are
-compared again when it has been written to since, and after each start of the machine: others
-read a copy as they like, so nobody would notice a piece that is damaged.
+Beside it is a file with the checksums of its bytes, and its state when they were last verified.
+They are verified again if the copy was written to since, and after each restart of the machine:
+libraries read a copy directly, so a damaged piece would not be noticed.
 """
 
 import logging
@@ -37,32 +37,29 @@ _log = logging.getLogger("bushel")
 
 _CHUNK = 1 << 25
 _LOCK, _CHECKS = ".lock", ".checks"
-# Bytes that have a checksum.
+# The bytes that have one checksum.
 _PIECE = 1 << 20
-# A program may open its files again as long as it runs, and then they must be there.
+# A program may open its files again as long as it runs, so they must still exist.
 _IN_USE_SECONDS = 7 * 24 * 3600.0
 
 
 def made_once(
     file: ByteFile, folder: str, name: str, why: str, pieces: Callable[[], Iterable[bytes]]
 ) -> str:
-    """The path of what is made of a file: the one that is kept, or a new one.
+    """The path of the copy of a file: the existing one, or a new one.
 
-    Args:
-        file: what it is made of.
-        folder: where such things are kept, in the cache folder.
-        name: what it is called, after its stamp: messages name it now and then.
-        why: completes "the file ..., so ...".
-        pieces: its contents, if it has to be made.
+    Args: file: the original. folder: the folder for such copies, in the cache folder. name: the
+    copy's name, after its stamp, which some messages show. why: completes "the file ..., so ...".
+    pieces: its contents, if it has to be made.
     """
 
-    import hashlib  # It loads a library of cryptography.
+    import hashlib  # The import loads a library of cryptography.
 
     path = file.path if is_remote(file.path) else os.path.abspath(file.path)
-    # Nobody but the user puts records there.
+    # A folder in which no other user can put files.
     own = kept_folder(folder)
     of_file = os.path.join(own, hashlib.sha256(os.fsencode(path)).hexdigest())
-    # The number is that of what lies beside a copy; one without it is made again.
+    # The number is the version of the file beside a copy; a copy without one is made again.
     stamp = hashlib.sha256(f"2\n{file.stamp}".encode()).hexdigest()[:16]
     target = os.path.join(of_file, f"{stamp}-{name}")
     try:
@@ -71,7 +68,7 @@ def made_once(
         if _is_known(target):
             return target
         with alone(os.path.join(of_file, _LOCK)):
-            # Somebody else may have made it meanwhile.
+            # Another process may have made it meanwhile.
             if not _is_known(target) and not _is_right(target, file.path):
                 _log.warning(
                     "%r %s to %r, which takes time and disk space; the copy is kept until it was "
@@ -95,8 +92,8 @@ def made_once(
 
 def _make(target: str, pieces: Iterable[bytes]) -> None:
     folder = os.path.dirname(target)
-    # Copies of earlier versions of the file, and leftovers of processes that were killed. A
-    # process that has one open keeps it.
+    # Copies of earlier versions of the file, and temporary files of killed processes. A process
+    # that has one open can still read it.
     for other in os.listdir(folder):
         if other != _LOCK:
             with suppress(OSError):
@@ -110,7 +107,7 @@ def _make(target: str, pieces: Iterable[bytes]) -> None:
 
 
 class _Checks:
-    """The checksums of bytes that come in parts of any size."""
+    """The checksums of bytes that arrive in parts of any size."""
 
     def __init__(self) -> None:
         self._found: list[int] = []
@@ -137,7 +134,7 @@ class _Checks:
 
 
 def _note(target: str, checks: list[int]) -> None:
-    """Keeps the checksums of a copy, and that it has them now."""
+    """Stores the checksums of a copy, and that they were verified now."""
     descriptor = open_ours(target, os.O_RDONLY)
     try:
         footer = {"of": os.path.basename(target), "now": _now(descriptor)}
@@ -148,19 +145,19 @@ def _note(target: str, checks: list[int]) -> None:
 
 
 def _now(descriptor: int) -> str:
-    """Something that is another when a file was written to, or the machine was started again."""
+    """A text that changes when a file is written to, or the machine is restarted."""
     status = os.fstat(descriptor)
     return f"{boot_id()} {status.st_ino} {stamp_of(status)} {status.st_ctime_ns}"
 
 
 def _noted(target: str) -> tuple[str, list[int]] | None:
-    """What was kept of a copy; None where there is nothing that can be believed."""
+    """The stored checksums of a copy; None if there are none that can be trusted."""
     path = os.path.join(os.path.dirname(target), _CHECKS)
     try:
         descriptor = open_ours(path, os.O_RDONLY)
         try:
-            with suppress(OSError):  # The disk may only be read.
-                os.utime(descriptor)  # For whoever looks for what nobody uses.
+            with suppress(OSError):  # The disk may be read-only.
+                os.utime(descriptor)  # The time of use, by which unused files are removed.
             footer, columns = read_numbers(descriptor, ("checks",), lambda name, error: None)
         finally:
             os.close(descriptor)
@@ -172,7 +169,7 @@ def _noted(target: str) -> tuple[str, list[int]] | None:
 
 
 def _is_known(target: str) -> bool:
-    """Whether a copy is there, and was not written to since its bytes were compared."""
+    """Whether a copy exists, and was not written to since its bytes were verified."""
     try:
         descriptor = open_ours(target, os.O_RDONLY)
     except FileNotFoundError:
@@ -185,7 +182,7 @@ def _is_known(target: str) -> bool:
 
 
 def _is_right(target: str, path: str) -> bool:
-    """Whether a copy is there that has the checksums that were kept of it."""
+    """Whether a copy exists, and its bytes have the stored checksums."""
     noted = _noted(target)
     if noted is None:
         return False
@@ -208,21 +205,21 @@ def _is_right(target: str, path: str) -> bool:
             f"The copy {target!r} of {path!r} is damaged from byte {place:,} on, and made again."
         )
         return False
-    with suppress(OSError):  # Then they are compared again next time.
+    with suppress(OSError):  # Then they are verified again next time.
         _note(target, found)
     return True
 
 
 def stamp_here(path: str, local: str, status: os.stat_result) -> str:
-    """Something that is another when a file is, which `local_path` says is at `local`.
+    """A text that changes when a file changes, of which `local_path` gave the path `local`.
 
-    Each machine has a copy of its own; the name of one is made of the stamp of what was copied.
+    Each machine has its own copy, whose name contains the stamp of the original.
     """
     return stamp_of(status) if local == path else os.path.basename(local)
 
 
 def local_path(path: str) -> str:
-    """Where a file is on this machine: where it lies, or a copy of it if that is far away.
+    """The path of a file on this machine: its own, or that of a copy if the file is remote.
 
     >>> local_path("data/a.npy")
     'data/a.npy'
@@ -238,7 +235,7 @@ def local_path(path: str) -> str:
             "changed, so bushel could not detect an outdated copy. Copy it yourself."
         )
     why = "is remote, and has to be read as a whole. So it is copied once,"
-    # Some packages read more into names.
+    # Some libraries interpret special characters in names.
     name = re.sub(r"[^\w.-]", "_", os.path.basename(without_query(path)))[-100:]
     return made_once(file, "copies", name, why, lambda: _whole(file))
 

@@ -1,8 +1,8 @@
 """Elements as bytes, without pickles: a description in JSON, and the bytes of arrays.
 
 An element is an array, a number, a string, bytes or None, or a dict, list or tuple of those. Its
-description says what it is made of; numbers stand in it. The description of elements that are
-built alike is written once.
+description has its structure; numbers are in the description. The description of elements with the
+same structure is written once.
 """
 
 import json
@@ -17,10 +17,10 @@ from bushel.core.frozen import frozen
 from bushel.core.memory_file import aligned
 from bushel.core.tree import Path, show_path
 
-# Enough for any one number.
+# Enough for any number type.
 _ALIGNMENT = 16
 _PLAIN = {int: "i", float: "f", bool: "b"}
-# As many bits as numbers in JSON may have: Python reads and writes 4,300 digits.
+# The most bits of integers in JSON: Python reads and writes 4,300 digits.
 _MOST_BITS = 14_000
 
 HOLDS = "arrays, numbers, strings, bytes, None, and dicts, lists and tuples of those"
@@ -35,7 +35,7 @@ class UnheldError(Exception):
 
 @frozen
 class Later:
-    """An array that is written when there is memory for it."""
+    """An array that is written once its memory is allocated."""
 
     dtype: "np.dtype[Any]"
     shape: tuple[int, ...]
@@ -46,12 +46,12 @@ class Later:
         return self.dtype.itemsize * int(np.prod(self.shape, dtype=object))
 
 
-# Puts bytes or an array somewhere, and says where.
+# Stores bytes or an array, and returns the place.
 Put: TypeAlias = "Callable[[bytes | npt.NDArray[Any] | Later], int]"
 
 
 class Encoder:
-    """Writes elements, as they are when they are added.
+    """Encodes elements, in the state that they have when they are added.
 
     >>> encoder = Encoder()
     >>> encoder.add({"x": np.array([1, 2]), "name": "a"})
@@ -61,7 +61,7 @@ class Encoder:
     """
 
     def __init__(self) -> None:
-        # What elements are made of, as text, each with a number.
+        # Structures of elements, as text, each with a number.
         self._shapes: dict[str, int] = {}
         self._rows: list[tuple[int, list[Any]]] = []
         self._data = bytearray()
@@ -71,7 +71,7 @@ class Encoder:
 
     @property
     def size(self) -> int:
-        """About how many bytes there are so far."""
+        """The approximate number of bytes so far."""
         return len(self._data) + 64 * len(self._rows)
 
     def add(self, row: Any) -> None:
@@ -93,7 +93,7 @@ class Encoder:
 
 
 def decode(description: bytes, data: bytes) -> list[Any]:
-    """Makes the elements again; their arrays are theirs, and can be written to."""
+    """Makes the elements; their arrays are new, and can be written to."""
     told = json.loads(description)
     memory = bytearray(data)
     rows = []
@@ -103,7 +103,7 @@ def decode(description: bytes, data: bytes) -> list[Any]:
 
 
 def describe(value: Any, values: list[Any], put: Put, path: Path = ()) -> Any:
-    """What an element is made of, for JSON; what is in it goes to `values` and to `put`."""
+    """The structure of an element, for JSON; its contents go to `values` and to `put`."""
     kind = type(value)
     if kind is dict:
         for name in value:
@@ -121,7 +121,7 @@ def describe(value: Any, values: list[Any], put: Put, path: Path = ()) -> Any:
         values.append(value)
         return _PLAIN[kind]
     if kind is str or kind is bytes:
-        # In Python a half of a surrogate pair is a character like others.
+        # In Python, half of a surrogate pair is a character like any other.
         encoded = value.encode("utf-8", "surrogatepass") if kind is str else value
         values.append([put(encoded), len(encoded)])
         return "s" if kind is str else "y"
@@ -137,15 +137,14 @@ def _describe_array(letter: str, value: Any, values: list[Any], put: Put, path: 
     if text is None:
         raise UnheldError(path, f"an array of type {value.dtype}")
     values.append([put(value), *value.shape])
-    # numpy's own types and all others.
+    # A type of numpy, or another one.
     return [letter + text] if isinstance(text, str) and text[0] in "<>|" else ["x", letter, text, 0]
 
 
 def made(shape: Any, values: Iterator[Any], memory: Any) -> Any:
-    """Makes an element of its description; its arrays lie in the memory.
+    """Makes an element from its description; its arrays are in the given memory.
 
-    Bytes that are not as they were written are one of the errors of looking something up, or
-    a TypeError or ValueError.
+    Damaged bytes raise a LookupError, TypeError or ValueError.
     """
     if shape == "n":
         return None
@@ -172,7 +171,7 @@ def _made_array(letter: str, text: Any, place: Any, memory: Any) -> Any:
     dtype = dtype_of(text)
     if start < 0 or any(length < 0 for length in lengths):
         raise ValueError(f"an array of {lengths} cannot begin at {start}")
-    # One of no bytes has no place in memory that numpy would take. (A text of none has a byte,
+    # An array without bytes has no address that numpy would accept. (An empty text has one byte,
     # which must be zero.)
     if 0 in lengths or not dtype.itemsize:
         array: Any = np.zeros(lengths, dtype)

@@ -11,19 +11,20 @@ from contextlib import contextmanager, suppress
 from bushel.files.private import make_private, open_ours
 from bushel.files.whole import lock_now, unlock
 
-# Down to this share of the limit, so that the next one to write need not begin again.
+# The folder is emptied down to this share of the limit, so that the next writer need not do so
+# again.
 _ENOUGH = 0.9
-# The lock is held for the time of a write. One that is not given back after this belongs to a
-# process that hangs, and we do without what we wanted to keep.
+# Seconds to wait for the lock, which is held for the time of a write. A process that holds it
+# longer hangs; then nothing is stored.
 PATIENCE_SECONDS = 20.0
 _LOCK = ".lock"
 
 
 class FolderLimit:
-    """Lets one at a time write into a folder, as long as there is room.
+    """Lets one process at a time write into a folder, as long as there is room.
 
-    The file of the lock says how much there is. It may say too much, where a process was killed
-    before it wrote: then, and when a process comes anew, it is counted.
+    The lock file has the total size. It may be too large, if a process was killed before it wrote:
+    so a new process counts the files itself, and so does one that finds no room.
     """
 
     def __init__(
@@ -34,10 +35,10 @@ class FolderLimit:
         in_use_seconds: float | None = None,
         leave_free: float = 0.0,
     ) -> None:
-        """What was used in the last `in_use_seconds` is not given up, and nothing is emptied.
+        """Files used in the last `in_use_seconds` are kept, and none are truncated.
 
-        Without, everything may be given up at any time, and whoever has it open must notice.
-        `leave_free` is the share of the disk that others need.
+        Without it, any file may be removed at any time, and a process that has it open must notice.
+        `leave_free` is the share of the disk that other programs need.
         """
         self._folder, self._most_bytes = folder, most_bytes
         self._in_use_seconds, self._leave_free = in_use_seconds, leave_free
@@ -46,10 +47,10 @@ class FolderLimit:
 
     @contextmanager
     def room(self, need: int) -> Iterator[bool]:
-        """Keeps others out while something is written; False where there is no room for it.
+        """Locks out other processes during a write; False if there is no room for it.
 
-        Gives up what was not used for the longest time. An OSError says that the folder cannot
-        be written, a FileError that it is somebody else's.
+        Removes the files that were unused for the longest time. An OSError says that the folder
+        cannot be written, a FileError that it belongs to another user.
         """
         with self._lock:
             make_private(self._folder)
@@ -61,7 +62,7 @@ class FolderLimit:
                 os.close(descriptor)
 
     def reserve(self, need: int) -> bool:
-        """Makes room for what takes long to write, and lets others in meanwhile."""
+        """Makes room for a file that takes long to write, and releases the lock meanwhile."""
         with self.room(need) as room:
             return room
 
@@ -80,7 +81,7 @@ class FolderLimit:
         return True
 
     def _make_room(self, need: int) -> int:
-        """Counts what is there, and gives up the oldest if it is too much."""
+        """Counts the files, and removes the oldest if there are too many bytes."""
         entries = sorted(_entries(self._folder))
         total = sum(size for _, size, _ in entries)
         latest = time.time() - (self._in_use_seconds or 0.0)
@@ -108,9 +109,9 @@ class FolderLimit:
 
 
 def _entries(folder: str) -> Iterator[tuple[float, int, str]]:
-    """When each file was last used, and the bytes it takes; holes in it take none.
+    """Each file's time of use and size on disk; holes take no space.
 
-    Files in a folder belong together.
+    Files in a subfolder count together.
     """
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
@@ -127,9 +128,9 @@ def _entries(folder: str) -> Iterator[tuple[float, int, str]]:
 
 
 def _empty(path: str) -> bool:
-    """Removes a file. It is emptied too: others have it open, and would hold the room it takes.
+    """Truncates and removes a file: processes that have it open would keep its space.
 
-    What they read then comes short, which tells them.
+    Their reads then return too few bytes, which tells them.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -149,7 +150,7 @@ def _empty(path: str) -> bool:
 
 @contextmanager
 def _locked(descriptor: int) -> Iterator[bool]:
-    """Keeps other processes out; False where one of them does not let us in."""
+    """Locks out other processes; False if one of them keeps the lock for too long."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not (is_ours := lock_now(descriptor)) and time.monotonic() < end:
         time.sleep(0.001)

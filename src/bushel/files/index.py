@@ -1,11 +1,11 @@
 """The index of a file: the offsets of its records, found once and stored.
 
-An index lies beside its file, or in a cache folder where that cannot be written. It says of
-which file it is (size and time of change), and is made again when the file is another, or when
-the index is damaged. It is a file of numbers (`files/numbers.py`), mapped and not read; whoever
-uses them checks that they are within the file.
+An index is beside its file, or in a cache folder if the former is not writable. It has the size and
+modification time of its file, and is made again when these differ, or when the index is damaged. It
+is a file of numbers (`files/numbers.py`), mapped and not read; its users check that the numbers are
+within the file.
 
-One beside the file is believed if nobody can have written it who could not write the file.
+An index beside the file is trusted if only users who could write the file could write it.
 """
 
 import os
@@ -35,9 +35,9 @@ from bushel.files.progress_line import ProgressLine
 from bushel.files.whole import alone, written_whole
 
 Columns: TypeAlias = dict[str, npt.NDArray[np.int64]]
-# Columns that are kept: arrays, or numbers in a mapped file.
+# Columns of an index: arrays, or numbers in a mapped file.
 Index: TypeAlias = Mapping[str, npt.NDArray[np.int64] | NumberColumn]
-# Goes through a file and returns the columns of its index; tells the progress where it is.
+# Scans a file and returns the columns of its index; reports its progress.
 Scan: TypeAlias = Callable[[ByteFile, ProgressLine], Columns]
 
 _VERSION = 2
@@ -45,27 +45,27 @@ _ENDING = ".bushel-index"
 
 
 def index_of(file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> Index:
-    """The index of a file: the one that is kept, if it is of this file, or a new one.
+    """The index of a file: the stored one, if it belongs to this version of the file, or a new one.
 
-    `kind` says what was looked for, with everything that the answer depends on.
+    `kind` names the format and all options on which the result depends.
     """
     wanted = _WantedIndex(file, kind, names, scan)
     kept = wanted.find()
     if kept is None:
         with _alone(wanted.places[-1]):
-            # Somebody else may have made it while we waited.
+            # Another process may have made it while this one waited.
             kept = wanted.find()
             if kept is None:
                 columns = wanted.make()
-                # The memory of the map is everybody's.
+                # Mapped memory is shared by all processes.
                 return wanted.find() or columns
     return kept
 
 
 def places_of_index(path: str, kind: str) -> list[str]:
-    """Where an index may be, the best place first; the last one is always ours to write."""
+    """The places for an index, the best first; the last one is always writable for us."""
 
-    import hashlib  # It loads a library of cryptography.
+    import hashlib  # The import loads a library of cryptography.
 
     name = hashlib.sha256(
         f"{os.path.abspath(path) if not is_remote(path) else path}\n{kind}".encode(
@@ -81,7 +81,7 @@ def places_of_index(path: str, kind: str) -> list[str]:
 
 
 class _WantedIndex:
-    """An index that is wanted: where it may be, how to read it, and how to make it."""
+    """An index to find or make: its places, how to read it, and how to make it."""
 
     def __init__(self, file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> None:
         self._file, self._names, self._scan = file, names, scan
@@ -91,7 +91,7 @@ class _WantedIndex:
         self._renewed: Columns | None = None
 
     def find(self) -> Index | None:
-        """The index that is kept; None where there is none that can be trusted."""
+        """The stored index; None if there is none that can be trusted."""
         for place in self.places:
             kept = self._read(place)
             if kept is not None:
@@ -115,8 +115,8 @@ class _WantedIndex:
             return None
         if footer != self._footer:
             return None
-        # Columns rise, so these are the least and the greatest. Where the file is mapped, to look
-        # at them would take longer than to open it; whoever reads the file looks again.
+        # Columns rise, so these are the least and the greatest. If the column is mapped, reading
+        # them would take longer than opening the file; users of the index check again.
         short = [column for column in columns.values() if isinstance(column, np.ndarray)]
         if any(len(some) and not 0 <= some[0] <= some[-1] <= self._file.size for some in short):
             return None
@@ -135,7 +135,7 @@ class _WantedIndex:
         raise ForeignError("an index that other users may have written")
 
     def make(self) -> Columns:
-        """Goes through the file, and keeps what was found where that can be."""
+        """Scans the file, and stores the result if possible."""
         with ProgressLine(
             f"indexing {os.path.basename(self._file.path)}", self._file.size
         ) as progress:
@@ -151,7 +151,7 @@ class _WantedIndex:
         return columns
 
     def _write(self, place: str, columns: Columns) -> str | None:
-        """Keeps an index; it is there as a whole or not at all, and then it says why not."""
+        """Stores an index atomically; returns the reason if that is impossible."""
         try:
             if place == self.places[-1]:
                 make_private(os.path.dirname(place))
@@ -159,9 +159,9 @@ class _WantedIndex:
             elif _is_somebodys(place):
                 return "there is one that belongs to another user"
             else:
-                # Those who read the file may read its index.
+                # Users who may read the file may read its index.
                 mode = 0o600 | os.stat(self._file.path).st_mode & 0o044
-            # One that a crash left without its contents is no index, and made again.
+            # An index left empty by a crash is invalid, and made again.
             with written_whole(place, mode, lasting=False) as out:
                 write_numbers(out.write, self._footer, columns)
         except OSError as error:
@@ -169,7 +169,7 @@ class _WantedIndex:
         return None
 
     def _renew(self, name: str, error: DamagedError) -> Any:
-        """A column of a new index, for one that was found to be damaged while it was used."""
+        """A column of a new index, in place of one that was found to be damaged during use."""
         with self._lock:
             if self._renewed is None:
                 self._warn(error)
@@ -181,7 +181,7 @@ class _WantedIndex:
 
 
 def _is_somebodys(place: str) -> bool:
-    """Whether there is something that another user put there. It may be of use to them."""
+    """Whether there is a file of another user in its place, who may need it."""
     try:
         return os.lstat(place).st_uid != os.geteuid()
     except OSError:
@@ -194,7 +194,7 @@ def _alone(place: str) -> Iterator[None]:
     try:
         make_private(os.path.dirname(place))
     except OSError:
-        yield  # Several may make it. Why it cannot be kept is said where it would be.
+        yield  # Several may make it. The write reports why it cannot be stored.
         return
     with alone(place + ".lock"):
         yield

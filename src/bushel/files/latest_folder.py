@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# What follows the name of a folder that is being written, and of one that is being removed.
+# The suffixes of a folder that is being written, and of one that is being removed.
 _NEW, _OLD = ".new", ".old"
 
 
 class LatestFolder:
-    """Keeps one of the folders whose names begin alike and end with numbers: the latest.
+    """Keeps one of the numbered folders with the same prefix: the latest.
 
-    A new one gets its name before the previous one loses its own, and with that all that is in
-    it. Whoever is killed in between leaves both, of which the one whose name sorts last counts.
+    A new folder gets its name before the previous one loses its own, and then its content. A
+    process that is killed in between leaves both, of which the one whose name sorts last counts.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -31,15 +31,15 @@ class LatestFolder:
         self._parent, self._prefix = parent, prefix
 
     def find(self) -> Path | None:
-        """The latest; None where there is none yet."""
+        """The latest folder; None if there is none yet."""
         return max(self._parent.glob(f"{self._prefix}*[0-9]"), default=None)
 
     @contextmanager
     def written(self, name: str) -> Iterator[Path]:
         """A folder to write into, which gets its name when the block ends.
 
-        Where there is one of that name, the new one is numbered: a folder cannot take the place
-        of another that has something in it, and to remove that first would be too early.
+        If there is one of that name, the new one is numbered: a folder cannot replace another that
+        is not empty, and removing that first would be too early.
         """
         self._parent.mkdir(parents=True, exist_ok=True)
         older = [*self._parent.glob(f"{self._prefix}*")]
@@ -48,7 +48,7 @@ class LatestFolder:
         new.mkdir()
         yield new
         new.rename(self._parent / self._free(name))
-        for path in sorted(older, key=_is_named):  # What others left is in the way of the rest.
+        for path in sorted(older, key=_is_named):  # Remains of others are in the way.
             _remove(path)
 
     def _free(self, name: str) -> str:
@@ -65,7 +65,7 @@ def _is_named(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Removes a folder, which has lost its name before it loses anything of what is in it."""
+    """Removes a folder: it loses its name before any of its content."""
     with suppress(OSError):
         if _is_named(path):
             path = path.rename(path.with_name(f"{path.name}{_OLD}"))

@@ -17,17 +17,17 @@ from bushel.core.positions import Keys
 from bushel.errors import FileError, MissingFileError
 from bushel.files.paths import is_remote
 
-# Two ranges with less than this between them are read as one: a call costs as much.
+# Ranges with a smaller gap between them are read together: another call would cost as much.
 _GAP = 4096
-# A range this long is read alone: to cut it out of what was read together, it is copied once
-# more, which takes longer than a call.
+# Longer ranges are read alone: cutting a range out of a joint read takes another copy, which takes
+# longer than a call.
 LONG = 1 << 15
-# No read is longer than that, however many ranges are neighbours.
+# The most bytes of a joint read, however many ranges are neighbours.
 _MOST_AT_ONCE = 1 << 23
 
 
 class ByteFile(Protocol):
-    """A file of which ranges are read, by any number of threads."""
+    """A file of which any number of threads read ranges."""
 
     @property
     def path(self) -> str: ...
@@ -37,11 +37,11 @@ class ByteFile(Protocol):
 
     @property
     def stamp(self) -> str:
-        """Something that is another when the file is."""
+        """A text that changes when the file changes."""
         ...
 
     def read(self, start: int, stop: int) -> bytes:
-        """The bytes from `start` up to `stop`; an error where the file ends before."""
+        """The bytes from `start` up to `stop`; an error if the file ends before."""
         ...
 
     def read_many(self, starts: Keys, stops: Keys) -> list[bytes]:
@@ -49,20 +49,20 @@ class ByteFile(Protocol):
         ...
 
     def check(self) -> None:
-        """Raises where the file has changed since it was opened, as far as that is cheap."""
+        """Raises if the file has changed since it was opened, as far as that is cheap to check."""
         ...
 
 
 class Ranges(Protocol):
-    """As much of a file as it takes to read ranges of it."""
+    """The part of a file's interface that reads ranges."""
 
     def read(self, start: int, stop: int) -> bytes: ...
 
 
 class LocalFile:
-    """A file that is open for reading; opened anew in another process."""
+    """A file that is open for reading; another process opens it anew."""
 
-    _descriptor = -1  # For `close`, where it could not be opened.
+    _descriptor = -1  # For `close`, if opening has failed.
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -77,8 +77,8 @@ class LocalFile:
         return stamp_of(self._status)
 
     def read(self, start: int, stop: int) -> bytes:
-        # `pread`, not a map of the file: a file that was cut short meanwhile is then an error,
-        # and not the end of the process.
+        # `pread`, not a mapping: reading a truncated file is then an error, and does not crash the
+        # process.
         data = os.pread(self._descriptor, stop - start, start)
         if len(data) < stop - start:
             data = self._rest_of(data, start, stop)
@@ -96,7 +96,7 @@ class LocalFile:
         return data
 
     def read_into(self, start: int, buffer: npt.NDArray[np.uint8]) -> None:
-        """Reads as many bytes as there is room for, where memory is used again and again."""
+        """Fills a buffer, which may be used again and again."""
         done = os.preadv(self._descriptor, [buffer.data], start)
         if done < len(buffer):
             buffer[done:] = np.frombuffer(self.read(start + done, start + len(buffer)), np.uint8)
@@ -105,7 +105,7 @@ class LocalFile:
         return read_merged(self, starts, stops, _GAP, _MOST_AT_ONCE, LONG)
 
     def check(self) -> None:
-        # Of the file that is open: one that was put in its place does not disturb us.
+        # Of the open file: a new file under its name does not matter.
         check_same(self.path, self._status, os.fstat(self._descriptor))
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class LocalFile:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        # (At the end of the program `os` may be gone: the system closes what is open.)
+        # (At the end of the program `os` may be gone: the system closes open files.)
         if os is not None:
             self.close()
 
@@ -123,18 +123,18 @@ class LocalFile:
 
 
 def stamp_of(status: os.stat_result) -> str:
-    """Something that is another when a file is: its size and the time of its last change."""
+    """A text that changes when a file changes: its size and modification time."""
     return f"{status.st_size}-{status.st_mtime_ns}"
 
 
 def check_same(path: str, before: os.stat_result, now: os.stat_result) -> None:
-    """Raises where a file was changed between two looks at it."""
+    """Raises if a file was changed between two checks."""
     if stamp_of(before) != stamp_of(now):
         raise written_to(path, before.st_size, now.st_size)
 
 
 def written_to(path: str, before: int, now: int) -> FileError:
-    """The error of a file that had another size, or was changed, since it was opened."""
+    """The error about a file whose size or modification time has changed since it was opened."""
     return FileError(
         f"{path!r} was written to while it was being read: it had {before:,} bytes and now has "
         f"{now:,}. Make the source anew."
@@ -144,10 +144,10 @@ def written_to(path: str, before: int, now: int) -> FileError:
 def read_merged(
     file: Ranges, starts: Keys, stops: Keys, gap: int, most_at_once: int, long: int | None = None
 ) -> list[bytes]:
-    """Reads ranges in the order of the file, neighbours in one call, but for `long` ones."""
+    """Reads ranges in the order of the file, neighbours in one call, except `long` ones."""
     order = starts.argsort(kind="stable")
     begins, ends = starts[order], stops[order]
-    # A new call begins where the gap is too wide, or the read would be too long.
+    # A new call begins after a gap that is too wide, or if the read would be too long.
     apart = begins[1:] > np.maximum.accumulate(ends)[:-1] + gap
     if long is not None:
         is_long = ends - begins >= long
@@ -174,7 +174,7 @@ def read_merged(
 
 
 def _opened(path: str) -> tuple[int, int, os.stat_result]:
-    # Without waiting: a pipe would keep us until somebody writes to it.
+    # Non-blocking: opening a pipe would wait until some process writes to it.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         try:
@@ -198,7 +198,7 @@ def _opened(path: str) -> tuple[int, int, os.stat_result]:
 
 
 class OpenFiles(PerProcess[str, ByteFile]):
-    """Files of which ranges are read: opened when first read, a few at once.
+    """Files of which ranges are read: each is opened at its first read, and few are open at once.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -214,8 +214,8 @@ class OpenFiles(PerProcess[str, ByteFile]):
     def _begin(self) -> None:
         super()._begin()
         _every.add(self)
-        # Links of all remote files that were ever open. Without them a source of more files than
-        # are open at a time would ask for the size of one nearly every time that it reads.
+        # Links of all remote files that were ever open. Without them, a source of more files than
+        # may be open would request the size of a file at nearly every read.
         self._backends: dict[str, Any] = {}
 
     def _make(self, key: str) -> ByteFile:
@@ -228,18 +228,18 @@ class OpenFiles(PerProcess[str, ByteFile]):
         return file
 
 
-# The open files of all sources: together they may exceed what a process may have open.
+# The open files of all sources, whose total may exceed the limit of the process.
 _every: "WeakSet[OpenFiles]" = WeakSet()
 
 
 def _make_room() -> None:
-    """Closes the files that are open only to be read again."""
+    """Closes files that can be opened again."""
     for files in list(_every):
         files.let_go()
 
 
 def open_file(path: str) -> ByteFile:
-    """Opens a file, here or far away."""
+    """Opens a file, local or remote."""
     if is_remote(path):
         from bushel.files.remote import RemoteFile
 

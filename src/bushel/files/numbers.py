@@ -1,7 +1,7 @@
 """Columns of 64-bit integers in a file of pieces: mapped, and verified when they are read.
 
-To open a file takes no time however long it is, and processes share its memory. A piece is
-checked when this process first looks at a number in it.
+Opening takes no time however long the file is, and processes share its memory. A piece is verified
+when this process first reads a number in it.
 """
 
 import mmap
@@ -19,9 +19,10 @@ from bushel.files.container import MAGIC, DamagedError, ForeignError, PieceReade
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
-# Numbers of a piece: a megabyte, which is checked in half a millisecond.
+# A piece has a megabyte, which is verified in half a millisecond.
 _BITS = 17
-# A process has only so many maps, and sources have files by the thousand.
+# Shorter columns are not mapped, as the mappings of a process are limited, and sources have files
+# by the thousand.
 _WORTH_A_MAP = 1 << 16
 assert not len(MAGIC) % 8, "numbers lie at multiples of eight, or are slow"
 
@@ -29,7 +30,7 @@ assert not len(MAGIC) % 8, "numbers lie at multiples of eight, or are slow"
 def write_numbers(
     write: Callable[[Any], object], footer: dict[str, Any], columns: Mapping[str, Numbers]
 ) -> None:
-    """Writes columns, and what is to be known of them."""
+    """Writes columns, with further data about them."""
     writer = PieceWriter(write)
     for column in columns.values():
         for start in range(0, len(column), 1 << _BITS):
@@ -46,8 +47,8 @@ def _pieces_of(count: int) -> int:
 class NumberColumn:
     """Numbers in a mapped file, read by position like those of an array.
 
-    Where a piece is damaged, `renew` is asked for the numbers once more; and so it is where the
-    file was cut short meanwhile, since to look where nothing is any more ends a process.
+    If a piece is damaged, `renew` returns the numbers once more; so it does if the file was
+    truncated meanwhile, as reading beyond its end would crash the process.
     """
 
     def __init__(
@@ -90,15 +91,15 @@ class NumberColumn:
         return list(self[:].tolist())
 
     def searchsorted(self, value: Any, side: Any = "left") -> Any:
-        """Where values belong in a column that rises."""
+        """The positions at which values belong in a column that rises."""
         return self[:].searchsorted(value, side)
 
     def _check(self, key: Any) -> None:
-        """Checks the pieces in which numbers at these positions are."""
+        """Verifies the pieces that have the numbers at these positions."""
         ready, length = self._ready, len(self)
         if isinstance(key, np.ndarray) and key.dtype.kind in "iu":
             wanted = np.where(key < 0, key + length, key) >> _BITS
-            # Positions that are none are left to the one who looks there.
+            # Invalid positions are left to the code that reads there.
             missing = np.unique(wanted[~ready.take(wanted, mode="clip")]).tolist()
         elif isinstance(key, slice):
             places = range(length)[key]
@@ -126,9 +127,9 @@ class NumberColumn:
 def read_numbers(
     descriptor: int, names: Sequence[str], renew: Callable[[str, DamagedError], Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is to be known of columns, and these; a ForeignError or DamagedError where none are.
+    """The data about columns, and the columns; raises ForeignError or DamagedError.
 
-    Short ones are read and checked at once, long ones are mapped.
+    Short ones are read and verified at once, long ones are mapped.
     """
     size = os.fstat(descriptor).st_size
     data: bytes | mmap.mmap

@@ -8,7 +8,7 @@ from typing import Any
 
 from bushel.errors import MissingFileError, PlanError
 
-# Remote names up to which the server is asked whether they are folders.
+# The most remote names for which the server is asked whether they are folders.
 _MOST_ASKED = 16
 
 
@@ -16,7 +16,7 @@ _SHARD = re.compile(r"-\d{5,}-of-\d{5,}$")
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path has to be read through another protocol than the file system's.
+    """Whether a path has a protocol other than that of the local file system.
 
     >>> is_remote("s3://bucket/key"), is_remote("/data/a.parquet"), is_remote("C:/a")
     (True, False, False)
@@ -25,7 +25,7 @@ def is_remote(path: str) -> bool:
 
 
 def without_query(path: str) -> str:
-    """A path as far as it names a file: what follows a question mark belongs to an address.
+    """A path up to the question mark, which begins the query of an address.
 
     >>> without_query("https://host/a.npz?key=1"), without_query("what?.txt")
     ('https://host/a.npz', 'what?.txt')
@@ -36,8 +36,8 @@ def without_query(path: str) -> str:
 def expand(paths: Any, endings: Sequence[str] = ()) -> list[str]:
     """Lists the files that names, globs and folders stand for, in a fixed order.
 
-    A folder stands for the files in it that end as `endings` say (all, if there are none),
-    sorted by name with numbers as numbers. Files of a sequence come in its order.
+    A folder stands for those of its files that have one of the `endings` (all files, if there are
+    none), sorted by name with numbers as numbers. Files of a sequence keep its order.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +106,7 @@ def _in_folder(folder: str, endings: Sequence[str]) -> list[str]:
 
 
 def ends_in(name: str, endings: Sequence[str]) -> bool:
-    """Whether a name ends as wanted; the number of a shard may follow.
+    """Whether a name has one of these endings; the number of a shard may follow.
 
     >>> ends_in("x.tfrecord-00000-of-00016", [".tfrecord"]), ends_in("x.txt", [".csv"])
     (True, False)
@@ -119,13 +119,13 @@ def _in_order(files: Iterable[str]) -> list[str]:
 
 
 def natural(path: str) -> list[tuple[int, int | str]]:
-    """Sorts numbers in names as numbers."""
+    """A sort key in which numbers in names count as numbers."""
     parts = re.split(r"(\d+)", path)
     return [(0, int(part)) if part.isdigit() else (1, part) for part in parts]
 
 
 def _similar(path: str) -> str:
-    """Names files beside it that might have been meant."""
+    """Suggests names of neighbouring files that may be meant."""
     import difflib
 
     folder, name = os.path.split(path)

@@ -1,8 +1,8 @@
 """Private files and folders: makes sure that kept files belong to the user alone.
 
-What is kept is believed when it is read again. So nobody else may have written it: a private
-folder (0700) belongs to the user and is no link, and so does every file that is opened in one.
-A cache folder may be shared by several users; each has folders of their own in it.
+Stored files are trusted when they are read again, so no other user may have written them: a private
+folder (0700) belongs to the user and is no link, and so does every file that is opened in it. A
+cache folder may be shared by several users; each has folders of their own in it.
 """
 
 import errno
@@ -20,7 +20,7 @@ _WAY_OUT = "Remove it, or name another folder in the environment variable BUSHEL
 
 
 def cache_folder() -> str:
-    """Where bushel keeps what it can make again."""
+    """The folder for files that bushel can make again."""
     chosen = os.environ.get("BUSHEL_CACHE")
     if chosen:
         return chosen
@@ -29,7 +29,7 @@ def cache_folder() -> str:
 
 
 def cache_bytes() -> int:
-    """How much each folder in the cache folder may hold, as the environment says."""
+    """The most bytes of each folder in the cache folder, from the environment."""
     text = os.environ.get("BUSHEL_CACHE_BYTES", "")
     try:
         return int(float(text)) if text else _DEFAULT_BYTES
@@ -40,20 +40,20 @@ def cache_bytes() -> int:
 
 
 def kept_folder(name: str) -> str:
-    """The path of this user's folder of that name in the cache folder; it may not be there yet."""
+    """The path of this user's folder of that name in the cache folder; it may not exist yet."""
     return os.path.join(cache_folder(), f"{name}-{os.geteuid()}")
 
 
 @lru_cache(maxsize=1024)
 def warn_once(text: str) -> None:
-    """Says in this process, once, what is done without, or made anew."""
+    """Warns, once a process, about a feature that is unavailable, or a file that is made again."""
     _log.warning("%s", text)
 
 
 def make_private(folder: str, way_out: str = _WAY_OUT) -> None:
-    """Makes a folder that is this user's alone, or checks that one is.
+    """Makes a folder that belongs to this user alone, or checks an existing one.
 
-    Raises a FileError where it is somebody else's, and an OSError where it cannot be made.
+    Raises a FileError if it belongs to another user, and an OSError if it cannot be made.
     """
     try:
         os.mkdir(folder, 0o700)
@@ -81,12 +81,12 @@ def make_private(folder: str, way_out: str = _WAY_OUT) -> None:
 
 
 def open_ours(path: str, flags: int, mode: int = 0o600, way_out: str = _WAY_OUT) -> int:
-    """Opens a file that this user alone can have made; returns its descriptor.
+    """Opens a file that only this user can have made; returns its descriptor.
 
-    No link is followed. Raises a FileError where it is a link, or somebody else's.
+    Raises a FileError for a link, or a file of another user.
     """
     try:
-        # Without waiting: a pipe would keep us until somebody writes to it.
+        # Non-blocking: opening a pipe would wait until some process writes to it.
         wanted = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(path, wanted, mode)
     except OSError as error:
@@ -114,7 +114,7 @@ def _check_ours(path: str, status: os.stat_result, writing: bool, way_out: str) 
 
 
 def is_no_easier_to_write(status: os.stat_result, than: os.stat_result) -> bool:
-    """Whether nobody can have written a file who could not write another one as well."""
+    """Whether all users who can write a file can write another one as well."""
     if status.st_uid not in (os.geteuid(), than.st_uid, 0):
         return False
     if status.st_mode & 0o020 and status.st_gid != than.st_gid:

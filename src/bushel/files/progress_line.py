@@ -1,7 +1,7 @@
 """The progress line of slow operations.
 
-It is shown where somebody sees it: at a terminal, and in a notebook. `BUSHEL_PROGRESS=0` in the
-environment switches it off, and `BUSHEL_PROGRESS=1` has it in logs as well.
+It is shown on a terminal, and in a notebook. `BUSHEL_PROGRESS=0` in the environment switches it
+off, and `BUSHEL_PROGRESS=1` shows it in logs as well.
 """
 
 import os
@@ -11,22 +11,21 @@ import time
 import weakref
 from typing import Literal, TextIO
 
-# Work that is done sooner than that needs no line.
+# Work that takes less needs no line.
 _QUIET_SECONDS = 1.0
 _EVERY_SECONDS = 0.1
-# Where nobody watches, a line now and then is enough.
+# The interval of lines in a log, which is rarely watched.
 _EVERY_SECONDS_IN_A_LOG = 30.0
 
 _VARIABLE = "BUSHEL_PROGRESS"
 _OFF, _ON = ("0", "off", "no", "false"), ("1", "on", "yes", "true")
 
-# A line that changes, in one of the two; lines in a log; none.
+# One line that changes, on a terminal or in a notebook; lines in a log; none.
 Look = Literal["terminal", "notebook", "log", "none"]
 
 
 def look_of(stream: TextIO | None, asked: bool | None = None) -> Look:
-    """How progress is shown on a stream: by what the environment says, by what a program asked
-    for, and else by whether somebody sees it."""
+    """How progress is shown on a stream: by the environment, the program, or its kind."""
     said = os.environ.get(_VARIABLE, "").lower()
     if stream is None or said in _OFF or (asked is False and said not in _ON):
         return "none"
@@ -44,11 +43,11 @@ def _is_in_notebook() -> bool:
 
 
 class ProgressLine:
-    """Shows how much of something is done, and how long the rest will take.
+    """Shows the progress of a task, and the time left.
 
-    On a terminal and in a notebook it is one line that changes; in a log, if it is wanted there,
-    a line every half minute. Of several at the same time, the first is shown: it is about the
-    whole of which others are parts. Where nobody knows how much there is in all, `total` is None.
+    On a terminal and in a notebook it is one line that changes; in a log, if it is wanted there, a
+    line every half minute. Of several at the same time, the first is shown, as the others are parts
+    of its task. If the total amount is unknown, `total` is None.
     """
 
     def __init__(
@@ -60,21 +59,21 @@ class ProgressLine:
         before: int = 0,
         asked: bool | None = None,
     ) -> None:
-        """`asked` says whether a program wants it shown, if it says anything."""
+        """`asked` says whether the program wants it shown; None if it does not say."""
         self._what, self._total, self._unit = what, total, unit
-        # What was done already tells nothing of how fast it goes.
+        # Work done earlier says nothing about the speed.
         self._before = before
         self._stream = sys.stderr if stream is None else stream
         self._look = look_of(self._stream, asked)
         self._began = self._shown = time.monotonic()
         self._done = 0
-        # How many letters are to be removed.
+        # The number of characters to erase.
         self._visible = 0
         if self._look != "none":
             _shown_now.begin(self)
 
     def to(self, done: int) -> None:
-        """Says how much is done by now."""
+        """Updates the amount that is done."""
         self._done = done
         if self._look == "none":
             return
@@ -88,7 +87,7 @@ class ProgressLine:
         self._write(self.text(now - self._began))
 
     def text(self, seconds: float) -> str:
-        """The line, `seconds` after the beginning.
+        """The text of the line, `seconds` after the beginning.
 
         >>> progress = ProgressLine("indexing a.tar", 4_000_000_000)
         >>> progress._done = 1_000_000_000
@@ -101,7 +100,7 @@ class ProgressLine:
         share = self._done / self._total if self._total else 1.0
         told = f"{self._what}: {share:.0%} of {_amount(self._total, self._unit)}"
         if rate <= 0:
-            return told  # No rate to tell the rest by.
+            return told  # The rate is unknown, and so is the time left.
         left = _clock((self._total - self._done) / rate)
         return f"{told}, {_amount(rate, self._unit)}/s, {left} left"
 
@@ -110,13 +109,13 @@ class ProgressLine:
             self._stream.write(text + "\n")
         elif self._look == "terminal":
             self._stream.write(f"\r\x1b[K{text}")
-        else:  # A notebook goes back to the beginning of a line, and cannot remove the rest of it.
+        else:  # A notebook can return to the beginning of a line, but not erase the rest.
             self._stream.write(f"\r{text:<{self._visible}}")
         self._visible = 0 if self._look == "log" else len(text)
         self._stream.flush()
 
     def end(self) -> None:
-        """Removes the line."""
+        """Erases the line."""
         _shown_now.end(self)
         if self._visible:
             spaces = " " * self._visible
@@ -132,14 +131,14 @@ class ProgressLine:
 
 
 class _ShownNow:
-    """Which lines there are at a time, by any thread; a terminal has room for one."""
+    """The lines that are active, in any thread; a terminal has room for one."""
 
     def __init__(self) -> None:
         self._begin()
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        # Weak, for those of somebody who never says that the work has ended.
+        # Weak references, for lines that are never ended.
         self._lines: list[weakref.ref[ProgressLine]] = []
         self._lock = threading.Lock()
 

@@ -20,26 +20,27 @@ from bushel.files.local import LONG, read_merged
 from bushel.files.remote_cache import PIECE, CachedFile, GoneError, cache_here
 from bushel.files.request_pool import requests
 
-# Two ranges with less than this between them are one request: it takes no longer.
+# Ranges with a smaller gap between them are one request, which takes no longer.
 _GAP = 1 << 17
-# Longer ranges are asked for in parts, in parallel. A part is at least `_MOST_AT_ONCE` bytes, and
-# what one connection reads in `_PART_SECONDS`. To put parts together costs a copy.
+# Longer ranges are split into parts that are requested in parallel. A part has at least
+# `_MOST_AT_ONCE` bytes, and as many as one connection reads in `_PART_SECONDS`. Joining parts costs
+# a copy.
 _MOST_AT_ONCE = 1 << 22
 _PART_SECONDS = 0.05
 _LONGEST_PART = 1 << 26
-# Bytes of an answer from which on its time tells the rate, and not the latency.
+# The size above which the time of an answer depends on the rate, and not on the latency.
 _TELLING = 1 << 19
 # Bytes that a sequential reader prefetches, in parallel requests.
 _AHEAD = 1 << 25
-# How often bytes may vanish from the cache before they are read without it.
+# How often pieces may vanish from the cache before they are read without it.
 _MOST_ROUNDS = 4
-# The same two bounds for bytes that are in the cache on this disk.
+# The same two bounds for pieces in the cache on this disk.
 _LOCAL_GAP = 4096
 _LOCAL_MOST_AT_ONCE = 1 << 23
 
 
 class PartSize:
-    """How long one request may be, learnt from the requests before it.
+    """The size of one request, learnt from earlier requests.
 
     >>> size = PartSize()
     >>> for _ in range(4):
@@ -56,7 +57,7 @@ class PartSize:
         self.bytes = _MOST_AT_ONCE
 
     def learn(self, longest: int, seconds: float) -> None:
-        """Takes note of requests at the same time, and of the bytes of the longest."""
+        """Takes note of parallel requests, and of the bytes of the longest."""
         if longest >= _TELLING:
             reached = longest / max(seconds, 1e-6) * _PART_SECONDS
             wanted = min(max(reached, _MOST_AT_ONCE), _LONGEST_PART)
@@ -64,13 +65,13 @@ class PartSize:
 
 
 class RemoteFile:
-    """A file that is read by requests; opened anew in another process.
+    """A file that is read by requests; another process opens it anew.
 
-    Bytes that were read once are kept on this machine, as far as the cache goes (`Cache`).
+    Bytes that were read are stored on this machine, as far as the cache permits (`Cache`).
     """
 
     def __init__(self, path: str, backend: Backend | None = None) -> None:
-        """`backend` is that of the same file when it was open before: then nobody is asked."""
+        """`backend` is that of an earlier opening of the file: then no request is made."""
         self.path = path
         self._backend = backend or backend_of(path)
         self.size, self.stamp = self._backend.size, self._backend.stamp
@@ -80,7 +81,7 @@ class RemoteFile:
 
     @property
     def backend(self) -> Backend:
-        """What is known of the file: small, and good for as long as the file is the same."""
+        """What is known about the file: small, and valid as long as the file is unchanged."""
         return self._backend
 
     def _keep(self) -> None:
@@ -95,11 +96,11 @@ class RemoteFile:
         return self.read_many(np.array([start]), np.array([stop]))[0]
 
     def read_once(self, start: int, stop: int) -> bytes:
-        """Reads bytes that nobody will want again: the cache does not keep them."""
+        """Reads bytes that will not be needed again: they are not stored in the cache."""
         return self._read_past_the_cache(np.array([start]), np.array([stop]))[0]
 
     def _bring_ahead(self, kept: CachedFile, start: int, stop: int) -> None:
-        """Gets more than is wanted now, for one who reads on and on."""
+        """Prefetches for a sequential reader."""
         begin = np.array([start])
         with suppress(GoneError):
             if stop <= self.size and kept.missing(begin, np.array([stop])):
@@ -128,13 +129,13 @@ class RemoteFile:
                     kept.touch()
                     return read_merged(kept, starts, stops, _LOCAL_GAP, _LOCAL_MOST_AT_ONCE, LONG)
             except GoneError:
-                # Others needed the room. What is still there is found again.
+                # Pieces were removed to make room. The remaining ones are found again.
                 if self._kept is kept:
                     self._keep()
         return self._read_past_the_cache(starts, stops)
 
     def _bring(self, kept: CachedFile, missing: list[int]) -> bool:
-        """Gets pieces into the cache; those that another thread is getting, it waits for."""
+        """Gets pieces into the cache; waits for those that another thread is getting."""
         here = _here
         mine: list[int] = []
         others: list[Future[None]] = []
@@ -158,7 +159,7 @@ class RemoteFile:
             )
             return False
         finally:
-            # Whether or not it went well: who waits looks whether the piece is there.
+            # Successful or not: waiting threads check whether the piece is there.
             with here.lock:
                 claims = [here.claims.pop((self.path, self.stamp, piece)) for piece in mine]
             for claim in claims:
@@ -167,7 +168,7 @@ class RemoteFile:
         return all(kept_all)
 
     def _get(self, kept: CachedFile, run: range) -> bool:
-        """Gets pieces that are neighbours; says whether they are kept."""
+        """Gets neighbouring pieces; returns whether they were stored."""
         first = run.start * PIECE
         data = memoryview(self._backend.fetch(first, min(run.stop * PIECE, self.size)))
         try:
@@ -188,7 +189,7 @@ class RemoteFile:
             number = bisect_right(begins, start) - 1
             begin, end = spans[number]
             if (start, stop) == (begin, end):
-                return bytes(whole[number])  # No copy, where it is what it should be.
+                return bytes(whole[number])  # No copy, if it has the right type.
             if stop <= end:
                 return bytes(parts[number][start - begin : stop - begin])
             last = bisect_right(begins, stop - 1) - 1
@@ -199,8 +200,8 @@ class RemoteFile:
         return [cut(start, stop) if start < stop else b"" for start, stop in ranges]
 
     def check(self) -> None:
-        # Asks nobody: every answer says of which file it is, and what is in the cache is of the
-        # file that was opened.
+        # Makes no request: every answer names its version of the file, and the cache has the
+        # version that was opened.
         return
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -212,11 +213,11 @@ class _DiskError(Exception):
 
 
 class _Process:
-    """What the remote files of a process share. It is not taken along by a fork."""
+    """State that the remote files of a process share; a fork begins anew."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        # Pieces that somebody is getting at the moment.
+        # Pieces that some thread is getting now.
         self.claims: dict[tuple[str, str, int], Future[None]] = {}
 
 
@@ -232,7 +233,7 @@ os.register_at_fork(after_in_child=_begin)
 
 
 def _runs(pieces: list[int]) -> list[range]:
-    """Joins neighbours, as far as one request goes.
+    """Joins neighbours, up to the size of one request.
 
     >>> _runs([1, 2, 3, 7])
     [range(1, 4), range(7, 8)]
@@ -248,7 +249,7 @@ def _runs(pieces: list[int]) -> list[range]:
 
 
 def _spans(starts: Keys, stops: Keys, most: int) -> list[tuple[int, int]]:
-    """The requests that get all of these ranges, none longer than `most`, as the file goes.
+    """The requests for all of these ranges, none longer than `most`, in the order of the file.
 
     >>> _spans(np.array([900_000, 10, 300]), np.array([900_001, 20, 400]), 1 << 22)
     [(10, 400), (900000, 900001)]

@@ -1,12 +1,12 @@
 """The cache of remote files: pieces on a local disk, shared by all processes of the user.
 
-A remote file is cut into segments, and a segment into pieces. What is kept of a segment is one
-file, in which each piece has its place; it has holes where a piece is not there.
+A remote file is divided into segments, and a segment into pieces. The cache has one file for each
+segment, in which each piece has its place; missing pieces are holes.
 
     BUSHELPC  whose it is (SHA-256)  checksum and length of each piece  pieces
 
-A piece is written first and its checksum after it, and counts only if that is right. So a
-process that is killed while it writes leaves nothing that anybody would believe.
+A piece is written first and its checksum after it, and is valid only if that is right. So a process
+that is killed while it writes leaves nothing that would be trusted.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from bushel.core.positions import Keys
 from bushel.files.evict import FolderLimit
 from bushel.files.private import cache_bytes, kept_folder, open_ours
 
-# What is asked for at once: no slower to get than a few bytes, where an answer takes 20 ms.
+# The unit of requests: it takes no longer than a few bytes if the latency is 20 ms.
 _PIECE_BITS = 18
 PIECE = 1 << _PIECE_BITS
 _MAGIC = b"BUSHELPC"
 _ENTRY = struct.Struct("<II")
 _PAGE = 4096
-# A segment is what is given up at once, and what a descriptor is open for. Its size is in its
-# name, so it should be the same whatever the limit is: from 1 GB to 16 GB, 64 MiB.
+# A segment is the unit of removal, and takes one descriptor. Its size is part of its name, so it
+# should not depend on the limit: between 1 GB and 16 GB, it is 64 MiB.
 _SEGMENT = 1 << 26
 _FEWEST_SEGMENTS = 16
 _MOST_SEGMENTS = 256
@@ -39,7 +39,7 @@ _TOUCH_SECONDS = 60.0
 
 
 class GoneError(Exception):
-    """What was kept is not there any more."""
+    """A segment was removed meanwhile."""
 
 
 class Cache:
@@ -55,10 +55,10 @@ class Cache:
         self._lock = threading.Lock()
 
     def keep(self, path: str, stamp: str, size: int) -> "CachedFile | None":
-        """Where pieces of a file are kept, or None for a file that does not fit.
+        """The cached pieces of a file, or None for a file that does not fit.
 
-        Files that do not fit together are not kept in turns, which would help nobody: those
-        that came first are kept, and of the others only the bytes that are wanted are read.
+        Files that do not fit together do not take turns, which would help none of them: the first
+        ones are stored, and of the others only the needed bytes are read.
         """
         with self._lock:
             others = sum(self._sizes.values()) - self._sizes.get(path, 0)
@@ -69,7 +69,7 @@ class Cache:
 
 
 def cache_here() -> Cache | None:
-    """The cache that the environment asks for: BUSHEL_CACHE, and BUSHEL_CACHE_BYTES of it."""
+    """The cache according to the environment: BUSHEL_CACHE, and BUSHEL_CACHE_BYTES as its limit."""
     most_bytes = cache_bytes()
     return None if most_bytes < PIECE else _cache_of(kept_folder("remote"), most_bytes)
 
@@ -84,10 +84,9 @@ os.register_at_fork(after_in_child=_cache_of.cache_clear)
 
 
 class CachedFile:
-    """The pieces of one file that are in the cache. Any thread may ask.
+    """The cached pieces of one file. Any thread may use it.
 
-    It looks at each segment once. When one of them is gone it says so, and from then on it is
-    of no use: whoever has it makes another.
+    It examines each segment once. When a segment is gone, it raises GoneError and must be replaced.
     """
 
     def __init__(self, cache: Cache, path: str, stamp: str, size: int) -> None:
@@ -96,22 +95,23 @@ class CachedFile:
         self._whose = f"1\n{path}\n{stamp}\n{size}\n{self._segment_bytes}"
         self._lock = threading.Lock()
         self._segments: dict[int, _Segment] = {}
-        # Their descriptors and beginnings once more: `read` is called for every record.
+        # Redundant, but `read` is called for every record: the descriptors and beginnings of
+        # segments.
         self._shift = self._segment_bytes.bit_length() - 1
         self._places = [(-1, 0)] * (-(-size // self._segment_bytes))
-        # Pieces of which this process knows that they are there and right. After the last one
-        # nothing is missing: an empty range may begin there.
+        # Pieces that this process knows to be present and right. The entry after the last piece is
+        # True, as an empty range may begin there.
         self._ready: npt.NDArray[np.bool_] = np.zeros(-(-size // PIECE) + 1, dtype=np.bool_)
         self._ready[-1] = True
         self._touched = time.monotonic()
 
     @property
     def folder(self) -> str:
-        """Where pieces are kept."""
+        """The folder of its segments."""
         return self._cache.folder
 
     def missing(self, starts: Keys, stops: Keys) -> list[int]:
-        """The pieces that these ranges need, and that are not kept."""
+        """The missing pieces of these ranges."""
         first = starts >> _PIECE_BITS
         last = np.maximum(first, (stops - 1) >> _PIECE_BITS)
         longest = int((last - first).max())
@@ -122,14 +122,14 @@ class CachedFile:
         return [piece for piece in wanted[~self._ready[wanted]].tolist() if not self._find(piece)]
 
     def read(self, start: int, stop: int) -> bytes:
-        """Reads bytes of pieces of which none is missing."""
+        """Reads bytes of which no piece is missing."""
         length = stop - start
         if not length:
-            return b""  # Perhaps of the end of the file, where no segment is.
+            return b""  # It may be at the end of the file, where there is no segment.
         descriptor, begin = self._places[start >> self._shift]
         data = os.pread(descriptor, length, start - begin)
         if len(data) < length:
-            # A range that ends in the next segment comes short too: this one ends before.
+            # A range that ends in the next segment is incomplete, too: this segment ends before.
             end = (start // self._segment_bytes + 1) * self._segment_bytes
             if stop <= end:
                 raise GoneError
@@ -137,7 +137,7 @@ class CachedFile:
         return data
 
     def put(self, piece: int, data: bytes | memoryview) -> bool:
-        """Keeps a piece; False where there is no room for it, an OSError if the disk has one."""
+        """Stores a piece; False if there is no room for it, an OSError if the disk fails."""
         number, place = divmod(piece * PIECE, self._segment_bytes)
         with self._lock, self._cache.limit.room(PIECE + 2 * _PAGE) as room:
             if not room:
@@ -156,14 +156,14 @@ class CachedFile:
     def _write(
         self, descriptor: int, number: int, place: int, data: bytes | memoryview
     ) -> tuple[int, int]:
-        """Writes a piece into the file of its segment, and says which file that was."""
+        """Writes a piece into the file of its segment, and returns its path."""
         status = os.fstat(descriptor)
         header = _MAGIC + self._digest(number)
         if not status.st_size:
             _write(descriptor, header, 0)
         elif os.pread(descriptor, len(header), 0) != header:
-            # Damaged, and then nobody shall write to it: to those who have it open, a hole in it
-            # would look like bytes.
+            # It is damaged, and then must not be written to: processes that have it open would take
+            # a hole for data.
             os.unlink(self._path(number))
             os.ftruncate(descriptor, 0)
             raise GoneError
@@ -173,7 +173,7 @@ class CachedFile:
         return status.st_dev, status.st_ino
 
     def touch(self) -> None:
-        """Says now and then that the segments are still in use."""
+        """Marks the segments as used, now and then."""
         now = time.monotonic()
         if now - self._touched > _TOUCH_SECONDS:
             self._touched = now
@@ -181,7 +181,7 @@ class CachedFile:
                 segment.touch()
 
     def _find(self, piece: int) -> bool:
-        """Looks for a piece on the disk, where another process may have put it."""
+        """Looks for a piece on the disk, where another process may have stored it."""
         number, place = divmod(piece * PIECE, self._segment_bytes)
         with self._lock:
             segment = self._segments.get(number) or self._open(number)
@@ -213,9 +213,9 @@ class CachedFile:
 
     @property
     def _data(self) -> int:
-        """Where the pieces begin in the file of a segment."""
+        """The place of the first piece in the file of a segment."""
         header = len(_MAGIC) + 32 + self._segment_bytes // PIECE * _ENTRY.size
-        # After a hole, and aligned: the system then keeps a piece in memory as a whole.
+        # After a hole, and aligned: the system then caches a piece as a whole.
         return -(-header // PIECE) * PIECE
 
 
@@ -223,7 +223,8 @@ class _Segment:
     """The file of a segment, open for reading."""
 
     def __init__(self, path: str, begin: int) -> None:
-        # The byte of the remote file that the first byte of this one would be.
+        # The byte of the remote file at which the segment would begin if the header were part of
+        # it.
         self.begin = begin
         self.descriptor = -1
         self.descriptor = open_ours(path, os.O_RDONLY)
@@ -234,7 +235,7 @@ class _Segment:
         return os.pread(self.descriptor, len(_MAGIC) + 32, 0) == _MAGIC + digest
 
     def has(self, start: int, stop: int, at: int) -> bool:
-        """Whether a piece is there, as long as it should be, and right; its entry is `at`."""
+        """Whether a piece is present, complete and right; its entry is `at`."""
         entry = os.pread(self.descriptor, _ENTRY.size, at)
         if len(entry) < _ENTRY.size:
             return False
@@ -245,14 +246,14 @@ class _Segment:
         return len(data) == length and zlib.crc32(data) == int(checksum)
 
     def touch(self) -> None:
-        """The segments that were not used for the longest time are given up first."""
+        """Marks the segment as used: those unused for the longest time are removed first."""
         try:
             os.utime(self.descriptor)
         except OSError:
-            return  # It is gone, or the disk may only be read.
+            return  # It was removed, or the disk is read-only.
 
     def __del__(self) -> None:
-        # (At the end of the program `os` may be gone: the system closes what is open.)
+        # (At the end of the program `os` may be gone: the system closes open files.)
         if self.descriptor >= 0 and os is not None:
             os.close(self.descriptor)
 

@@ -26,7 +26,7 @@ def listed(path: str, endings: Sequence[str]) -> list[str]:
 
 
 def _system_of(path: str) -> tuple[Any, str]:
-    # Pages of the web are folders only to fsspec.
+    # Only fsspec treats web pages as folders.
     in_store = stores.serves(path) and not path.startswith(_WEB)
     system, inner = stores.system_of(path) if in_store else system_of(path)
     system.invalidate_cache()
@@ -76,7 +76,7 @@ def _is_meant(name: str) -> bool:
 
 
 def _lost(path: str, inner: str) -> str:
-    """What a file system left off a path, and has to be put before the names that it gives.
+    """The prefix that a file system strips from paths, to be restored in the names that it returns.
 
     >>> _lost("s3://bucket/a", "bucket/a"), _lost("sftp://host/a", "/a")
     ('s3://', 'sftp://host/')

@@ -9,17 +9,17 @@ from typing import TypeVar
 A = TypeVar("A")
 R = TypeVar("R")
 
-# Requests of this process that are under way at a time, whoever made them.
+# The most requests of this process at the same time, over all pools.
 MOST_REQUESTS = 32
 
 
 class RequestPool:
-    """Threads that make requests: as many at a time as there are of them."""
+    """Threads that make requests in parallel."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._begin()
-        # A fork takes neither the threads along nor those who held the lock.
+        # A fork copies neither the threads nor a thread that held the lock.
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
@@ -27,11 +27,11 @@ class RequestPool:
         self._pool: ThreadPoolExecutor | None = None
 
     def each(self, request: Callable[[A], R], arguments: Sequence[A]) -> list[R]:
-        """Makes requests at the same time; the first error is raised when all are done."""
+        """Makes requests in parallel; the first error is raised when all are done."""
         if len(arguments) <= 1:
             return [request(argument) for argument in arguments]
         with self._lock:
-            # They wait for work as long as the process lives, and take part in no pipeline.
+            # Idle threads wait for work until the process ends, and are not part of a pipeline.
             self._pool = self._pool or ThreadPoolExecutor(self._most, "remote-read")
         futures = [self._pool.submit(request, argument) for argument in arguments]
         wait(futures)

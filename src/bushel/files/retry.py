@@ -10,10 +10,10 @@ from bushel.errors import FileError, MissingFileError
 T = TypeVar("T")
 
 MOST_ATTEMPTS = 7
-# Before the second attempt at most this long, then twice as long each time: 6.3 s in all.
+# The longest pause before the second attempt; it doubles with each further attempt: 6.3 s in all.
 FIRST_WAIT_SECONDS = 0.1
 
-# Of these the next attempt would be the same.
+# Errors that the next attempt would have again.
 _LASTING = (
     *(FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError),
     *(TypeError, ValueError, LookupError, AttributeError, NotImplementedError, ImportError),
@@ -21,11 +21,11 @@ _LASTING = (
 
 
 class ShortAnswerError(Exception):
-    """A server sent less, or more, than it was asked for."""
+    """A server sent fewer, or more, bytes than were requested."""
 
 
 def insist(request: Callable[[], T], path: str, what: str) -> T:
-    """Makes a request until it succeeds, or fails for a reason that will not pass.
+    """Repeats a request until it succeeds, or fails for a lasting reason.
 
     `what` completes "… could not be read".
 
@@ -42,13 +42,13 @@ def insist(request: Callable[[], T], path: str, what: str) -> T:
         except Exception as error:
             if attempt == MOST_ATTEMPTS:
                 raise given_up(error, path, what, attempt) from error
-        # Many that failed together should not come again together.
+        # Random, so that many requests that failed together are not repeated together.
         time.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))
     raise AssertionError("unreachable")
 
 
 def given_up(error: BaseException, path: str, what: str, attempts: int) -> FileError:
-    """The error that says how often something was tried."""
+    """The error that says how often a request was tried."""
     return FileError(
         f"{what} of {path!r} could not be read, in {attempts} attempts; the last one failed with "
         f"{_told(error)}."

@@ -1,7 +1,7 @@
 """Object stores and web servers by obstore: `s3://`, `gs://`, `az://`, `https://`.
 
-It keeps connections, and makes requests again that failed by accident. In a process that was
-forked from one that used it, nothing of it works: there `beside.py` asks it in another process.
+obstore keeps connections, and repeats requests that failed transiently. In a process that was
+forked from one that used it, it does not work: there `beside.py` calls it in another process.
 """
 
 import os
@@ -22,38 +22,38 @@ from bushel.files.aws import credentials_for, region_of
 from bushel.files.request_pool import MOST_REQUESTS, RequestPool, requests
 from bushel.files.systems import options_for_obstore, settings
 
-# Silence of this length is the end of an attempt, however long an answer may take as a whole.
+# An attempt ends after this many silent seconds, however long the whole answer may take.
 PATIENCE_SECONDS = 60.0
 _LONGEST = timedelta(hours=1)
 _LONGEST_RETRYING = timedelta(minutes=5)
-# A server that knows no ranges sends the whole file each time; beyond this that is no way to read.
+# A server without ranges sends the whole file each time; larger files cannot be read in this way.
 _MOST_WHOLE = 1 << 26
-# A store is a set of connections. Most files share one; an address with a question has its own.
+# A store is a set of connections. Most files share one; an address with a query has its own.
 _MOST_STORES = 256
-# One call of obstore has ten requests under way.
+# One call of obstore makes ten requests in parallel.
 _in_bulk = RequestPool(MOST_REQUESTS // 10)
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 _WEB = ("http", "https")
 _OBJECTS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
-# An address that is the same however its characters are written.
+# An address without characters that could be escaped in several ways.
 _PLAIN = re.compile(r"(https?://[^/?#@]+)/((?:[\w~-][\w.~-]*/)*[\w~-][\w.~-]*)", re.ASCII)
 
 Span: TypeAlias = tuple[int, int]
-# A store, and what a file is called there.
+# A store, and the name of a file in it.
 StorePath: TypeAlias = tuple[Any, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Which file it was that a server answered about."""
+    """The version of a file in an answer of a server."""
 
     size: int
     etag: str
     modified: str
 
     def difference(self, other: "Version") -> str:
-        """How another answer shows that it is about another file; empty if it does not."""
+        """How another answer shows another version; empty if it does not."""
         if self.etag and other.etag:
             if self.etag.removeprefix("W/") == other.etag.removeprefix("W/"):
                 return ""
@@ -66,23 +66,23 @@ class Version:
 
 
 def serves(path: str) -> bool:
-    """Whether obstore can read a path, with the options that it would need."""
+    """Whether obstore can read a path, with the options that are set for it."""
     scheme, _, rest = path.partition("://")
     if "::" in path or options_for_obstore(scheme) is None:
         return False
-    # Names with empty parts, and versions of objects, are beyond it.
+    # It does not support names with empty parts, and versions of objects.
     return scheme in _WEB or (scheme in _OBJECTS and "//" not in rest and "?versionId" not in rest)
 
 
 def head(path: str) -> Version:
-    """The version of a file that is there now."""
+    """The current version of a file."""
     store, key = store_of(path)
     try:
         if path.startswith(_WEB):
             try:
                 return _version(package(path).head(store, key))
             except Exception:
-                # Some servers, and addresses that were signed for it, allow nothing but GET.
+                # Some servers, and signed addresses, allow only GET.
                 return _version(package(path).get(store, key).meta)
         return _version(package(path).head(store, key))
     except Exception as error:
@@ -95,32 +95,32 @@ def _is_folder(path: str) -> bool:
     if path.startswith(_WEB):
         return False
     store, key = store_of(path)
-    with suppress(Exception):  # There is no such bucket, or it may not be listed.
+    with suppress(Exception):  # The bucket does not exist, or it may not be listed.
         found = package(path).list_with_delimiter(store, key.rstrip("/") + "/")
         return bool(found["objects"] or found["common_prefixes"])
     return False
 
 
 def fetch(path: str, version: Version, spans: Sequence[Span]) -> list[Any]:
-    """The bytes of spans of a file; they are in the order of the file, and do not overlap.
+    """The bytes of spans of a file; spans are in the order of the file, and do not overlap.
 
-    The last ones are asked for when all others are there, and their answers say of which version
-    they are: if it is still the same, so it was for the ones before. Those come in bulk, which
-    takes two thirds of the time. Each answer is an object with a buffer.
+    The last ones are requested when all others have arrived, and their answers have a version: if
+    it is unchanged, so it was for the ones before. Those come in bulk, which takes two thirds of
+    the time. Each answer is an object with a buffer.
     """
     return fetch_from(store_of(path), path, version, spans)
 
 
 def fetch_from(at: StorePath, path: str, version: Version, spans: Sequence[Span]) -> list[Any]:
-    """The same, where the store is known."""
+    """The same, given the store."""
     store, key = at
     parts: list[Any] = [None] * len(spans)
     bulk = max(0, len(spans) - MOST_REQUESTS)
-    # Every third: spans that touch must not meet in a call, which would make one of them.
+    # Every third: spans that touch must not be in one call, which would merge them.
     hands = [range(first, bulk, 3) for first in range(min(3, bulk))]
 
     def many(numbers: range) -> None:
-        with suppress(Exception):  # What is wrong is said below, where it is asked again.
+        with suppress(Exception):  # An error is raised below, where the bytes are requested again.
             answers = package(path).get_ranges(
                 store,
                 key,
@@ -147,7 +147,7 @@ def fetch_from(at: StorePath, path: str, version: Version, spans: Sequence[Span]
 
 
 class _NoRangesError(FileError):
-    """A server sends nothing but whole files."""
+    """A server ignores ranges, and sends whole files."""
 
 
 def _fetch_one(at: StorePath, path: str, version: Version, span: Span) -> bytes:
@@ -163,11 +163,11 @@ def _fetch_one(at: StorePath, path: str, version: Version, span: Span) -> bytes:
             if not version.etag or meta["e_tag"] != version.etag:
                 _compare(path, version, _version(meta))
             try:
-                # All of it as one chunk, which is Python's own: `bytes()` would have to be copied.
+                # In a single chunk, whose `bytes` is free: `bytes()` would copy.
                 data: bytes = next(answer.stream(min_chunk_size=stop - start), b"")
             except obstore.exceptions.GenericError as error:
                 short = retry.ShortAnswerError("an answer that broke off")
-                if version.etag:  # Then obstore has asked for the rest of it, again and again.
+                if version.etag:  # Then obstore has repeated requests for the rest of it.
                     raise retry.given_up(short, path, what, retry.MOST_ATTEMPTS) from error
                 raise short from error
         except (FileError, retry.ShortAnswerError):
@@ -176,7 +176,7 @@ def _fetch_one(at: StorePath, path: str, version: Version, span: Span) -> bytes:
             raise _NoRangesError from error
         except Exception as error:
             if not isinstance(error, FileNotFoundError):
-                # A file that has become shorter has no such bytes.
+                # A truncated file has no such bytes.
                 _compare(path, version, head(path))
             raise _refusal(error, path, what) from error
         if len(data) != stop - start:
@@ -205,7 +205,7 @@ def _fetch_whole(at: StorePath, path: str, version: Version) -> memoryview:
 
 def _version(meta: Any) -> Version:
     modified = meta["last_modified"]
-    # Where a server does not say when, obstore says 1970.
+    # If a server sends no date, obstore says 1970.
     date = format_datetime(modified, usegmt=True) if modified.timestamp() else ""
     return Version(int(meta["size"]), meta["e_tag"] or "", date)
 
@@ -233,12 +233,12 @@ def _refusal(error: BaseException, path: str, what: str) -> FileError:
 
 
 def _told(text: str) -> tuple[int, str]:
-    """How often obstore tried again, and what the last answer was.
+    """How often obstore tried, and the last answer.
 
     >>> _told("Generic S3 error: Error performing GET http://a in 2ms, after 6 retries - no")
     (6, 'no')
     """
-    # The first line is for people; what the system said is after it, for programmers.
+    # The first line is for users; the details after it are for programmers.
     line, _, details = text.strip().partition("\n")
     retries = re.search(r"after (\d+) retries", line)
     reason = line.rpartition(" - ")[2].strip(" :.")
@@ -256,7 +256,7 @@ class _Stores:
 
 
 _stores = _Stores()
-# Stores of the process that this one was forked from: even to let go of one may block for ever.
+# Stores of the parent of this forked process: even freeing one may block for ever.
 _lost: list[_Stores] = []
 
 
@@ -271,12 +271,12 @@ os.register_at_fork(after_in_child=_begin)
 
 
 def lost() -> bool:
-    """Whether obstore does not work in this process, for it worked in its parent."""
+    """Whether obstore is broken in this process, as its parent used it."""
     return bool(_lost)
 
 
 def store_of(path: str) -> StorePath:
-    """The store of a path, made when it is first asked for."""
+    """The store of a path, made at its first use."""
     root, key = _place(path)
     which = root, settings()
     stores = _stores
@@ -291,7 +291,7 @@ def store_of(path: str) -> StorePath:
 
 
 def _place(path: str) -> tuple[str, str]:
-    """The root of the store that a path is in, and what the path is called there.
+    """The root of the store that has a path, and the name of the path in it.
 
     >>> _place("s3://bucket/a/b.txt"), _place("https://host/a/b.txt?key=1")
     (('s3://bucket', 'a/b.txt'), ('https://host/a/b.txt?key=1', ''))
@@ -306,7 +306,7 @@ def _place(path: str) -> tuple[str, str]:
 
 def _make(root: str, path: str) -> Any:
     kinds = package(path).store
-    # An address is taken as it is; what is the root of an object store says which kind it is of.
+    # An address is used as it is; the root of an object store tells its kind.
     make = kinds.HTTPStore if root.startswith(_WEB) else kinds.from_url
     try:
         return make(root, **_config(root, path))
@@ -318,7 +318,7 @@ def _make(root: str, path: str) -> Any:
 
 
 def system_of(path: str) -> tuple[Any, str]:
-    """An object store as a file system of fsspec, for what it has of lists and globs."""
+    """An object store as a file system of fsspec, for listings and globs."""
     root, _ = _place(path)
     scheme, _, inner = path.partition("://")
     system = package(path).fsspec.FsspecStore(
@@ -328,7 +328,7 @@ def system_of(path: str) -> tuple[Any, str]:
 
 
 def _config(root: str, path: str) -> dict[str, Any]:
-    """What a store is to be told: how to wait and to insist, and who we are."""
+    """The options of a store: timeouts, retries and credentials."""
     scheme, _, bucket = root.partition("://")
     config = dict(options_for_obstore(scheme) or {})
     wait = timedelta(seconds=retry.FIRST_WAIT_SECONDS)
@@ -353,7 +353,7 @@ def _config(root: str, path: str) -> dict[str, Any]:
 
 
 def package(path: str) -> Any:
-    """The package that talks to object stores, for a path."""
+    """Imports obstore, for a path."""
     try:
         import obstore
         import obstore.exceptions

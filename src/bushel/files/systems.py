@@ -1,7 +1,7 @@
 """Remote file systems by fsspec, for what obstore does not support.
 
-And what fsspec was told, in the environment or in files: every process finds that for itself, and
-no key travels in a pickle.
+The options of fsspec come from the environment or its files: every process finds them itself, and
+no key is in a pickle.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 from bushel.errors import MissingPackageError, PlanError
 
-# Its options of which obstore knows what is meant, and what they are called there.
+# fsspec's options that obstore supports, and their names there.
 _S3 = {
     "anon": "skip_signature",
     "key": "access_key_id",
@@ -24,7 +24,7 @@ _PLACES = ("AWS_", "AZURE_", "GCE_", "GOOGLE_", "FSSPEC_", "HTTP", "NO_PROXY")
 
 
 def system_of(path: str) -> tuple[Any, str]:
-    """The file system of a path, and what it calls the path."""
+    """The file system of a path, and the name of the path in it."""
     try:
         found: tuple[Any, str] = _fsspec().core.url_to_fs(path)
     except ImportError as error:
@@ -43,18 +43,18 @@ def configured() -> dict[str, Any]:
 
 
 def configure(options: Mapping[str, Any]) -> None:
-    """Takes over the options of another process."""
+    """Takes the options of another process."""
     _fsspec().config.conf.update(options)
 
 
 def settings() -> int:
-    """Another number when the environment or an option is another."""
+    """A number that changes with the environment or an option."""
     environment = [item for item in os.environ.items() if item[0].upper().startswith(_PLACES)]
     return hash((tuple(sorted(environment)), repr(configured())))
 
 
 def options_for_obstore(protocol: str) -> dict[str, Any] | None:
-    """The options of a file system in the words of obstore; None where it has none for them."""
+    """The options of a file system for obstore; None if obstore does not support them."""
     told: dict[str, Any] = dict(configured().get(protocol, {}))
     told |= told.pop("client_kwargs", {})
     words = _WORDS.get(protocol, {})

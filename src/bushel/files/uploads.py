@@ -11,7 +11,7 @@ _OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss")
 
 
 def check_writable(path: str) -> None:
-    """Refuses a path that is in no object store."""
+    """Refuses a path outside of object stores."""
     scheme = path.partition("://")[0]
     if scheme not in _OBJECT_STORES or not stores.serves(path):
         raise PlanError(
@@ -21,7 +21,7 @@ def check_writable(path: str) -> None:
 
 
 def put(path: str, content: bytes | os.PathLike[str]) -> None:
-    """Makes an object of bytes, or of a file of this machine; it is there as a whole or not."""
+    """Makes an object from bytes, or from a local file; it appears complete, or not at all."""
     store, key = stores.store_of(path)
     data: Any = content if isinstance(content, bytes) else Path(content)
     try:
@@ -31,7 +31,7 @@ def put(path: str, content: bytes | os.PathLike[str]) -> None:
 
 
 def get(path: str) -> bytes | None:
-    """The bytes of an object; None where there is none."""
+    """The bytes of an object; None if it does not exist."""
     store, key = stores.store_of(path)
     try:
         return bytes(stores.package(path).get(store, key).bytes())
@@ -58,7 +58,7 @@ def listed(folder: str) -> dict[str, int]:
 
 
 def remove(folder: str, names: list[str]) -> None:
-    """Removes objects below a folder; those that are not there are no matter."""
+    """Removes objects below a folder; missing ones are ignored."""
     for name in names:
         store, key = stores.store_of(f"{folder.rstrip('/')}/{name}")
         try:

@@ -13,7 +13,7 @@ from bushel.files.private import open_ours
 
 @contextmanager
 def written_whole(path: str, mode: int = 0o666, lasting: bool = True) -> Iterator[BinaryIO]:
-    """A file to write, which gets its name when the block ends, and is removed if it fails.
+    """A file to write, which gets its name when the block ends, and is removed after an error.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -24,14 +24,13 @@ def written_whole(path: str, mode: int = 0o666, lasting: bool = True) -> Iterato
     False
     ['a']
 
-    Where the file system can, the file has no name until then, so that a process that is killed
-    leaves nothing. Otherwise it has a private one, which `remove_leftovers` finds.
+    If the file system supports it, the file has no name until then, so that a killed process leaves
+    nothing. Otherwise it has a private one, which `remove_leftovers` finds.
 
-    Args:
-        path: its name, in a folder that exists.
-        mode: who may do what with it, less what the process always withholds.
-        lasting: whether to wait until the disk has it. Without, a crash of the machine may leave
-            the name without its contents: for what is checked when read, and can be made again.
+    Args: path: its name, in a folder that exists. mode: its permissions, reduced by the process's
+    umask. lasting: whether to wait until it is on the disk. Otherwise a crash of the machine may
+    leave the name without its contents: for files that are verified when they are read, and can be
+    made again.
     """
     nameless = _nameless(os.path.dirname(path), mode)
     if nameless is None:
@@ -49,17 +48,17 @@ def written_whole(path: str, mode: int = 0o666, lasting: bool = True) -> Iterato
 
 
 def _nameless(folder: str, mode: int) -> int | None:
-    """Opens a file without a name; None where there are none."""
+    """Opens a file without a name; None if the file system has no such files."""
     if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
         return None
     try:
         return os.open(folder or ".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, mode)
     except OSError:
-        return None  # What is wrong with the folder, if anything is, shows with a name, too.
+        return None  # If something is wrong with the folder, the attempt with a name will show it.
 
 
 def _name(descriptor: int, path: str) -> None:
-    """Gives a file without a name one, in place of a file that has it."""
+    """Gives an unnamed file a name, replacing a file that has the name."""
     if _link(descriptor, path):
         return
     private = _private(path)
@@ -76,7 +75,7 @@ def _name(descriptor: int, path: str) -> None:
 
 def _link(descriptor: int, path: str) -> bool:
     try:
-        # With a folder's descriptor, which is not looked at, Python follows the link of /proc.
+        # With a folder's descriptor (which is ignored), Python follows the link in /proc.
         os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
     except FileExistsError:
         return False
@@ -84,14 +83,14 @@ def _link(descriptor: int, path: str) -> bool:
 
 
 def _private(path: str) -> str:
-    """A name that is nobody else's. It tells whose it is, as far as there is room for that."""
+    """A name that no other file has. It contains the original name, as far as that fits."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".{name[:50]}.{os.urandom(8).hex()}")
 
 
 @contextmanager
 def replacing(path: str, lasting: bool = True) -> Iterator[str]:
-    """The name of a file to write, which gets the name `path` when the block ends."""
+    """The name of a file to write, which is renamed to `path` when the block ends."""
     private = _private(path)
     try:
         yield private
@@ -103,13 +102,11 @@ def replacing(path: str, lasting: bool = True) -> Iterator[str]:
 
 
 def rename(private: str, path: str, lasting: bool = True) -> None:
-    """Gives a file that is whole its name, in place of a file that has it.
+    """Renames a complete file, replacing a file that has the name.
 
-    Args:
-        private: its name until now, in the same file system.
-        path: its name from now on.
-        lasting: whether to wait until the disk has both the file and its name; not where the
-            file was waited for before, and the name is before long.
+    Args: private: its current name, in the same file system. path: its new name. lasting: whether
+    to wait until both the file and its name are on the disk; not needed if the file was synced
+    before, and the name soon is.
     """
     if lasting:
         _sync(private)
@@ -119,23 +116,23 @@ def rename(private: str, path: str, lasting: bool = True) -> None:
 
 
 def _locked_new(path: str, mode: int) -> int:
-    """Makes a file, and locks it for as long as somebody writes to it."""
+    """Makes a file, and locks it as long as it is written."""
     while True:
-        # Nobody else can have put a link there.
+        # No link can be in its place.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, mode)
-        with suppress(OSError):  # There are file systems without locks.
+        with suppress(OSError):  # Some file systems have no locks.
             lock_now(descriptor)
-        # In between, somebody may have taken it for what a dead process left.
+        # In between, another process may have removed it as a leftover.
         if os.path.exists(path):
             return descriptor
         os.close(descriptor)
 
 
 def remove_leftovers(path: str) -> None:
-    """Removes what processes left that were killed while they wrote a file of that name.
+    """Removes files that killed processes left while they wrote a file of that name.
 
-    A process that is alive has a lock on what it writes.
+    A running process has a lock on the file that it writes.
     """
     folder, name = os.path.split(path)
     pattern = re.compile(rf"\.{re.escape(name[:50])}\.[0-9a-f]{{16}}")
@@ -158,7 +155,7 @@ def _remove_dead(path: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Makes names in a folder last; some file systems cannot, and do it by themselves."""
+    """Syncs the names in a folder to the disk; some file systems cannot, and need not."""
     with suppress(OSError):
         _sync(folder or ".")
 
@@ -172,9 +169,9 @@ def _sync(path: str) -> None:
 
 
 def lock_now(descriptor: int) -> bool:
-    """Takes the lock of an open file; False where another process has it.
+    """Takes the lock of an open file; False if another process has it.
 
-    A process that ends gives it back, however it ends.
+    A process releases it at its end, however that comes.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -185,10 +182,10 @@ def lock_now(descriptor: int) -> bool:
 
 @contextmanager
 def alone(path: str) -> Iterator[None]:
-    """Lets one process at a time into the block, by a file that is there only to be locked.
+    """Lets one process at a time into the block, by a file that exists only to be locked.
 
-    Where that cannot be, several come in: what they do must then cost time and nothing else. So
-    it is where the file is somebody else's, who may never give the lock back.
+    If locking is impossible, several processes enter: that must cost only time. It is so if the
+    file belongs to another user, who may never release the lock.
     """
     descriptor = _locked(path)
     try:
@@ -197,19 +194,19 @@ def alone(path: str) -> Iterator[None]:
         if descriptor is not None:
             with suppress(OSError):
                 os.unlink(path)
-            # Not left to the closing of it: a process that was forked just now has it open too.
+            # Not left to closing the file: a process that was forked just now has it open, too.
             unlock(descriptor)
             os.close(descriptor)
 
 
 def unlock(descriptor: int) -> None:
-    """Gives back the lock of an open file."""
+    """Releases the lock of an open file."""
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _locked(path: str) -> int | None:
-    """Opens a file and waits for its lock; None where the file system has none."""
+    """Opens a file and waits for its lock; None if the file system has no locks."""
     while True:
         try:
             descriptor = open_ours(path, os.O_RDWR | os.O_CREAT)
@@ -217,7 +214,8 @@ def _locked(path: str) -> int | None:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # If not, the previous holder has removed the file: the next attempt makes another one.
+            # Otherwise the previous holder has removed the file: the next attempt makes another
+            # one.
             if os.path.samestat(os.lstat(path), os.fstat(descriptor)):
                 return descriptor
         except FileNotFoundError:

@@ -61,7 +61,7 @@ class ElasticIterator(IterDataset[Any]):
         )
 
     def __iter__(self) -> DatasetIterator[Any]:
-        """The one iterator that this object holds."""
+        """The one iterator of this object."""
         return self._iterator
 
     def __next__(self) -> Any:
@@ -72,11 +72,11 @@ class ElasticIterator(IterDataset[Any]):
         return self._iterator.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes to a position that any number of hosts had."""
+        """Restores a position, which any number of hosts may have had."""
         self._iterator.set_state(state)
 
     def start_prefetch(self) -> None:
-        """Begins background work, if there is any, before the first element is asked for."""
+        """Starts prefetching, if it prefetches, before the first element is asked for."""
         self._iterator.start_prefetch()
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class _ElasticDatasetIterator(DatasetIterator[Any]):
         self._read_options, self._workers = read_options, multiprocessing_options
         self._pipeline = describe_pipeline(map_node(ds))
         self._closed = False
-        # Held by whoever takes an element or goes elsewhere.
+        # Held by a thread that takes an element or restores a state.
         self._lock = threading.RLock()
         self._begin(0)
 

@@ -23,7 +23,7 @@ from bushel.order.zip import ZipNode
 from bushel.transforms import base as transforms
 from bushel.transforms.flat_map import flat_map_step
 
-# Their memory is small, and the training wants most of it.
+# The memory of devices is small, and the training needs most of it.
 _MOST_ON_DEVICE = 8
 
 T = TypeVar("T")

@@ -39,7 +39,7 @@ def _copy(node: Node, number: int, count: int, sequential: bool) -> Node:
 
 
 def _own_copy(dataset: Any, number: int, count: int, sequential: bool) -> Any:
-    """A part of a user's own stream: by its own `set_slice`, or over parts of its parents."""
+    """A part of a user's own stream: by its `set_slice`, or over parts of its parents."""
     other = copy.copy(dataset)
     part = slice(number, None, count)
     if hasattr(other, "set_slice"):

@@ -75,7 +75,7 @@ def get_element_spec(ds: "MapDataset[Any] | IterDataset[Any]", *, read_one: bool
 
 
 class _NotTold(PlanError, NotImplementedError):
-    """A step does not tell what its elements look like."""
+    """A step does not tell the structure of its elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Specs:
                 lambda leaf: ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), self.of(node.input)
             )
         if isinstance(node, RebatchNode):
-            # The last one may be smaller. Grain tells the size of the others all the same.
+            # The last one may be smaller. Grain also returns the size of the others.
             size = node.batch_size
             return map_leaves(
                 lambda leaf: ShapeDtypeStruct((size, *leaf.shape[1:]), leaf.dtype),
@@ -185,7 +185,7 @@ def _is_stream(node: Node) -> bool:
 
 
 def _spec_of(leaf: Any) -> ShapeDtypeStruct:
-    """What an element's leaf looks like; strings and bytes are of any length."""
+    """The structure of an element's leaf; strings and bytes have any length."""
     if isinstance(leaf, (str, bytes)):
         return ShapeDtypeStruct((), np.dtype(type(leaf)))
     return ShapeDtypeStruct(np.shape(leaf), getattr(leaf, "dtype", None) or np.asarray(leaf).dtype)

@@ -50,7 +50,7 @@ class LimitIterDataset(StreamNodeDataset[T]):
 
 
 class CacheIterDataset(StreamNodeDataset[T]):
-    """Its iterator remembers its elements, so that going back computes nothing again.
+    """Its iterator caches its elements, so that going back computes nothing again.
 
     They are kept in memory, by each iterator for itself. Together with `RepeatIterDataset`
     only the first epoch is computed.
@@ -120,7 +120,7 @@ class InterleaveIterDataset(StreamNodeDataset[T]):
 
 
 class _DatasetNodes:
-    """The nodes of datasets, each made when it is asked for."""
+    """The nodes of datasets, each made when it is needed."""
 
     def __init__(self, datasets: Any) -> None:
         self._datasets = datasets
@@ -165,7 +165,7 @@ def multithread_prefetch(
         for node in nodes
     ]
     made: IterDataset[T] = InterleaveIterDataset(parts, cycle_length=threads)
-    # What was attached before holds for what follows, too.
+    # Options attached earlier apply to later steps, too.
     options = options_of(stream_node(ds))
     if not options._user_set_fields:
         return made
@@ -186,7 +186,7 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         self._stream = BackgroundStream(CustomStream(parent), size)
         self._cursor = Cursor(self._stream)
         self._closed = False
-        # Held by whoever takes an element or goes elsewhere.
+        # Held by a thread that takes an element or restores a state.
         self._lock = threading.RLock()
 
     def __next__(self) -> T:

@@ -72,7 +72,7 @@ def pick_performance_config(
     budget = math.inf if ram_budget_mb is None else ram_budget_mb * _MEGABYTE
     element = _mean_bytes(ds, samples_to_check)
     workers = _fitting(budget, element, max_workers)
-    # Streams that are mixed or zipped read ahead each for itself.
+    # Streams that are mixed or zipped prefetch independently.
     record = sum(_mean_bytes(read, samples_to_check) for read in _reads(ds))
     buffered = _fitting(budget - workers * element, record, max_buffer_size)
     if tune:
@@ -83,7 +83,7 @@ def pick_performance_config(
         )
     return PerformanceConfig(
         MultiprocessingOptions(num_workers=workers),
-        # A thread without a place to put its record would only wait.
+        # A thread without a place for its record would only wait.
         ReadOptions(min(_USUAL.num_threads, buffered), buffered),
     )
 
@@ -95,7 +95,7 @@ def _fitting(budget: float, size: float, most: int) -> int:
 
 
 def _reads(ds: Any) -> Iterator[Any]:
-    """Finds the random-access datasets that a stream reads from."""
+    """Finds the random-access datasets that a stream reads."""
     if hasattr(ds, "__getitem__"):
         yield ds
         return
@@ -104,14 +104,14 @@ def _reads(ds: Any) -> Iterator[Any]:
 
 
 def _mean_bytes(ds: Any, samples: int) -> float:
-    """Measures the first elements of a dataset; one that has none takes no memory."""
+    """Measures the first elements of a dataset; an empty one takes no memory."""
     sizes = [bytes_of(element) for element in _first(ds, samples)]
     return sum(sizes) / len(sizes) if sizes else 0.0
 
 
 def _first(ds: Any, count: int) -> list[Any]:
     if hasattr(ds, "__getitem__"):
-        # By position: iterating would read ahead, by more than the budget perhaps.
+        # By position, as iterating would prefetch, perhaps more than the budget.
         elements = [ds[position] for position in range(min(count, len(ds)))]
         return [element for element in elements if element is not None]
     iterator = iter(ds)

@@ -12,19 +12,20 @@ from bushel.errors import AgreementError
 
 _log = logging.getLogger("bushel")
 
-# After so long it is said who is waited for, and again each time it has become three times as long.
+# The seconds after which a log message tells which hosts are waited for; three times as long before
+# each further message.
 _SAY_AFTER_SECONDS = 5.0
 _SAY_AGAIN = 3
-# Between two of them it is looked whether there is still something to wait for.
+# The first interval between checks whether waiting is still of use.
 _FIRST_SLICE_SECONDS = 0.25
 _LONGEST_SLICE_SECONDS = 2.0
 _LEFT = "left"
 
 
 class Board(Protocol):
-    """Where processes of a job leave notes for each other, as JAX's coordinator has it.
+    """A board on which processes of a job leave notes for each other, like JAX's coordinator.
 
-    A note that is not there in time is an error whose text has "DEADLINE_EXCEEDED".
+    If a note is not there in time, the error has "DEADLINE_EXCEEDED" in its text.
     """
 
     def key_value_set(self, key: str, value: str) -> Any: ...
@@ -37,11 +38,11 @@ class Board(Protocol):
 
 
 class Agreement:
-    """Finds the least of the numbers that all processes give, round by round.
+    """Computes the minimum of the numbers of all processes, round by round.
 
-    Process 0 reads what the others wrote and writes the answer, so that a job of n processes
-    needs 2 n messages a round and no collective of the devices: a thread may ask while the
-    training uses them.
+    Process 0 reads the others' numbers and writes the result, so a job of n processes needs 2 n
+    messages a round and no collective operation of the devices: a thread may ask while the training
+    uses them.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Agreement:
         name: str,
         timeout_s: float,
     ) -> None:
-        """`timeout_s` is how long another process may take to come to the same step."""
+        """`timeout_s` is how long another process may take to reach the same step."""
         self._board, self._index, self._count, self._name = board, index, count, name
         self._timeout_s = timeout_s
         self._step = 0
@@ -65,11 +66,11 @@ class Agreement:
         end_with_program(self)
 
     def at_step(self, step: int) -> None:
-        """Takes note of the step that the next round is about, to tell it to a user who waits."""
+        """Takes note of the step of the next round, for messages to a waiting user."""
         self._step = step
 
     def __call__(self, number: int) -> int:
-        """Returns the least of the numbers of this round."""
+        """Returns the minimum of this round's numbers."""
         with self._asking:
             return self._agree(number)
 
@@ -81,7 +82,7 @@ class Agreement:
         else:
             self._write(self._key("least"), self._least_with(number, waiting))
         answer = self._read(self._key("least"), waiting)
-        # Everybody is in this round, so nobody reads what was written for the last one.
+        # All processes are in this round, so none still reads the notes of the last one.
         for key in self._old[:-1]:
             self._board.key_value_delete(key)
         del self._old[:-1]
@@ -101,34 +102,34 @@ class Agreement:
         return str(min([number, *map(int, answers)]))
 
     def restart(self) -> None:
-        """Begins anew, as all processes do that restore a state."""
+        """Begins anew; all processes do so when they restore a state."""
         self._leave()
         self._generation += 1
         self._round = 0
 
     def close(self) -> None:
-        """Tells who may be waiting, here or elsewhere, that there is nothing to wait for.
+        """Tells waiting threads, here or on other hosts, that waiting is of no use.
 
         Any thread may call it, and more than once.
         """
         if not self._closed:
             self._closed = True
-            # The coordinator may be gone, and with it all who would read this.
+            # The coordinator may be gone, and with it all readers of the note.
             with suppress(Exception):
                 self._board.key_value_set(f"{self._name}/closed/{self._index}", "")
             self._leave()
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """None of its own."""
+        """It has no threads of its own."""
         return ()
 
     def end_soon(self) -> None:
-        """Closes: threads that ask are to end with the program."""
+        """Closes, as threads that ask have to end with the program."""
         self.close()
 
     def end(self) -> None:
-        """Closes, and waits until no thread asks any more, as the end of a program has to."""
+        """Closes, and waits until no thread asks any more: called at the end of the program."""
         self.close()
         if self._asking.acquire(timeout=2 * _LONGEST_SLICE_SECONDS):
             self._asking.release()
@@ -160,7 +161,7 @@ class Agreement:
             seconds = max(0.001, min(2 * seconds, _LONGEST_SLICE_SECONDS, waiting.left()))
 
     def _tell(self, waiting: "_WaitForHosts", error: Exception) -> None:
-        """Says for whom this process waits; gives up after the time that was set."""
+        """Logs which processes are waited for; raises after the timeout."""
         text = f"process {self._index} of {self._count} {waiting.describe(self._missing())}"
         if waiting.left() > 0:
             _log.warning(
@@ -176,7 +177,7 @@ class Agreement:
         ) from error
 
     def _missing(self) -> list[int]:
-        """The processes that have not said anything in this round."""
+        """The processes without a note in this round."""
         folder = self._key("")
         there = {str(key).rpartition("/")[2] for key, _ in self._board.key_value_dir_get(folder)}
         others = [number for number in range(1, self._count) if number != self._index]
@@ -196,7 +197,7 @@ class Agreement:
 
 
 class _WaitForHosts:
-    """For how long a process has waited for others, and when to say so."""
+    """How long a process has waited for others, and when to log it."""
 
     def __init__(self, step: int, ready: int, timeout_s: float) -> None:
         self._step, self._ready, self._timeout_s = step, ready, timeout_s
@@ -204,11 +205,11 @@ class _WaitForHosts:
         self._say_at = min(_SAY_AFTER_SECONDS, timeout_s)
 
     def left(self) -> float:
-        """Seconds until it has been long enough."""
+        """Seconds until the timeout."""
         return max(0.0, self._timeout_s - (time.monotonic() - self._began))
 
     def has_news(self) -> bool:
-        """Whether it is time to say something."""
+        """Whether it is time for a message."""
         waited = time.monotonic() - self._began
         if waited < self._say_at:
             return False
@@ -218,7 +219,7 @@ class _WaitForHosts:
         return True
 
     def describe(self, missing: Sequence[int]) -> str:
-        """Who is waited for, since when, and at which step."""
+        """Which processes are waited for, since when, and at which step."""
         who = ", ".join(map(str, missing[:8])) + (" and others" if len(missing) > 8 else "")
         waited = time.monotonic() - self._began
         return (

@@ -9,27 +9,27 @@ from bushel.core.state_fields import Fields
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.lanes.gather import LanesStream
 
-# How many steps were handed out of each of the lanes that lie below a stream.
+# The number of steps handed out of each of the lanes that a stream reads from.
 Reached: TypeAlias = tuple[int, ...]
 
 
 @plain
 class _Made:
-    """What the workers made of steps to which all hosts may not have agreed."""
+    """Elements that workers made of steps to which perhaps not all hosts have agreed yet."""
 
     chunk: Chunk | None
     reached: Reached
-    # For each of the lanes, whether it was known where they end.
+    # For each of the lanes, whether its end was known.
     knew: Sequence[bool]
 
 
 class AheadOfHosts(Stream):
-    """Hands out what workers made, as soon as all hosts have what it was made of.
+    """Hands out elements of workers once all hosts have the steps that they were made from.
 
-    Workers are given steps of the lanes without asking other hosts, as many as keep them busy:
-    so many as they are, which other hosts need not have. The hosts agree when an element is to
-    be handed out, on the steps that it needs, as they would without workers. Where one of them
-    turns out to be after the end, we go back to the last element, now knowing the end.
+    Workers get steps of the lanes without asking other hosts, as many as keep them busy; their
+    number need not be the same on other hosts. When an element is to be handed out, the hosts agree
+    on the steps that it needs, as they would without workers. If one of these turns out to be after
+    the end, the stream goes back to the last element, and now knows the end.
     """
 
     eager = False
@@ -38,7 +38,7 @@ class AheadOfHosts(Stream):
         self, stream: Stream, lanes: Sequence[LanesStream], reach: Callable[[], Reached]
     ) -> None:
         self._stream, self._lanes, self._reach = stream, lanes, reach
-        # Kept while hosts agree: that may be interrupted, or fail.
+        # Kept while hosts agree, as that may be interrupted, or fail.
         self._made: _Made | None = None
         self._place: tuple[Marks, int] = (beginning_of(stream), 0)
 

@@ -16,9 +16,9 @@ class SideLanes:
 
     def __init__(self, side: SideBySide, lanes: int, rows: int) -> None:
         self._side = side
-        # Whose turn it is in one step.
+        # The lane of each element in one step.
         self._turns = np.arange(lanes).repeat(rows)
-        # Whether it was found that some lane has not all rows of the next step.
+        # Whether some lane was found to lack rows for the next step.
         self.ends = False
 
     @property
@@ -29,7 +29,7 @@ class SideLanes:
     def read(self, steps: int) -> tuple[list[Any] | Columns, int, SideMarks] | None:
         """The elements of the next steps, or of fewer.
 
-        None where a lane ends before, or they have to be read in another way.
+        None if a lane ends before, or if lanes have to be read by themselves.
         """
         width = len(self._turns)
         if not self._side.is_suited:
@@ -50,6 +50,6 @@ class SideLanes:
         return self._side.states()
 
     def restore(self, states: Sequence[State]) -> bool:
-        """Goes to states of all lanes, where these can be read like this from there on."""
+        """Goes to states of all lanes, if they can be read together from there on."""
         self.ends = False
         return self._side.restore(states)

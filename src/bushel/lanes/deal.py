@@ -9,8 +9,8 @@ A lane is a complete stream: what happens in it depends on no other lane and on 
 step takes the same number of rows from each lane, so the records of step k are a function of
 the pipeline alone, whoever computes them.
 
-A dataset says `DealNode` and `GatherNode`. When it is iterated, `lanes/own.py` puts in their
-place what this host has to do.
+A dataset has `DealNode` and `GatherNode`. When it is iterated, `lanes/own.py` replaces them by the
+lanes of this host.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from bushel.core.places import CustomStreamNode, ToStreamNode
 from bushel.errors import PlanError
 from bushel.sharding import ShardOptions
 
-# Tells the least of the numbers that all hosts give.
+# Returns the minimum of the numbers of all hosts.
 Agree: TypeAlias = Callable[[int], int]
 
 
@@ -34,13 +34,13 @@ class DealNode(Place):
 
     input: Node
     lanes: int
-    # Whose lanes are meant; None: those of this process of its job.
+    # The host whose lanes these are; None: this process in its job.
     shard: ShardOptions | None
     read_options: ReadOptions
-    # What becomes of the last elements, where lanes do not end together: "drop" or "pad".
+    # The last elements, if lanes do not end together: "drop" or "pad".
     remainder: str
     agree: Agree | None
-    # Seconds that another process of the job may be late.
+    # Seconds that another process of the job may take longer.
     agree_timeout_s: float
 
     def describe(self) -> str:
@@ -50,7 +50,7 @@ class DealNode(Place):
 
 @frozen
 class GatherNode(Place):
-    """Takes rows from lane after lane: the same number from each for a step."""
+    """Takes the same number of rows from each lane for a step, lane after lane."""
 
     input: Node
     rows: int
@@ -64,7 +64,7 @@ class GatherNode(Place):
 
 
 def lanes_of(node: Node) -> DealNode | None:
-    """The dealing before a step, if its elements are still in lanes."""
+    """The `DealNode` before a step, if its elements are still in lanes."""
     ends = (DealNode, GatherNode, ToStreamNode, CustomStreamNode)
     while len(node.inputs) == 1 and not isinstance(node, ends):
         (node,) = node.inputs
@@ -91,7 +91,7 @@ def _way_of(deal: DealNode | None) -> str:
 
 
 def gathered(node: Node, batch_size: int) -> Node:
-    """What a batch reads from: where there are lanes, rows from each of them."""
+    """The input of a batch: rows gathered from the lanes, if there are any."""
     deal = lanes_of(node)
     if deal is None:
         return node

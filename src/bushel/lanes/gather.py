@@ -26,10 +26,11 @@ from bushel.lanes.padding import Filler
 from bushel.lanes.reader import LaneReader, steps_at_once
 from bushel.lanes.saved import LaneMarks, LaneStates, SideLaneMarks
 
-# The steps offered by a host that has no more elements, but can pad as long as others have some.
+# The number of steps that a host offers when it has no more elements, but can pad as long as others
+# have some.
 _AS_MANY_AS_YOU_LIKE = sys.maxsize
 
-# Fewer lanes are read faster each by itself, in blocks of its own.
+# The least number of lanes; fewer are read faster one by one, in blocks of their own.
 _FEWEST_SIDE_BY_SIDE = 8
 
 
@@ -42,12 +43,12 @@ class OwnLanesNode(Join):
     lanes: int
     rows: int
     pads: bool
-    # How many steps there are, where that is arithmetic.
+    # The number of steps, if that is arithmetic.
     steps: int | None
-    # Makes the function by which hosts agree on the number of steps; None where that number is
+    # Makes the function by which hosts agree on the number of steps; None if that number is
     # arithmetic, or there is one host.
     agreement: Callable[[], Agree] | None
-    # Any lane of the job, by its number: for an element to pad with, where these have none.
+    # Any lane of the job by its number, for an element to pad with if these lanes have none.
     lane_of: Callable[[int], Node]
 
     @property
@@ -62,7 +63,7 @@ class OwnLanesNode(Join):
 
     def _example(self, how: How) -> Any:
         found = (how.first_of(self.lane_of(lane)) for lane in range(self.lanes))
-        return next(first[0] for first in found if first)  # There is a step, so there is one.
+        return next(first[0] for first in found if first)  # There is a step, so this exists.
 
     def describe(self) -> str:
         last = self.first + len(self.parts) - 1
@@ -72,13 +73,13 @@ class OwnLanesNode(Join):
 class LanesStream(Stream):
     """Takes `rows` elements from each lane for a step, lane after lane.
 
-    Hosts that share the lanes of a job stay together: all take the same number of steps. So
-    they agree, in rounds, on how many steps all of them have. A host joins a round when it is
-    to hand out a step that no round was about, and not before it has handed out all others.
-    So it depends on the pipeline alone which round comes when, and no host can wait for one
-    that waits for it in the training.
+    Hosts that share the lanes of a job stay together: all take the same number of steps. So they
+    agree, in rounds, on the number of steps that all of them have. A host joins a round when it is
+    to hand out a step that no round was about, and not before it has handed out all others. So the
+    order of rounds depends on the pipeline alone, and no two hosts can wait for each other, one in
+    a round and one in the training.
 
-    Where workers are `ahead`, whoever hands out what they make has to see to that (`settle`).
+    If workers are `ahead`, their consumer has to call `settle` before it hands out their elements.
     """
 
     def __init__(
@@ -90,49 +91,49 @@ class LanesStream(Stream):
         side: SideBySide | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`side` are the lanes where they are read by position, as long as they can be."""
+        """`side` has the lanes as long as they can be read by position."""
         self._node, self._inputs, self._together = node, inputs, together
-        # Tells the least of the numbers that all hosts give, where they have to agree.
+        # Returns the minimum of the numbers of all hosts, if they have to agree.
         self._agree = agree = None if node.agreement is None else node.agreement()
-        # Whether all lanes are told to begin before the first of them is waited for.
+        # Whether all lanes start to prefetch before the first of them is waited for.
         self.starts_together = False
         self._begun = False
-        # Whether steps are given to workers before all hosts have agreed to them.
+        # Whether workers get steps before all hosts have agreed to them.
         self.ahead = False
         self.rows = node.rows
-        # How many elements one step has here.
+        # The number of elements in one step on this host.
         self.width = len(node.parts) * node.rows
         self._clock = clock
         self._at_once = steps_at_once(len(node.parts), node.rows, agree is not None)
         self._side = None if side is None else SideLanes(side, len(node.parts), node.rows)
-        # Whether it is read like that now.
+        # Whether lanes are read by position now.
         self._is_side = side is not None
         self._made: LaneReader | None = None
-        # (What is read by position may be read ahead.)
+        # (Lanes that are read by position may be prefetched.)
         self.eager = agree is None and (side is not None or self._reader.eager)
-        # What hosts pad with whose lanes have no more elements.
+        # The padding of hosts whose lanes have no more elements.
         self._filler = Filler(example)
         self._step = self._skip = 0
         self._over = False
-        # Whether some lane has come to its end, and the others go on.
+        # Whether some lane has ended, and the others continue.
         self._ending = False
-        # Steps that are still to be handed out; other hosts may not have them.
+        # Steps still to be handed out; other hosts may not have them.
         self._kept: Chunk | None = None
-        # How many steps all hosts have; when all know it, how many there are; and how many
-        # this host has, when it knows.
+        # The number of steps that all hosts have; the total, once all know it; and the number that
+        # this host has, once it knows.
         self._agreed = 0
         self._end: int | None = None
         self._own_end: int | None = None
         self._leave: weakref.finalize[..., LanesStream] | None = None
         close = getattr(agree, "close", None)
         if close is not None:
-            # The other hosts are told, too, when nobody refers to this stream any more.
+            # The other hosts are told, too, when this stream is garbage.
             self._leave = weakref.finalize(self, close)
             self._leave.atexit = False
 
     @property
     def _reader(self) -> LaneReader:
-        """Reads each lane as a stream of its own."""
+        """Makes the reader that reads each lane as a stream of its own."""
         if self._made is None:
             cursors = Cursors(self._inputs())
             evaluate = self._together(cursors)
@@ -167,16 +168,16 @@ class LanesStream(Stream):
 
     @property
     def ends(self) -> bool:
-        """Whether all hosts know how many steps there are."""
+        """Whether all hosts know the total number of steps."""
         return self._end is not None
 
     @property
     def reached(self) -> int:
-        """How many steps were handed out; one more where it was said that there are no more."""
+        """The number of steps handed out, plus one once the end was told."""
         return self._step + self._over
 
     def settle(self, steps: int) -> int:
-        """Waits until all hosts have `steps` steps, or one ends; returns how many all have."""
+        """Waits until all hosts have `steps` steps, or one ends; returns the common number."""
         assert self._agree is not None
         at_step = getattr(self._agree, "at_step", None)
         while self._end is None and self._agreed < steps:
@@ -190,7 +191,7 @@ class LanesStream(Stream):
         return steps if self._end is None else min(steps, self._end)
 
     def begin_anew(self) -> None:
-        """Forgets what was agreed: all hosts have gone to another state."""
+        """Resets the agreement, as all hosts have restored another state."""
         self._agreed, self._end = self._step, None
         restart = getattr(self._agree, "restart", None)
         if restart is not None:
@@ -199,7 +200,8 @@ class LanesStream(Stream):
     def _next_step(self) -> Chunk | None:
         if self.ahead:
             self._see_to_kept()
-        # Who never had an element looks for one to pad with, and there may be none anywhere.
+        # A host that never had an element looks for one to pad with, and there may be none
+        # anywhere.
         at_end = self._node.pads and self._own_end is not None
         in_the_dark = at_end and not self._filler.is_known
         if (not self.ahead or in_the_dark) and self._step >= self._agreed:
@@ -216,7 +218,7 @@ class LanesStream(Stream):
         return chunk
 
     def _steps_to_offer(self) -> int:
-        """How many steps this host has beyond those that all have."""
+        """The number of steps that this host has beyond those that all have."""
         if self._step <= self._agreed:
             self._see_to_kept()
         if self._node.pads and self._own_end is not None and self._own_end <= self._agreed:
@@ -235,9 +237,9 @@ class LanesStream(Stream):
                 self._own_end = self._step
 
     def _several(self, least: int = 1) -> Chunk | None:
-        """The next steps, as many at once as come soon.
+        """The next steps, as many as come soon.
 
-        Other hosts may have fewer: what is left of them is kept.
+        Other hosts may have fewer: the remaining steps are kept.
         """
         at_once = self._at_once
         steps, began = max(least, at_once.size), self._clock()
@@ -250,7 +252,7 @@ class LanesStream(Stream):
         return chunk
 
     def _gather(self, steps: int) -> Chunk | None:
-        """The next steps of this host, or None where it has no more."""
+        """The next steps of this host, or None if it has no more."""
         if self._node.steps is not None:
             steps = min(steps, self._node.steps - self._step)
             if steps <= 0:
@@ -263,7 +265,7 @@ class LanesStream(Stream):
                 return Chunk(Block(values, positions), SideLaneMarks(self, self._step, lanes))
             if self._side.ends:
                 return None
-            # Some lane fails in the next step, or elements are heavy.
+            # An element in the next step fails, or elements are heavy.
             self._is_side = False
             self._cursors.restore(self._side.states())
         if self._ending or not self._reader.eager:
@@ -271,7 +273,7 @@ class LanesStream(Stream):
         taken = self._reader.take(steps, self._step)
         whole = min(len(part.block) for part in taken) // self.rows
         if whole < steps and steps > 1:
-            # Some lane ends, or fails, before that. Take what comes before.
+            # A lane ends, or fails, before that: take the steps before it.
             self._reader.put_back(taken)
             steps = max(1, whole)
             taken = self._reader.take(steps, self._step)
@@ -280,7 +282,7 @@ class LanesStream(Stream):
             marks = LaneMarks(self, self._step, steps * self.width, taken)
             return Chunk(self._in_turn(taken, steps), marks)
         if not self._node.pads and any(map(self._ended, taken)):
-            # What fails in a step that is not handed out anyway, does not matter.
+            # A failure in a step that is not handed out does not matter.
             self._reader.put_back(taken)
             return None
         failure, ended = self._failure_in(taken)
@@ -300,9 +302,9 @@ class LanesStream(Stream):
         return len(part.block) < self.rows and part.failure is None
 
     def _failure_in(self, taken: Sequence[Taken]) -> tuple[Failure | None, bool]:
-        """What failed in a step, and whether a lane ends in it.
+        """The failure in a step, and whether a lane ends in it.
 
-        All of the step is passed over, as if it had been handed out.
+        The whole step is skipped, as if it had been handed out.
         """
         failures: list[Failure] = []
         ended = False
@@ -328,7 +330,7 @@ class LanesStream(Stream):
         return Block(columns or rows_in_turn(blocks, self.rows), positions)
 
     def _padded(self, taken: Sequence[Taken]) -> Block:
-        """One step, of which some lanes have not all rows any more."""
+        """One step in which some lanes lack rows."""
         rows: list[Any] = []
         for part in taken:
             self._filler.learn(part.block.rows())
@@ -339,7 +341,7 @@ class LanesStream(Stream):
         return Block(rows, np.arange(self.width, dtype=np.int64) + self._step * self.width)
 
     def _padding(self) -> Chunk:
-        """A step without a single element."""
+        """A step that is all padding."""
         taken = [cursor.take(0) for cursor in self._cursors]
         positions = np.arange(self.width, dtype=np.int64) + self._step * self.width
         block = Block([(self._filler.element(), False)] * self.width, positions)
@@ -374,7 +376,7 @@ class LanesStream(Stream):
     def most_before(self, state: State | None) -> int | None:
         if state is None:
             return None
-        # The state may be of a job with fewer hosts, which had more of the lanes each.
+        # The state may be of a job with fewer hosts, each with more of the lanes.
         return (int(state["step"]) + 1) * self._node.lanes * self.rows
 
     def _own_states(self, state: State) -> list[State]:
@@ -411,7 +413,7 @@ class LanesStream(Stream):
         return f"'step' is {state['step']}, and its lanes have given {given} elements"
 
     def start(self) -> None:
-        if not self._is_side:  # Whether threads pay is not known to begin with.
+        if not self._is_side:  # Whether threads pay is not known at first.
             self._cursors.start()
 
     def close(self) -> None:
@@ -422,7 +424,7 @@ class LanesStream(Stream):
 
 
 def _first_of(failures: Sequence[Failure]) -> Failure | None:
-    """The first failure of a step; it tells of the others."""
+    """The first failure of a step; it mentions the others."""
     for other in failures[1:]:
         error = other.release()
         if failures[0].error is not None:

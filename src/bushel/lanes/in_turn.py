@@ -10,7 +10,7 @@ from bushel.core.positions import Keys
 
 
 def rows_in_turn(blocks: Sequence[Block], rows: int) -> list[Any]:
-    """Elements of blocks, one for each lane, in turn: `rows` of each lane in a step.
+    """Elements of blocks, one block for each lane, in turn: `rows` of each lane in a step.
 
     >>> lanes = [Block([lane + n for n in range(4)], np.arange(4)) for lane in (0, 10)]
     >>> rows_in_turn(lanes, 2)
@@ -24,7 +24,7 @@ def rows_in_turn(blocks: Sequence[Block], rows: int) -> list[Any]:
 
 
 def columns_in_turn(blocks: Sequence[Block], rows: int) -> Columns | None:
-    """The same as columns, where all blocks are columns of one kind."""
+    """The same as columns, if all blocks are columns of one kind."""
     first = blocks[0].values
     if not isinstance(first, Columns):
         return None
@@ -35,7 +35,7 @@ def columns_in_turn(blocks: Sequence[Block], rows: int) -> Columns | None:
     ]
     keys = [part for part in by_key if part is not None]
     if len(keys) == len(blocks):
-        # All are selections of one and the same table: nothing is copied before the batch.
+        # All select from one and the same table: nothing is copied before the batch.
         lanes = np.stack([part.reshape(-1, rows) for part in keys], axis=1)
         return Columns(first.tree, lanes.reshape(-1))
     size = len(blocks) * len(blocks[0])
@@ -43,7 +43,7 @@ def columns_in_turn(blocks: Sequence[Block], rows: int) -> Columns | None:
 
 
 def _places(blocks: Sequence[Block], rows: int) -> list[Keys]:
-    """The places that the elements of each lane take."""
+    """The places of each lane's elements."""
     starts = np.arange(len(blocks[0]) // rows)[:, None] * (len(blocks) * rows)
     each = starts + np.arange(rows)
     return [(each + lane * rows).reshape(-1) for lane in range(len(blocks))]

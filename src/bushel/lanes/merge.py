@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 from bushel.core.state import State, by_name, children, copy_state
 from bushel.errors import StateError
 
-# The states of the streams below one, by where they are in its own.
+# The states of the streams below a stream, by their paths in its own state.
 _Below: TypeAlias = dict[tuple[str, ...], State]
 
 
 def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Makes one state of those of all hosts, which any number of hosts can go on from.
+    """Merges the states of all hosts into one, from which any number of hosts can continue.
 
-    Each host's state has the lanes that it owned. What else is in them must be the same.
+    Each host's state has the lanes that it owned. Everything else must be the same in all.
 
     >>> ours = {"step": 3, "lanes": {"0": {"next_index": 6}}}
     >>> theirs = {"step": 3, "lanes": {"1": {"next_index": 9}}}
@@ -30,7 +30,7 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 f"{type(state).__name__}: {state!r:.200}."
             )
     merged: State = copy_state(states[0])
-    # Lanes come last: what else differs tells why they do.
+    # Lanes come last: other differences explain why they differ.
     for here in list(_streams_of([merged, *states[1:]])):
         if isinstance(here[0].get("lanes"), dict):
             here[0]["lanes"] = _all_lanes([state["lanes"] for state in here])
@@ -38,7 +38,7 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _streams_of(states: list[State]) -> Iterator[list[State]]:
-    """The states of each stream on all hosts, which differ in their lanes alone."""
+    """The states of each stream on all hosts, which differ only in their lanes."""
     waiting = [("", states)]
     while waiting:
         path, here = waiting.pop()
@@ -52,19 +52,19 @@ def _streams_of(states: list[State]) -> Iterator[list[State]]:
 def _below(state: State) -> _Below:
     found = {place: child for place, child in children(state) if place[0] != "lanes"}
     for name, value in state.items():
-        # An iterator of the user's own keeps the states that it was given under any name.
+        # A user's own iterator keeps the states of its pipelines under any names.
         if isinstance(value, dict) and (name == "iterator" or "bushel" in value):
             found[name,] = value
     return found
 
 
 def _own_fields(state: State, below: _Below) -> State:
-    """What a state says itself: `...` stands for the streams below it, and for its lanes."""
+    """The state without the streams below it and without its lanes, replaced by `...`."""
     own = dict(state)
     if isinstance(own.get("lanes"), dict):
         own["lanes"] = ...
     if isinstance(signature := own.get("bushel"), dict):
-        # Each host has files of its own.
+        # Each host has its own files.
         own["bushel"] = {name: signature[name] for name in signature if name != "made_with"}
     for name in {place[0] for place in below}:
         inner = {key: ... for field, *keys in below if field == name for key in keys}

@@ -23,7 +23,7 @@ from bushel.lanes.training_steps import StepOrder
 from bushel.order.slice import SliceNode
 from bushel.order.take import LimitNode
 
-# A dataset that is repeated for ever, or a part of it, has more positions than any job reads.
+# An endless dataset, or an endless part of it, has more positions than any job reads.
 _ENDLESS = 1 << 53
 
 
@@ -32,10 +32,10 @@ def own_lanes(
     process: Callable[[], tuple[int, int]],
     agree_in_job: Callable[[float], Agree],
 ) -> Node:
-    """Puts the lanes of this host in the place of all of them.
+    """Replaces all lanes by the lanes of this host.
 
-    `process` tells the number of this process and how many there are; `agree_in_job` makes
-    the way in which those agree.
+    `process` returns the number of this process and of all; `agree_in_job` makes the function by
+    which they agree.
     """
     if lanes_of(node) is not None:
         node = GatherNode(node, 1)
@@ -69,8 +69,8 @@ class _Owner:
             batch = replace(batch, batch_size=owned * node.rows)
         plain = _is_plain(node.input)
         if plain and deal.remainder == "drop" and batch is not None:
-            # Nothing in a lane has a memory, so everything is a function of the position. The
-            # state is how many batches there were: the same number for any number of hosts.
+            # No step in a lane has a memory, so everything is a function of the position. The state
+            # is the number of batches: the same for any number of hosts.
             inner = StepOrder(_by_position(node.input), deal.lanes, first, owned, node.rows)
             return ToStreamNode(replace(batch, input=inner), deal.read_options, False)
         shared = _Shared(owned, node.rows)
@@ -126,7 +126,7 @@ class _Owner:
 
 
 class _Shared:
-    """What the lanes of a host share: the threads, for each place where they are dealt."""
+    """The threads that the lanes of a host share, for each `DealNode`."""
 
     def __init__(self, lanes: int, rows: int) -> None:
         self._lanes, self._rows = lanes, rows
@@ -140,7 +140,7 @@ class _Shared:
 
 
 def _bound(node: Node, lane: int, lanes: int, shared: _Shared, allow_nones: bool) -> Node:
-    """What happens in one lane."""
+    """The steps of one lane."""
     if isinstance(node, DealNode):
         part = SliceNode(node.input, lane, node.input.length(), lanes)
         return ToStreamNode(part, shared.of(node), allow_nones)
@@ -150,7 +150,7 @@ def _bound(node: Node, lane: int, lanes: int, shared: _Shared, allow_nones: bool
             "processes of its own. Put it after `batch`: the workers do what comes before, too."
         )
     inputs = [_bound(parent, lane, lanes, shared, allow_nones) for parent in node.inputs]
-    # A step that counts, or draws random numbers, is told the lane.
+    # A step that counts, or draws random numbers, needs the lane.
     knows_lanes = "lane" in getattr(type(node), "__dataclass_fields__", {})
     return with_inputs(node, inputs, **({"lane": (lane, lanes)} if knows_lanes else {}))
 
@@ -168,7 +168,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def _count_steps(deal: DealNode, rows: int) -> int:
-    """How many steps there are where each position makes exactly one element."""
+    """The number of steps, if each position makes exactly one element."""
     length = deal.input.length()
     if deal.remainder == "drop":
         return length // deal.lanes // rows
@@ -177,7 +177,7 @@ def _count_steps(deal: DealNode, rows: int) -> int:
 
 
 def _by_position(node: Node) -> Node:
-    """The same steps without the dealing: positions are those of the whole."""
+    """The same steps without dealing: positions are those of the whole dataset."""
     if isinstance(node, DealNode):
         return node.input
     assert isinstance(node, (Each, *_SILENT))
@@ -185,7 +185,7 @@ def _by_position(node: Node) -> Node:
 
 
 def _may_end(node: Node) -> bool:
-    """Whether some part of what is dealt is finite, or cut short."""
+    """Whether some part of the dealt dataset is finite, or cut short."""
     if any(isinstance(step, LimitNode) for step in walk(node)):
         return True
     deals = [step for step in walk(node) if isinstance(step, DealNode)]

@@ -9,7 +9,7 @@ from bushel.core.tree import map_leaves
 
 
 def zeros_like(element: Any) -> Any:
-    """An element of the same structure, shapes and types, of which nothing is to be learnt.
+    """An element of the same structure, shapes and types, with zeros.
 
     >>> zeros_like({"x": np.array([1.5, 2.5]), "y": 7, "name": "n", "flag": True})
     {'x': array([0., 0.]), 'y': 0, 'name': '', 'flag': False}
@@ -22,14 +22,14 @@ def zeros_like(element: Any) -> Any:
             return np.zeros((), leaf.dtype)[()]  # A date keeps its unit.
         try:
             return type(leaf)()
-        except Exception:  # Whatever its class may want.
+        except Exception:  # The class may require arguments.
             return leaf
 
     return map_leaves(zero, element)
 
 
 class Filler:
-    """The element that hosts pad with: like the first that there was, with nothing in it."""
+    """The padding of hosts: zeros, in the form of the first element that there was."""
 
     def __init__(self, example: Callable[[], Any]) -> None:
         # Makes an element of the job, for a host whose lanes have none.
@@ -38,12 +38,12 @@ class Filler:
         self.is_known = False
 
     def learn(self, rows: Sequence[Any]) -> None:
-        """Takes note of what elements look like."""
+        """Takes note of the form of elements."""
         if rows and not self.is_known:
             self._element, self.is_known = zeros_like(rows[0]), True
 
     def element(self) -> Any:
-        """What to pad with."""
+        """The padding."""
         if not self.is_known:
             self.learn([self._example()])
         return self._element

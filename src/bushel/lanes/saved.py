@@ -27,7 +27,7 @@ class LaneMarks(Marks):
     step: int
     size: int
     taken: Sequence[Taken]
-    # Where lanes are after a step that failed.
+    # The places of the lanes after a step that failed.
     after: Sequence[tuple[Marks, int, int]] = ()
 
     def at(self, used: int) -> State:
@@ -36,8 +36,8 @@ class LaneMarks(Marks):
             return self.stream.state_of(behind, self.step + 1, 0)
         steps, row = divmod(used, self.stream.width)
         count = steps * self.stream.rows
-        # In the middle of a step: its start, and how far we are. So nothing in a state but
-        # that number depends on which host had the lanes.
+        # Within a step: its start, and the number of rows. So only that number depends on which
+        # host had the lanes.
         states = [self._state_of(part, count, row > 0) for part in self.taken]
         return self.stream.state_of(states, self.step + steps, row)
 
@@ -51,7 +51,7 @@ class LaneMarks(Marks):
 
 @plain
 class SideLaneMarks(Marks):
-    """The same where lanes are read side by side, by position."""
+    """The same if lanes are read side by side, by position."""
 
     stream: "LanesStream"
     step: int
@@ -69,7 +69,7 @@ class SideLaneMarks(Marks):
 
 
 class LaneStates(FieldKind):
-    """The states of lanes by their numbers: those of this host, and perhaps others."""
+    """The states of lanes by number: those of this host, and perhaps others."""
 
     def __init__(self, own: Mapping[str, Declares]) -> None:
         self._own = own

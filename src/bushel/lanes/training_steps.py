@@ -38,7 +38,7 @@ class StepOrder(Order):
         return located
 
     def locate_run(self, start: int, stop: int) -> tuple[int, int] | None:
-        # One row of every lane is simply the next positions.
+        # One row of every lane is the next range of positions.
         return (start, stop) if self.rows == 1 and self.owned == self.lanes else None
 
     def find(self, positions: Positions, stop: int) -> Found:

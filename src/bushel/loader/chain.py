@@ -34,7 +34,7 @@ from bushel.transforms.map import MapBatchesNode, MapNode
 
 
 def check_operations(operations: Sequence[Any]) -> None:
-    """Refuses what can be known to fail before anything is read."""
+    """Refuses operations that would certainly fail later, before anything is read."""
     expanded = False
     for operation in operations:
         if isinstance(operation, type):
@@ -59,22 +59,22 @@ def check_operations(operations: Sequence[Any]) -> None:
 
 
 class Chain:
-    """The nodes of a loader, and what its states say of them."""
+    """The nodes of a loader, and what its states say about them."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
 
     def node(self) -> Node:
-        """Describes the chain: what can be said of a position alone is read by position."""
+        """Makes the chain: operations that depend on the position alone are read by position."""
         operations = list(self._recipe.operations)
         node = self._records()
-        # A generator of one record goes on from one random map to the next.
+        # A record's generator continues from one random map to the next.
         randomness: Any = KeyedGenerators(self._seed) if self._seed is not None else _NoGenerators()
         while operations and isinstance(step := self._step(node, operations[0], randomness), Each):
             node = step
             operations.pop(0)
         node = ToStreamNode(node, self._recipe.read_options, allow_nones=True)
-        # After all that works on single records.
+        # After all operations on single records.
         if self._recipe.on_error.policy != "raise":
             while operations and not isinstance(operations[0], _IN_BATCHES):
                 if _is_own(operations[0]):
@@ -86,8 +86,8 @@ class Chain:
         return WorkersNode(node, self._recipe.worker_options, None, self._recipe.workers)
 
     def _step(self, input: Node, operation: Any, randomness: Any) -> Node:
-        # Beside an operation of the user's own, which sees what they do to the metadata, the
-        # older operations run as what they are.
+        # Beside a user's own operation, which sees changes of the metadata, the older operations
+        # run in their own form.
         if not (self._has_own_operations and isinstance(operation, _OVER_RECORDS)):
             step = _step(input, operation, randomness, self._seed)
             if step is not None:
@@ -119,7 +119,7 @@ class Chain:
 
     @property
     def _knows_keys(self) -> bool:
-        """Whether the keys are bushel's own, and positions in the source."""
+        """Whether the keys come from bushel, and are positions in the source."""
         return self._has_known_sampler and hasattr(self._recipe.data_source, "__len__")
 
     @property
@@ -131,13 +131,13 @@ class Chain:
         return self._has_own_operations or sum(map(_is_random, self._recipe.operations)) > 1
 
     def _rows(self) -> Any:
-        """The source, as something that gives one record for each key."""
+        """The source as records by key, one at a time."""
         try:
             node = source_node(self._recipe.data_source)
         except SourceError:
             if self._knows_keys:
                 raise
-            # What a sampler's keys mean to the source is between the two.
+            # The meaning of a sampler's keys is up to the source.
             return self._recipe.data_source
         return ColumnRows(node) if isinstance(node, ColumnsNode) else self._recipe.data_source
 
@@ -233,7 +233,7 @@ def _describe(operation: Any) -> str:
 
 
 def _count_steps(sampler: Any) -> int:
-    """Finds the length of a sampler that has none: the first step that raises IndexError."""
+    """The length of a sampler that has none: the first step that raises IndexError."""
     low, high = 0, sys.maxsize
     while low < high:
         middle = (low + high) // 2

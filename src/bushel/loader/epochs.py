@@ -13,7 +13,7 @@ from bushel.loader.chain import Chain
 from bushel.loader.loader import DataLoader
 from bushel.watch.counts import ENDLESS, Counts
 
-# In the place of an element, where there is none left.
+# Stands for the end, in place of an element.
 _OVER = object()
 
 
@@ -39,7 +39,7 @@ class Epochs:
         steps_per_epoch: int | None = None,
         opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._opening = opening  # Around the beginning of each iterator.
+        self._opening = opening  # Around the creation of each iterator.
         if not isinstance(data, (MapDataset, IterDataset, DataLoader)):
             hint = ""
             if hasattr(data, "__next__"):
@@ -61,15 +61,15 @@ class Epochs:
             self.data = data if self._by_epoch else data.repeat()
         count = Counts().of(self.node)
         self._count = None if count.endless else count.number
-        # Where the next element is, and whether the next pass is to go on there.
+        # The place of the next element, and whether the next pass continues there.
         self._epoch = self._step = 0
         self._goes_on = True
         self._iterator: Any = None
-        # The number of the iterator that moves the position, the newest; and of one that is over.
+        # The number of the newest iterator, which moves the position; and of one that is over.
         self._newest, self._over = 0, -1
 
     def again(self) -> "Epochs":
-        """Passes over the same data, from the beginning."""
+        """Begins passes over the same data anew."""
         return Epochs(self._given, self._steps, self._opening)
 
     @property
@@ -82,23 +82,24 @@ class Epochs:
 
     @property
     def epoch(self) -> int:
-        """The number of the pass that is under way, or comes next."""
+        """The number of the current pass, or of the next one."""
         return self._epoch
 
     @property
     def step(self) -> int:
-        """How many elements of it there were."""
+        """The number of its elements so far."""
         return self._step
 
     @property
     def length(self) -> int | None:
-        """How many elements a pass has, where that is known without reading."""
+        """The number of elements in a pass, if that is known without reading."""
         return self._count if self._steps is None else self._steps
 
     def __iter__(self) -> Iterator[Any]:
-        """Begins the next pass; or goes on with one, after `set_state`.
+        """Begins the next pass; or continues one, after `set_state`.
 
-        A pass that was left before its end is over; one of which nothing was taken has not begun.
+        A pass that was left before its end is over; a pass of which nothing was taken has not
+        begun.
         """
         self._leave()
         self._newest += 1
@@ -109,7 +110,7 @@ class Epochs:
         if self._step and not self._goes_on:
             over = self._over
             self.finish()
-            self._over = over  # Whoever asks for more of it has forgotten that another began.
+            self._over = over  # Its iterator does not know that another pass began.
 
     def take_for(self, number: int) -> Any:
         """Returns the next element for an iterator; `_OVER` at the end of its pass."""
@@ -124,9 +125,9 @@ class Epochs:
         return self.take()
 
     def go_to(self, epoch: int) -> None:
-        """Has the next pass be that of a number, unless it goes on within that one already.
+        """Sets the number of the next pass, unless a state within that pass was restored.
 
-        With `steps_per_epoch` passes follow each other, whatever their numbers.
+        With `steps_per_epoch`, passes follow each other, whatever their numbers.
         """
         self._leave()
         if epoch != self._epoch and self._steps is None:
@@ -134,14 +135,14 @@ class Epochs:
             self._epoch, self._step, self._newest = epoch, 0, self._newest + 1
 
     def take(self) -> Any:
-        """Returns the next element of the pass that is under way; `_OVER` at its end."""
+        """Returns the next element of the current pass; `_OVER` at its end."""
         self._goes_on = False
         if self._step == self._steps:
             self.finish()
             return _OVER
         element = next(self._running(), _OVER)
         if element is _OVER and self._steps is not None:
-            # The pass is longer than what is left of the data.
+            # The pass is longer than the rest of the data.
             self.close()
             element = next(self._running(), _OVER)
             if element is _OVER:
@@ -160,7 +161,7 @@ class Epochs:
         return self._iterator
 
     def finish(self) -> None:
-        """Ends the pass that is under way: what comes next is the beginning of another."""
+        """Ends the current pass: the next element begins another."""
         self._epoch, self._step = self._epoch + 1, 0
         self._over = self._newest
         if self._steps is None:
@@ -175,17 +176,17 @@ class Epochs:
             return iter(data)
 
     def get_state(self) -> dict[str, Any]:
-        """The position, as a dict of plain values: what comes next is the element after the last.
+        """The position, as a dict of plain values: of the element after the last.
 
-        States of all hosts that own lanes are put together by `bushel.checkpoint.merge_states`.
+        `bushel.checkpoint.merge_states` merges the states of all hosts that own lanes.
         """
         stream = self._running().state_dict()
         return {"epoch": self._epoch, "step": self._step, "stream": stream}
 
     def set_state(self, state: Any, strict: bool = False) -> None:
-        """Goes to a position; the next pass goes on from there.
+        """Restores a position; the next pass continues from there.
 
-        A list is taken for the states of all hosts.
+        A list counts as the states of all hosts.
         """
         if isinstance(state, (list, tuple)):
             state = merge_states(state)
@@ -218,7 +219,7 @@ class Epochs:
 
 
 class _Pass:
-    """The elements of one pass, as long as no other has begun."""
+    """The elements of one pass, until another one begins."""
 
     def __init__(self, epochs: Epochs, number: int) -> None:
         self._epochs, self._number = epochs, number

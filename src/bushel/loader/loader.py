@@ -24,7 +24,7 @@ from bushel.sources.memory import source_node
 from bushel.transforms import base as transforms
 
 if TYPE_CHECKING:
-    # Nothing in the arguments of a loader says what its elements are (see dataset/base.py).
+    # The arguments of a loader do not tell the type of its elements (see dataset/base.py).
     import typing_extensions
 
     from bushel.loader.iterator import DataLoaderIterator
@@ -155,7 +155,7 @@ class DataLoader(Generic[T]):
             return MultiprocessingOptions(options.num_workers, options.per_worker_buffer_size)
         return options
 
-    # Grain's names for what a loader is made of, which Keras and others read.
+    # Grain's names for the arguments of a loader, which Keras and others read.
     @property
     def _multiprocessing_options(self) -> MultiprocessingOptions:
         return self.multiprocessing_options
@@ -190,13 +190,13 @@ class DataLoader(Generic[T]):
         return explain_made_by("DataLoader", self._stream_node)
 
     def _stream_node(self) -> Node:
-        """The stream that it is when one iterates over it."""
+        """The stream over which it iterates."""
         from bushel.loader.chain import Chain
 
         return Chain(self._recipe).node()
 
     def _iterate_with(self, options: DatasetOptions) -> "DataLoaderIterator[T]":
-        """Makes an iterator under options that a loader has no arguments for."""
+        """Makes an iterator with options for which a loader has no arguments."""
         from bushel.loader.iterator import DataLoaderIterator
 
         return DataLoaderIterator(self, None, options=options)
@@ -215,7 +215,7 @@ class DataLoader(Generic[T]):
         return f"DataLoader({', '.join(f'{name}={text}' for name, text in fields.items())})"
 
     def __iter__(self) -> "DataLoaderIterator[T]":
-        """Starts a pass of its own."""
+        """Starts a new pass."""
         from bushel.loader.iterator import DataLoaderIterator
 
         return DataLoaderIterator(self, None)
@@ -266,7 +266,7 @@ def _shown(operation: Any) -> str:
 
 
 def _check_options(options: Any, said: tuple[Any, ...]) -> None:
-    """Refuses options of workers that are none, or that others stand beside."""
+    """Refuses invalid options of workers, and options that contradict other arguments."""
     if not isinstance(options, (RayOptions, MultiprocessingOptions)):
         raise TypeError(
             "`worker_options` must be `RayOptions` or `MultiprocessingOptions`, and is "

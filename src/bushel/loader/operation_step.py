@@ -35,8 +35,8 @@ class OperationNode(OverOne):
 class OperationStream(Stream):
     """Feeds Records to a function that returns an iterator of Records.
 
-    What the function keeps between Records is its own secret. So the state is the number of
-    Records that it has taken, and a restore starts it afresh after them.
+    What the function keeps between Records is unknown. So the state is the number of Records that
+    it has taken, and after a restore it starts afresh with the next one.
     """
 
     eager = False

@@ -10,7 +10,7 @@ from bushel.sharding import ShardOptions
 
 @frozen
 class Recipe:
-    """What a loader is made of. It is little to import: workers start before the rest is."""
+    """The arguments of a loader. Quick to import: workers start before everything else."""
 
     data_source: Any
     sampler: Any
@@ -19,5 +19,5 @@ class Recipe:
     read_options: ReadOptions
     worker_options: MultiprocessingOptions | RayOptions
     on_error: OnError
-    # Whose worker processes stay from one pass to the next.
+    # The key of its worker processes, which stay from one pass to the next.
     workers: WorkersKey

@@ -1,7 +1,7 @@
 """Bad records: what is noted about each, and how guards note them.
 
-While a block is evaluated, on whatever thread, the guards in it note what they passed over.
-Whoever asked for the block takes the notes along, up to the stream, which counts them in order
+While a block is evaluated, on any thread, its guards note the bad records in it. The caller that
+asked for the block passes the notes on, up to the stream, which counts them in order
 (`on_error/budget.py`).
 """
 
@@ -16,29 +16,29 @@ from bushel.core.node import Guard
 from bushel.errors import place_noted, where_raised
 
 _log = logging.getLogger("bushel")
-# What a line of the quarantine file says of a reason.
+# The most characters of a reason in the quarantine file.
 _MOST_CHARACTERS = 1000
-# Bad records that are logged; the quarantine file has them all.
+# The most bad records that are logged; the quarantine file has all.
 _TOLD = 5
 
 
 @plain
 class BadRecord:
-    """What is told of one bad record."""
+    """One bad record: its guard, its position, the error and its place."""
 
-    # Which guard of the pipeline passed over it, and the position of the element there.
+    # The number of the guard in the pipeline, and the position of the element there.
     guard: int
     position: int
     operation: str
     error: str
     reason: str
-    # File, record and offset, where the source told.
+    # File, record and offset, if the source told them.
     noted: tuple[str, int, int | None] | None
-    # Where it is: what is known of "source", "key", "file", "record" and "offset".
+    # Its place, as far as "source", "key", "file", "record" and "offset" are known.
     place: dict[str, Any]
 
     def line(self) -> dict[str, Any]:
-        """What the quarantine file says."""
+        """The line of the quarantine file."""
         return {
             "position": self.position,
             **self.place,
@@ -60,7 +60,7 @@ def bad_record(guard: Guard, number: int, position: int, error: Exception) -> Ba
 
 
 class _ThreadNotes(threading.local):
-    """What guards note on this thread; None where nobody asked."""
+    """Notes of guards on this thread; None if they are not collected."""
 
     taken: list[BadRecord] | None = None
 
@@ -70,7 +70,7 @@ _notes = _ThreadNotes()
 
 @contextmanager
 def taking_notes() -> Iterator[list[BadRecord]]:
-    """Gathers what guards note on this thread."""
+    """Collects notes of guards on this thread."""
     before, taken = _notes.taken, []  # type: ignore[var-annotated]
     _notes.taken = taken
     try:
@@ -80,12 +80,12 @@ def taking_notes() -> Iterator[list[BadRecord]]:
 
 
 def note(guard: Guard, number: int, position: int, error: Exception) -> None:
-    """Notes that a guard passed over a position, if somebody asked."""
+    """Notes a bad record at a position, if notes are collected."""
     if _notes.taken is not None:
         _notes.taken.append(bad_record(guard, number, position, error))
 
 
 def pass_on(records: Sequence[BadRecord]) -> None:
-    """Notes what was gathered before, if somebody asked."""
+    """Notes bad records that were collected earlier, if notes are collected."""
     if _notes.taken is not None:
         _notes.taken += records

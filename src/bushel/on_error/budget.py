@@ -1,7 +1,7 @@
 """The budget of bad records: counted in the order of the stream, and part of its states.
 
-The count is part of a stream's state: a budget is used up at the same record whoever does the
-work, and however often the stream was stopped and resumed.
+The count is part of a stream's state: a budget ends at the same record whichever thread or worker
+evaluates it, and however often the stream was stopped and resumed.
 """
 
 import logging
@@ -20,7 +20,7 @@ from bushel.order.keys import record_of
 from bushel.sources.stored_at import known_place
 
 _log = logging.getLogger("bushel")
-# Bad records that are logged; the quarantine file has them all.
+# The most bad records that are logged; the quarantine file has all.
 _TOLD = 5
 
 
@@ -33,10 +33,10 @@ class Ledger:
         self._told = 0
 
     def enter(self, record: BadRecord) -> BadRecordsError | None:
-        """Takes note of one; returns the error if there are more than the budget allows."""
+        """Takes note of a bad record; returns the error if it is beyond the budget."""
         guard = self._guards[record.guard]
         self.counts[record.guard] += 1
-        # Here, and not in a worker, which knows only its part of the pipeline.
+        # Here, and not in a worker, which has only its part of the pipeline.
         record.place = _place(guard, record)
         if guard.quarantine is not None:
             quarantine(guard.quarantine).add(record)
@@ -60,7 +60,7 @@ class Ledger:
         return f" (further ones are not listed here{where})"
 
     def has_room_for(self, records: Sequence[BadRecord]) -> bool:
-        """Whether these records are within the budgets, with those before them."""
+        """Whether these records, and those before them, are within the budgets."""
         counts = list(self.counts)
         for record in records:
             counts[record.guard] += 1
@@ -71,12 +71,12 @@ class Ledger:
         )
 
     def restore(self, counts: Sequence[int]) -> None:
-        """Goes on from the counts of a state."""
+        """Continues from the counts of a state."""
         self.counts = list(counts)
 
 
 class BadCounts(FieldKind):
-    """How many bad records each guard has passed over, in a state."""
+    """The number of bad records of each guard, in a state."""
 
     def __init__(self, guards: int, within: Bound | None = None, *, optional: bool = False) -> None:
         self._guards, self._within, self.optional = guards, within, optional
@@ -130,7 +130,7 @@ def with_bad_records(state: dict[str, Any], more: Sequence[int]) -> dict[str, An
 
 
 def _recounted(state: Any, more: list[int]) -> tuple[Any, list[int]]:
-    # Only by parents: workers count for streams of positions and the steps after those, which
+    # Only along parents: workers count for streams of positions and the steps after those, which
     # have one input each.
     if not isinstance(state, dict):
         return state, more
@@ -145,7 +145,7 @@ def _recounted(state: Any, more: list[int]) -> tuple[Any, list[int]]:
 
 
 def _place(guard: Guard, record: BadRecord) -> dict[str, Any]:
-    """Where a bad record is, as far as the pipeline tells."""
+    """The place of a bad record, as far as the pipeline tells."""
     place: dict[str, Any] = {}
     noted = record.noted
     found = None if _joins_streams(guard.input) else record_of(guard.input, record.position)
@@ -160,7 +160,7 @@ def _place(guard: Guard, record: BadRecord) -> dict[str, Any]:
 
 
 def _joins_streams(node: Node) -> bool:
-    """Whether several streams are joined: then a position does not tell a record of theirs."""
+    """Whether streams are joined: then a position does not identify a record."""
     return any(
         isinstance(step, Choice) and any(isinstance(below, ToStreamNode) for below in walk(step))
         for step in walk(node)

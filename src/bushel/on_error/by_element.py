@@ -1,8 +1,8 @@
 """Finds the element of a block that each bad record belongs to.
 
-A guard notes the positions that it was asked for. Where only orders, batches and element-wise
-steps come after it, those are a function of the positions of the block, and the block need
-not be made again to find out.
+A guard notes the positions of bad records. If only orders, batches and element-wise steps come
+after it, these follow from the positions of the block, and the block need not be evaluated again to
+find their elements.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Path = Sequence[Order | Fold]
 
 
 def paths_to_guards(node: Node, guards: Sequence[Guard]) -> list[Path] | None:
-    """The ways to the guards, by their numbers; None where not all of them are in one chain."""
+    """The paths to the guards, by number; None if they are not all in one chain."""
     paths: list[Path] = []
     way: list[Order | Fold] = []
     while isinstance(node, (Each, Drop, Guard, Place, Order, Fold)):
@@ -47,17 +47,17 @@ def by_element(
         bad += [
             (int(index), record) for index, record in zip(indices, found, strict=True) if record
         ]
-    # What an inner guard passed over came before what an outer one did.
+    # Bad records of an inner guard come before those of an outer one.
     return sorted(bad, key=lambda entry: entry[0])
 
 
 def each_once(notes: Sequence[BadRecord]) -> dict[tuple[int, int], BadRecord]:
-    """The bad records by guard and position: what comes after another one is made again."""
+    """The bad records without repetitions, which come of evaluating a position again."""
     return {(record.guard, record.position): record for record in notes}
 
 
 def _members(step: Fold, indices: Positions, positions: Positions) -> tuple[Positions, Positions]:
-    """The positions of which batches are made, each with the index of its batch."""
+    """The positions that batches are made of, each with the index of its batch."""
     length, groups = step.input.length(), step.length()
     spans = [group_span(number, step.group_size, length, groups) for number in positions.tolist()]
     runs = [run_of(*span) for span in spans]

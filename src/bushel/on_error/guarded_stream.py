@@ -16,13 +16,13 @@ from bushel.on_error.budget import BadCounts, Ledger
 
 
 class GuardStream(OneInput):
-    """Leaves out, or replaces, the elements of its input that fail."""
+    """Drops, or replaces, the elements of its input that fail."""
 
     def __init__(self, input: Stream, node: Guard, notes: list[BadRecord] | None = None) -> None:
         super().__init__(input)
         self._node = node
         self._ledger = Ledger([node])
-        # Where somebody else keeps the ledger, what to enter in it.
+        # The notes for the ledger, if that is kept elsewhere.
         self._notes = notes
 
     def pull(self, want: int) -> Chunk | None:
@@ -84,11 +84,11 @@ class GuardStream(OneInput):
 
 
 def _position(chunk: Chunk, error: Exception) -> int:
-    """Which position of the dataset failed, as far as that is known."""
+    """The position of the dataset that failed, if that is known."""
     try:
         return innermost_index(chunk.marks.at(len(chunk.block) + 1)) - 1
-    except Exception:  # Of several datasets, or a stream of the user's own: other states, or none.
-        # What was noted is the same however the stream was cut.
+    except Exception:  # Several datasets, or a user's own stream, have other states, or none.
+        # The note in the error does not depend on how the stream was cut.
         return (where_raised(error) or ("", 0))[1]
 
 

@@ -8,24 +8,24 @@ from bushel.core.node import Guard, Node
 from bushel.core.options import OnError
 from bushel.errors import BadRecordsError, FatalElementError, FilterError
 
-# Errors that no single record is to blame for: a budget before this one is used up, or a filter
-# drops nearly everything. Passed over, they would never be heard of. The same goes for an element
-# that ended workers: it may have been the record, or a want of memory.
+# Errors for which no single record is to blame: an earlier budget has ended, or a filter drops
+# nearly everything. If these were skipped, the user would never see them. The same holds for an
+# element that killed workers: the cause may be the record, or a lack of memory.
 _NO_RECORDS = (BadRecordsError, FilterError, FatalElementError)
 
 
 @frozen
 class GuardNode(Guard):
-    """Leaves out, or replaces, the elements of its input that fail."""
+    """Drops, or replaces, the elements of its input that fail."""
 
     input: Node
     skips: bool
     replacement: Any
-    # What counts as a bad record; anything else is raised as ever.
+    # The errors that make a bad record; all others are raised.
     errors: tuple[type[Exception], ...]
-    # Most bad records before it is an error; None for any number.
+    # The most bad records before an error is raised; None for any number.
     budget: int | None
-    # Path of the file in which bad records are listed.
+    # The path of the file that lists bad records.
     quarantine: str | None
 
     @property
@@ -40,14 +40,14 @@ class GuardNode(Guard):
             return None
         if callable(self.replacement):
             return self.replacement(error)
-        return copy.deepcopy(self.replacement)  # Elements belong to the user, each for itself.
+        return copy.deepcopy(self.replacement)  # Each element belongs to the user.
 
     def describe(self) -> str:
         return "on_error('skip')" if self.skips else "on_error('replace')"
 
 
 def guarded(node: Node, options: OnError) -> Node:
-    """A node with what is to be done about its failures; itself where they are raised."""
+    """A node with a guard for its failures; the node itself if failures are raised."""
     if options.policy == "raise":
         return node
     return GuardNode(

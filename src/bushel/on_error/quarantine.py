@@ -8,7 +8,7 @@ from bushel.on_error.bad_records import BadRecord
 
 
 class Quarantine:
-    """A file of JSON lines, one for each bad record; each is in it once."""
+    """A file of JSON lines, one for each bad record, without repetitions."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -29,11 +29,11 @@ class Quarantine:
         line = json.dumps(record.line(), default=repr)
         with self._lock:
             if self._known and not os.path.exists(self._path):
-                self._known.clear()  # Somebody took the file away, and a new one is begun.
+                self._known.clear()  # The file was removed, and a new one is begun.
             if line in self._known:
                 return
             try:
-                # One write of one line at the end: lines of several processes do not mix.
+                # One write of one line at the end, so that lines of several processes do not mix.
                 descriptor = os.open(
                     self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
                 )

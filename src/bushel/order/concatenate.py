@@ -19,7 +19,7 @@ from bushel.order.repeat import INFINITE
 
 @frozen
 class ConcatenateNode(Choice, Step):
-    """Puts the inputs one after the other; an epoch of the whole is one of each part.
+    """Puts the inputs one after the other; an epoch of the whole is one epoch of each input.
 
     >>> from bushel.sources.memory import RangeNode
     >>> parts = (RangeNode(range(2)), RangeNode(range(3)))
@@ -28,7 +28,7 @@ class ConcatenateNode(Choice, Step):
     """
 
     parts: tuple[Node, ...]
-    # Their lengths, when these were needed: to ask a thousand parts takes a while.
+    # The inputs' lengths, cached: asking a thousand inputs takes a while.
     lengths: list[tuple[Keys, int]] = field(default_factory=list, init=False)
 
     @property
@@ -84,7 +84,7 @@ class ConcatenateStream(Stream):
         self._inputs = inputs
         self.eager = all(stream.eager for stream in inputs)
         self._starts = [beginning_of(stream) for stream in inputs]
-        # Numbers of the inputs that are still at their beginning.
+        # Numbers of the inputs of which nothing was read yet.
         self._untouched = set(range(len(inputs)))
         self._part = 0
 
@@ -127,7 +127,7 @@ class ConcatenateStream(Stream):
         return all_before(self._inputs[: part + 1], [*[None] * part, state["parent"]])
 
     def start(self) -> None:
-        # Only the one that comes next: the others may be many.
+        # Only the next one, as there may be many others.
         self._inputs[self._part].start()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """How many elements of each of many streams, read in turn, are read at once: several rounds.
 
-To read from a stream costs some tens of microseconds, however few elements are read. Where
-there are a thousand, each gives an element now and then: so several are read at once, and wait.
+A read from a stream costs some tens of microseconds, however few elements are read. With a thousand
+streams, each gives an element now and then: so several elements are read at once, and wait.
 """
 
 import time
@@ -12,40 +12,40 @@ from bushel.core.cursor import Cursor
 from bushel.core.sizes import bytes_of
 from bushel.core.step import EvaluateTogether
 
-# Elements of a read: with more, what the read itself costs no longer matters.
+# The most elements of a read: with more, the overhead of the read no longer matters.
 _MOST = 64
-# Elements that take this long together are worth a read of their own. More of them would only
-# come later for that: each of the streams reads ahead.
+# Elements that take this long together are worth a read. More elements per read would only come
+# later, as each of the streams reads ahead.
 _SECONDS = 0.0003
-# A read may not keep the other streams waiting for longer, even for records that wait.
+# The most seconds of a read, even for records that wait: the other streams wait as well.
 _WAIT = 0.005
-# Bytes that may wait, of all streams together.
+# The most bytes that wait, of all streams together.
 _BYTES = 1 << 25
-# How much of what was measured still counts a read later.
+# The weight of earlier measurements, a read later.
 _LATELY = 0.98
 _LOOK_AT_BYTES_EVERY = 64
 
 
 class Foresight:
-    """Reads from streams of which the next elements will be needed soon."""
+    """Reads from streams whose next elements will be needed soon."""
 
     def __init__(
         self, cursors: Sequence[Cursor], evaluate: EvaluateTogether, clock: Callable[[], float]
     ) -> None:
         self._cursors, self._evaluate, self._clock = cursors, evaluate, clock
-        # Elements read so far of each stream. At most as many more are read at a time, so that
-        # one who takes a few elements does not wait for many.
+        # Elements read so far of each stream. A read has at most as many more, so that a user who
+        # takes a few elements does not wait for many.
         self._read = [0] * len(cursors)
         self._seconds = self._cpu_seconds = self._gotten = 0.0
         self._by_bytes = _MOST
         self._looks = 0
 
     def prepare(self, wanted: Sequence[tuple[int, int]]) -> None:
-        """Reads on in streams, given as (number, count), until each has `count` ready."""
+        """Reads from streams, given as (number, count), until each has `count` elements ready."""
         most = self._most()
         asked = [(number, count, min(self._read[number], most)) for number, count in wanted]
-        # To touch a stream for the first time may take long (what runs it is made, files are
-        # opened, an order is computed), which says nothing of what comes after.
+        # The first read of a stream may take long (evaluators are made, files opened, an order
+        # computed), which says nothing about later ones.
         first = [want for want in asked if not self._read[want[0]]]
         known = [want for want in asked if self._read[want[0]]]
         if first:
@@ -58,7 +58,7 @@ class Foresight:
         self._cpu_seconds = _LATELY * (self._cpu_seconds + time.thread_time() - cpu_began)
 
     def _prepare(self, asked: Sequence[tuple[int, int, int]]) -> int:
-        """Reads what is needed of each stream, and how much more is wanted; says how many came."""
+        """Reads the needed elements of each stream, and some to have ready; returns the number."""
         self._evaluate([(number, max(count, ahead)) for number, count, ahead in asked])
         gotten = 0
         for number, count, ahead in asked:
@@ -72,12 +72,12 @@ class Foresight:
     def _most(self) -> int:
         if not self._gotten:
             return 0
-        # Time on a core, so that other programs make no difference.
+        # CPU time, so that other programs make no difference.
         by_time = min(_SECONDS / max(self._cpu_seconds, 1e-9), _WAIT / max(self._seconds, 1e-9))
         return int(min(_MOST, self._by_bytes, by_time * self._gotten))
 
     def look_at(self, element: Any) -> None:
-        """Takes note now and then of how large elements are, by one of them."""
+        """Takes note now and then of the size of elements, given one of them."""
         self._looks += 1
         if self._looks <= 4 or not self._looks % _LOOK_AT_BYTES_EVERY:
             each = max(1, bytes_of(element)) * len(self._read)

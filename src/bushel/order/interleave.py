@@ -30,12 +30,12 @@ from bushel.order.interleave_state import (
     interleave_state,
 )
 
-# Reads the streams of nodes side by side, where they can be.
+# Reads the streams of nodes side by side, if that is possible.
 ReadSideBySide = Callable[[Iterable[Node | None]], SideBySide | None]
 
-# Elements of a stream that are read at once, and seconds that they may take: with more, the cost
-# of reading them no longer matters. The seconds are more than what a read of one element costs
-# beside its work: with fewer, reading would stay slow because it is slow.
+# The most elements of a stream read at once, and the seconds that they may take: with more, the
+# overhead of a read no longer matters. The seconds are more than the overhead of a read of one
+# element: otherwise slow reads would get few elements, and stay slow because of it.
 _MOST_ROUNDS = 64
 _SECONDS_OF_A_STREAM = 0.0005
 _BYTES_AT_ONCE = 1 << 22
@@ -47,7 +47,7 @@ class InterleaveNode(Step):
 
     datasets: "tuple[Node, ...] | Nodes"
     cycle_length: int
-    # Opens one of them, under the options of the pipeline and with what all of them share.
+    # Opens one dataset, with the options of the pipeline and what all datasets share.
     open_dataset: Callable[[Node, DatasetOptions | None, Any], Stream]
 
     @property
@@ -56,7 +56,7 @@ class InterleaveNode(Step):
 
     @property
     def listed(self) -> Sequence[Node]:
-        """The datasets, where nothing of the user's has to run to make them; else none."""
+        """The datasets, if no function of the user's has to run to make them; else none."""
         if isinstance(self.datasets, tuple):
             return self.datasets
         return self.datasets.listed()
@@ -70,21 +70,21 @@ class InterleaveNode(Step):
 
 
 class Nodes(Protocol):
-    """The nodes of some datasets by their numbers, each made when it is asked for."""
+    """The nodes of some datasets by their numbers, each made when it is needed."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, number: int, /) -> Node | None: ...
 
     def listed(self) -> Sequence[Node]:
-        """All of them, where no function has to be called for that; else none."""
+        """All nodes, if no function has to be called to make them; else an empty list."""
         ...
 
 
 def interleave_node(
     datasets: tuple[Node, ...] | Nodes, cycle_length: int | None, open_stream: Any
 ) -> InterleaveNode:
-    """The step of `interleave`; all datasets are open at a time, unless a number is given."""
+    """The step of `interleave`; all datasets are open together, unless a number is given."""
     cycle = len(datasets) if cycle_length is None else whole(cycle_length, "cycle_length")
     if cycle <= 0:
         raise PlanError(f"`cycle_length` must be positive, and is {cycle}.")
@@ -92,7 +92,7 @@ def interleave_node(
 
 
 class _CycleSlot:
-    """One of the places in the cycle: which dataset is in it, and whether that is at its end."""
+    """A slot of the cycle: the dataset in it, and whether that has ended."""
 
     __slots__ = ("cursor", "ended", "number", "place")
 
@@ -114,7 +114,7 @@ class _CycleSlot:
 
 
 class _EndedStream(Stream):
-    """In place of a stream that was at its end in a state: it need not be opened again."""
+    """Stands in for a stream that had ended in a state, which need not be opened again."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -148,8 +148,8 @@ class InterleaveStream(Stream):
     ) -> None:
         self._node, self._side_by_side, self._clock = node, side_by_side, clock
         self._options, self._shared = options, shared
-        # How many rounds are made at once: what it costs to read from a stream does not depend
-        # on how many elements are read.
+        # The number of rounds read at once: the overhead of a read does not depend on the number of
+        # elements.
         self._at_once = BlockSize(
             most=_MOST_ROUNDS,
             most_bytes=_BYTES_AT_ONCE,
@@ -159,18 +159,18 @@ class InterleaveStream(Stream):
         self._slots: list[_CycleSlot] = []
         self._following = 0
         self._turn = 0
-        # The open streams, as long as they can be read side by side.
+        # The open streams, while they are read side by side.
         self._side: SideTurns | None = None
         self._may_join = True
         self._begun = False
 
     def _read_each(self, side: SideTurns) -> None:
-        """Reads each stream by itself, from where they are."""
+        """Reads each stream by itself, from its current place."""
         self._may_join = side.parts.is_suited
         self.restore(side.state(), each=True)
 
     def _open(self) -> Failure | None:
-        """Opens the first streams, as far as they can be."""
+        """Opens the first streams, as far as they can be opened."""
         while len(self._slots) < self._node.cycle_length and self._has_next():
             entering = self._next_slot()
             if isinstance(entering, Failure):
@@ -189,7 +189,7 @@ class InterleaveStream(Stream):
         return self._following < len(self._node.datasets)
 
     def _next_slot(self) -> _CycleSlot | Failure | None:
-        """Opens the next dataset; None where there is none at its number."""
+        """Opens the next dataset; None if there is none with its number."""
         number = self._following
         try:
             stream = self._opened(number)
@@ -202,11 +202,11 @@ class InterleaveStream(Stream):
         return _CycleSlot(number, stream)
 
     def _beginning(self) -> SideTurns | None:
-        """Those that are open, as far as they are read side by side."""
+        """The open datasets, if they are read side by side."""
         if not self._begun:
             self._begun = True
             numbers = range(min(self._node.cycle_length, len(self._node.datasets)))
-            with suppress(Exception):  # It comes again when that one is opened.
+            with suppress(Exception):  # The error comes again when that dataset is opened.
                 self._side = self._in_one_go(numbers)
         return self._side
 
@@ -231,7 +231,7 @@ class InterleaveStream(Stream):
                 return None
             rounds = max(want // max(1, len(running)), self._at_once.size) if self.eager else 1
             if len(running) < len(slots) and self._has_next():
-                # Up to the turn of the next one to enter.
+                # Up to the turn at which the next dataset enters.
                 running, rounds = self._until_one_enters(slots), 1
             chunk = self._turns(slots, running, rounds) if running else None
             if chunk is not None:
@@ -242,20 +242,20 @@ class InterleaveStream(Stream):
         return None
 
     def _skip_dataset(self, failure: Failure) -> Chunk:
-        """Tells that the next dataset cannot be opened, and goes on after it."""
+        """Raises that the next dataset cannot be opened, and continues after it."""
         before = self.state()
         self._following += 1
-        after = self.state()  # With those after it open, as it is after a restore.
+        after = self.state()  # With the later ones open, as after a restore.
         block = Block([], np.empty(0, dtype=np.int64), failure)
         return Chunk(block, ComputedMarks(lambda used: after if used else before))
 
     def _until_one_enters(self, slots: list[_CycleSlot]) -> list[int]:
-        """The slots whose turns come before that of one whose stream has ended."""
+        """The slots whose turns come before that of a stream that has ended."""
         from_here = [*range(self._turn, len(slots)), *range(self._turn)]
         return list(takewhile(lambda number: not slots[number].ended, from_here))
 
     def _turns(self, slots: list[_CycleSlot], running: list[int], rounds: int) -> Chunk | None:
-        """So many rounds of these, or as many as all have; where one has none, the turns before."""
+        """`rounds` turns of each slot, or as many as all have; else those before an empty one."""
         began, before = self._clock(), [slot.place for slot in slots]
         for place, number in enumerate(running):
             prepared = slots[number].cursor.prepare(rounds, self._at_once.size)
@@ -273,7 +273,7 @@ class InterleaveStream(Stream):
             slots[number].passed()
         rows = zip(*(part.rows() for part in parts), strict=True)
         elements = [row for turn in rows for row in turn]
-        # Positions within each part: a state does not tell how many elements came before in all.
+        # Positions within each part, as a state does not tell the number of elements before it.
         positions = np.stack([part.positions for part in parts], axis=1).ravel()
         order = np.tile(np.array(running, dtype=np.int64), rounds)
         marks = self._marks(slots, before, begins, order)
@@ -303,7 +303,7 @@ class InterleaveStream(Stream):
         )
 
     def _one_turn(self, slots: list[_CycleSlot]) -> Chunk | None:
-        """What the slot whose turn it is has to give, if anything."""
+        """The element of the slot whose turn it is, if it has one."""
         turn = self._turn
         slot = slots[turn]
         while slot.ended and self._has_next():
@@ -325,7 +325,7 @@ class InterleaveStream(Stream):
             return None
         begins = [other.cursor.mark()[:2] for other in slots]
         if failure is not None:
-            # The same stream goes on after it.
+            # The same stream continues after the failure.
             order = np.empty(0, dtype=np.int64)
             begins[turn] = (begins[turn][0], begins[turn][1] - 1)
             slot.passed()
@@ -356,7 +356,7 @@ class InterleaveStream(Stream):
             part.close()
 
     def _only(self) -> Stream | None:
-        """Where there is but one dataset: that, for whoever asks about its states."""
+        """The only dataset, if there is just one, for questions about its states."""
         return self._opened(0) if len(self._node.datasets) == 1 else None
 
     def state(self) -> State:
@@ -370,7 +370,7 @@ class InterleaveStream(Stream):
         return interleave_state(self._turn, self._following, numbers, states, ended)
 
     def restore(self, state: State, each: bool = False) -> None:
-        """Goes to a state; `each` stream is then read by itself."""
+        """Restores a state; with `each`, streams are read by themselves afterwards."""
         numbers, states = state["iterators_in_use_indices"], state["iterators_in_use_states"]
         ended = [bool(flag) for flag in state["exhausted"]]
         turn, following = state["next_index_in_cycle"], state["next_index_in_datasets"]
@@ -391,7 +391,7 @@ class InterleaveStream(Stream):
         self.eager = all(slot.cursor.stream.eager for slot in slots)
 
     def _checked(self, numbers: list[int], states: list[State], ended: list[bool]) -> list[Stream]:
-        """Opens the streams of a state; all of it is checked before one of them moves."""
+        """Opens the streams of a state; all of it is checked before any of them moves."""
         streams: list[Stream] = []
         try:
             for number, inner, flag in zip(numbers, states, ended, strict=True):
@@ -410,11 +410,11 @@ class InterleaveStream(Stream):
         self, numbers: list[int], states: list[State], ended: list[bool], following: int
     ) -> SideTurns | None:
         if len(numbers) < self._node.cycle_length and following < len(self._node.datasets):
-            return None  # Others are opened before they go on.
+            return None  # Other iterators are opened before they are restored.
         if any(ended) or not self._may_join:
             return None
         side: SideTurns | None = None
-        with suppress(Exception):  # It comes again when that one is opened.
+        with suppress(Exception):  # The error comes again when that dataset is opened.
             side = self._in_one_go(numbers)
         if side is None:
             return None
@@ -426,13 +426,13 @@ class InterleaveStream(Stream):
         return interleave_fields(len(self._node.datasets), self._node.cycle_length)
 
     def _in_one_go(self, numbers: Sequence[int]) -> SideTurns | None:
-        """Some of the datasets, where they can be read side by side."""
+        """Several of the datasets, if they can be read side by side."""
         parts = self._side_by_side(map(self._node.datasets.__getitem__, numbers))
         return None if parts is None else SideTurns(numbers, parts, len(numbers))
 
     def start(self) -> None:
         if self._beginning() is not None:
-            return  # Whether threads pay is not known to begin with.
+            return  # Whether threads pay is not known at first.
         self._open()
         for slot in self._slots:
             slot.cursor.stream.start()

@@ -18,7 +18,7 @@ class _SideTurnsMarks(Marks):
     turn: int
     following: int
     taken: SideMarks
-    # Which of the streams each element came from.
+    # The stream of each element.
     order: Keys
 
     def at(self, used: int) -> State:
@@ -35,7 +35,7 @@ class SideTurns:
         self.turn, self.following, self.count = 0, following, len(numbers)
 
     def pull(self, want: int) -> Chunk | None:
-        """The next elements; None where each stream must be read by itself from here on."""
+        """The next elements; None if each stream must be read by itself from here on."""
         if not self.parts.is_suited:
             return None
         streams = self.count
@@ -54,5 +54,5 @@ class SideTurns:
         return self.state_at(self.turn, self.following, self.parts.states())
 
     def state_at(self, turn: int, following: int, states: Sequence[State]) -> State:
-        """The state where each stream is in one of these."""
+        """The state, given the state of each stream."""
         return interleave_state(turn, following, self._numbers, states, [False] * self.count)

@@ -12,7 +12,7 @@ from bushel.core.state_fields import FieldKind, Fields, Path, Whole, check_whole
 from bushel.core.stream import Marks
 from bushel.errors import StateError
 
-# The marks of a chunk, and how many of its elements were used.
+# The marks of a chunk, and the number of its elements used.
 StreamPlace = tuple[Marks, int]
 
 
@@ -23,7 +23,7 @@ def interleave_state(
     states: Sequence[State],
     ended: Sequence[bool],
 ) -> State:
-    """Whose turn it is, which dataset enters next, and those that are open."""
+    """The state: whose turn it is, which dataset enters next, and the states of the open ones."""
     return {
         "next_index_in_cycle": turn,
         "next_index_in_datasets": following,
@@ -35,7 +35,7 @@ def interleave_state(
 
 @plain
 class InterleaveMarks(Marks):
-    """Within a run of turns in which no dataset came or went."""
+    """Marks within a run of turns in which no dataset entered or left."""
 
     turn: int
     following: int
@@ -44,7 +44,7 @@ class InterleaveMarks(Marks):
     # For each slot: the place before this run, and the place of its first element in the run.
     starts: Sequence[StreamPlace]
     begins: Sequence[StreamPlace]
-    # Which slot each element came from.
+    # The slot of each element.
     order: Keys
     failed: int | None = None
 
@@ -63,7 +63,7 @@ class InterleaveMarks(Marks):
 
 
 class _OpenNumbers(FieldKind):
-    """The numbers of the datasets that are open: each is there, and there once."""
+    """The numbers of the open datasets: each exists, and is there once."""
 
     def __init__(self, datasets: int, most: int) -> None:
         self._datasets, self._most = datasets, most
@@ -82,7 +82,7 @@ class _OpenNumbers(FieldKind):
 
 
 class _AsMany(FieldKind):
-    """A list with something for each dataset that is open."""
+    """A list with one entry for each open dataset."""
 
     def __init__(self, is_right: Callable[[Any], bool] | None = None, what: str = "") -> None:
         self._is_right, self._what = is_right, what
@@ -103,7 +103,7 @@ class _AsMany(FieldKind):
 
 
 def interleave_fields(datasets: int, cycle_length: int) -> Fields:
-    """The fields of a state. Streams that are open are checked when they are opened."""
+    """The fields of a state. States of open streams are checked when they are opened."""
     return Fields(
         _lets_in_others,
         iterators_in_use_indices=_OpenNumbers(datasets, cycle_length),

@@ -10,7 +10,7 @@ from bushel.order.sampled import GlobalIndexNode, SampledNode
 
 
 def key_of(node: Node, position: int) -> Any:
-    """The key of the one record behind a position; None where there are several, or none.
+    """The key of the only record that a position is made from; None for several records, or none.
 
     >>> from bushel.order.shuffle import ShuffleNode
     >>> from bushel.sources.memory import RangeNode
@@ -22,10 +22,10 @@ def key_of(node: Node, position: int) -> Any:
 
 
 def record_of(node: Node, position: int) -> tuple[Source, Any] | None:
-    """The source of the one record behind a position, and its key there."""
+    """The source of the only record that a position is made from, and its key there."""
     try:
         return _record_of(node, np.array([position]))
-    except Exception:  # A sampler or a selection of the user's own may fail on it.
+    except Exception:  # A sampler or a selection map of the user's may fail on it.
         return None
 
 

@@ -29,7 +29,7 @@ class MixNode(Choice):
 
     parts: tuple[Node, ...]
     proportions: tuple[int, ...]
-    # How long it is, when that was needed: to ask a thousand parts takes a while.
+    # The length, cached: asking a thousand parts takes a while.
     known: list[int] = field(default_factory=list, init=False)
 
     @property
@@ -65,7 +65,7 @@ class MixNode(Choice):
 
 @frozen
 class SelectNode(Choice):
-    """Takes each element from where a user's selection map says."""
+    """Takes each element from the part and position that a user's selection map returns."""
 
     parts: tuple[Node, ...]
     selection: Any
@@ -102,7 +102,7 @@ class SelectNode(Choice):
         return int(self._of_part(part, stop)[1].max(initial=-1)) + 1
 
     def _of_part(self, part: int, stop: int) -> tuple[Positions, Positions]:
-        """Which positions are of a part, and of which of its own: as the map says, one by one."""
+        """Which positions belong to a part, and their positions in it; asks the map one by one."""
         which, where = self.locate(np.arange(min(stop, self.length())))
         here = np.flatnonzero(which == part)
         return here, where.take(here)

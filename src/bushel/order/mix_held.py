@@ -17,9 +17,9 @@ from typing import Any
 
 from bushel.core.state import State
 
-# The end of a group that continues in the next epoch: it has no index in this one.
+# The end of a group that continues in the next epoch, and so has no index in this one.
 _BEYOND = object()
-# Fields that number the epoch of a step below, or the stream that it is at.
+# Fields that number the epoch of a step below, or its current stream.
 _PASSES = ("epoch", "part", "iterators_in_use_indices")
 
 
@@ -65,7 +65,7 @@ def _has_mixture(state: Any) -> bool:
 
 
 def _is_mixture(state: State) -> bool:
-    # Parts of a mixture may be called anything, and their states are dicts.
+    # A dict may also hold the states of a mixture's parts, which may have any names.
     return "weights" in state and "parents" in state and isinstance(state.get("index"), int)
 
 
@@ -88,7 +88,7 @@ def _noted(before: Any, behind: Any, field: str, is_last: bool) -> Any:
     least, reached = _reached(before), _reached(behind) if _is_mixture(behind) else None
     until = None if least is None or reached is None else max(least, reached)
     if field == "shown" and until == least:
-        return noted  # Nothing beyond what it says already.
+        return noted  # The state says so already.
     noted[field] = until
     if until is not None and (is_last or behind.get("ends") == until):
         noted["ends"] = until
@@ -96,7 +96,7 @@ def _noted(before: Any, behind: Any, field: str, is_last: bool) -> Any:
 
 
 def _reached(state: State) -> int | None:
-    """How far a mixture was read, as far as its own state tells; None for beyond its end."""
+    """How far a mixture was read, as far as its own state tells; None if beyond its end."""
     index: int = state["index"]
     reached = [index, state.get("front", index), state.get("shown", index)]
     return None if None in reached else max(reached)

@@ -23,7 +23,7 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 class PartMarks(ABC):
-    """Where the parts were before some elements, and are after them."""
+    """The states of the parts before and after some elements."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class Portion:
 
     values: list[Any] | Columns
     size: int
-    # How many of them are of each part.
+    # The number of these elements from each part.
     counts: Counts
     marks: PartMarks
 
@@ -46,12 +46,12 @@ class Portion:
 class MixParts(ABC):
     """The parts of a mixture."""
 
-    # Whether reading more than was asked for is invisible.
+    # Whether reading more than was asked for has no visible effect.
     eager = True
 
     @property
     def at_once(self) -> int:
-        """How many elements had better be read together."""
+        """The best number of elements to read together."""
         return 1
 
     @property
@@ -61,22 +61,22 @@ class MixParts(ABC):
 
     @abstractmethod
     def read(self, which: Keys) -> Portion | None:
-        """Takes elements of parts in turn, up to where one has none; perhaps fewer.
+        """Takes elements of parts in turn, up to a part that has none; perhaps fewer.
 
-        None where they cannot go on like this, and should be `streams` from now on.
+        None if they cannot continue in this way, and should become `streams`.
         """
 
     @abstractmethod
     def fails(self, part: int) -> bool:
-        """Whether, of what was read of a part, an element that failed comes next."""
+        """Whether the next element that was read of a part is one that failed."""
 
     @abstractmethod
     def marks(self) -> PartMarks:
-        """Where the parts are."""
+        """The marks of the parts."""
 
     @abstractmethod
     def streams(self) -> "StreamParts":
-        """The same, read as streams."""
+        """The same parts, read as streams."""
 
     @abstractmethod
     def declared(self) -> Sequence[Declares]:
@@ -88,11 +88,11 @@ class MixParts(ABC):
 
     @abstractmethod
     def restore(self, states: Sequence[State]) -> "MixParts":
-        """Goes to states of all parts, in whatever way is right for these."""
+        """Restores all parts, and returns them in the form that suits these states."""
 
     @abstractmethod
     def start(self) -> None:
-        """Begins work ahead of time, where there is such."""
+        """Starts prefetching, if any part prefetches."""
 
     @abstractmethod
     def close(self) -> None:
@@ -158,7 +158,7 @@ class PositionParts(MixParts):
         return self if self._parts.restore(states) else self._all_streams().restore(states)
 
     def start(self) -> None:
-        """Whether threads pay is not known to begin with."""
+        """Does nothing: whether threads pay is not known at first."""
 
     def close(self) -> None:
         if self._made is not None:
@@ -197,7 +197,7 @@ class StreamParts(MixParts):
         return Portion(rows, size, counts, marks)
 
     def _prepared(self, which: Keys) -> tuple[list[Any], dict[int, Marks]]:
-        """The elements of parts in turn, up to where one has none, and the states of the parts."""
+        """The elements of parts in turn, up to a part that has none, and the marks of the parts."""
         order, runs = sorted_runs(which)
         places = order.tolist()
         end = len(which)
@@ -226,7 +226,7 @@ class StreamParts(MixParts):
         return self._cursors[part].fails
 
     def take_failure(self, part: int) -> tuple[Failure | None, PartMarks]:
-        """Takes that element."""
+        """Takes the failed element."""
         log, moves = self._log, len(self._log)
         log.settle([part])
         taken = self._cursors[part].take(1)
@@ -251,7 +251,7 @@ class StreamParts(MixParts):
         return self
 
     def _begin_log(self) -> None:
-        """Begins another log; the marks made so far know their parts by the one before."""
+        """Begins another log; marks made so far use the one before."""
         self._log.settle(range(len(self._cursors)))
         self._log = _Log(self._cursors)
 
@@ -263,15 +263,15 @@ class StreamParts(MixParts):
 
 
 class _Log:
-    """Where the parts of a mixture were at each time, as far as somebody may ask.
+    """A log of where the parts of a mixture were at each time, for states.
 
-    Most of a thousand parts stay where they are while a few give their elements. So what is
-    written down is who moved.
+    Most of a thousand parts stay where they are while a few give their elements. So the log records
+    the parts that moved.
     """
 
     def __init__(self, cursors: Sequence[Cursor]) -> None:
         self._cursors = cursors
-        # Where parts were in the beginning. Of those that are not in it: where they are now.
+        # Where parts were at first. Parts that are not in it have not moved since.
         self._first: dict[int, tuple[Marks, int]] = {}
         self._moves: list[tuple[int, Marks, int]] = []
 
@@ -288,7 +288,7 @@ class _Log:
         self._moves.append((part, marks, count))
 
     def settle(self, parts: Iterable[int]) -> None:
-        """Notes where parts are, before they go somewhere else."""
+        """Records where parts are, before they are moved without a log."""
         for part in parts:
             if part not in self._first:
                 self._first[part] = self._cursors[part].mark()[:2]
@@ -304,7 +304,7 @@ class _Log:
         ]
 
     def _untouched(self, part: int) -> tuple[Marks, int]:
-        # Somebody else may pull meanwhile. Who moves a part says so before.
+        # Another thread may pull meanwhile; it calls `settle` or `add` before it moves a part.
         place = self._cursors[part].mark()[:2]
         return self._first.get(part, place)
 
@@ -312,7 +312,7 @@ class _Log:
 @plain
 class _StreamMarks(PartMarks):
     log: _Log
-    # How many moves were before these elements, and the states of those that give them.
+    # The number of moves before these elements, and the marks of the parts that give them.
     moves: int
     parts: dict[int, Marks]
 

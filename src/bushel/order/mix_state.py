@@ -13,10 +13,10 @@ from bushel.order.mix_weights import SavedWeights, WeightSpan
 if TYPE_CHECKING:
     from bushel.order.stream_mix import StreamMixNode
 
-# Far beyond what any mixture gives, and some more is still a position.
+# Far beyond the length of any mixture, and some more still fits into a position.
 _FURTHEST = 1 << 61
-# What only the elements before have decided: how far the parts are ahead of their shares, and which
-# of them are out. Nothing else in a state tells whether these are right, so a checksum does.
+# Fields that depend on all earlier elements: how far the parts are ahead of their shares, and which
+# parts have left. No other field can confirm them, so they have a checksum.
 _DECIDED = ("ahead", "left")
 
 
@@ -43,9 +43,9 @@ class SavedMixture:
         stopped: bool = False,
         left: Sequence[int] | None = None,
     ) -> State:
-        """The state at an element; `taken` were those of each part, and `told` the weights.
+        """The state at an element; `taken` has the number of each part, and `told` the weights.
 
-        `left` says of each part whether it is out of the mixture.
+        `left` says for each part whether it has left the mixture.
         """
         state: State = {
             "parents": self.by_name(states),
@@ -63,13 +63,13 @@ class SavedMixture:
         return {**state, **told}
 
     def by_name(self, values: Sequence[Any]) -> Any:
-        """What is said of each part: a list, or by its name."""
+        """One value for each part: in a list, or by name."""
         if self._names is None:
             return list(values)
         return dict(zip(self._names, values, strict=True))
 
     def parts_of(self, state: State, field: str, otherwise: Sequence[Any]) -> list[Any]:
-        """What a state says of each part.
+        """The values of a state for each part.
 
         By name where they have names, so that parts may come and go: a new one starts at its
         beginning.
@@ -82,7 +82,7 @@ class SavedMixture:
     def whole_parts_of(
         self, state: State, field: str, new: Sequence[int], otherwise: Sequence[int] | None = None
     ) -> list[int]:
-        """The same for numbers, which states of Grain, and of other weights, do not have."""
+        """The same for numbers, which states of Grain, and of other weights, lack."""
         if field not in state:
             return list(otherwise or new)
         return self.parts_of(state, field, new)
@@ -95,7 +95,7 @@ class SavedMixture:
             index=Whole(_FURTHEST),
             stop=Flag(),
             taken=Wholes(count, names, optional=True),
-            # Turns of elements that failed, and of named parts that are gone.
+            # Turns of elements that failed, and of named parts that no longer exist.
             not_taken=Whole(optional=True),
             ahead=Wholes(count, names, most=ONE_ELEMENT, optional=True),
             left=Wholes(count, names, most=1, optional=True),
@@ -112,9 +112,9 @@ class SavedMixture:
             if state.get(field) is not None and state[field] < index:
                 return f"{field!r} is {state[field]}, before 'index', which is {index}"
         if "taken" not in state:
-            return None  # Grain's.
+            return None  # A state of Grain.
         for field in ("taken", "ahead", "left"):
-            # Parts come and go; but what one state says, it says of the same ones.
+            # Parts come and go, but all fields of one state are about the same parts.
             if self._names is not None and field in state:
                 apart = state[field].keys() ^ state["parents"].keys()
                 if apart:
@@ -127,8 +127,8 @@ class SavedMixture:
         if wrong is not None:
             return wrong
         inners = self.parts_of(state, "parents", self.starts)
-        # An element is of a part, unless a function of the user's has failed. Of named parts some
-        # may be gone, with what they had given.
+        # Each element belongs to a part, unless a user's function has failed. Of named parts some
+        # may no longer exist, with the elements that they had given.
         given = None if "function" in self._own.told else all_before(parts, inners)
         if given is not None and self._names is None and index > given:
             return f"'index' is {index}, and its parts have given {given} elements"
@@ -140,9 +140,9 @@ class SavedMixture:
         return None
 
     def _miscounted(self, state: State) -> str | None:
-        """What is wrong with the counts of a state, which tell more than is needed."""
+        """What is wrong with the counts of a state, which are redundant."""
         if "not_taken" not in state:
-            return None  # Of an earlier version.
+            return None  # A state of an earlier version.
         index, not_taken = state["index"], state["not_taken"]
         told = state["taken"] if self._names is None else state["taken"].values()
         if not all(isinstance(count, int) for count in told):
@@ -156,23 +156,23 @@ class SavedMixture:
 
 
 def _checksum(state: State) -> int:
-    """The checksum of what a mixture's state says of the turns that are over.
+    """The checksum of the fields that depend on all earlier turns.
 
     >>> _checksum({"index": 3, "taken": {"b": 1, "a": 2}, "left": {"b": 1, "a": 0}})
     4079588664
     """
     fields = [state.get(name) for name in ("index", "taken", *_DECIDED)]
-    # By their names parts are in any order: some formats of checkpoints sort them.
+    # Parts by name may be in any order, as some formats of checkpoints sort them.
     return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
 
 
 def _unlike_its_checksum(state: State) -> str | None:
     if "check" not in state:
-        return None  # Of an earlier version.
+        return None  # A state of an earlier version.
     try:
         if state["check"] == _checksum(state):
             return None
     except (TypeError, ValueError):
-        pass  # What is not plain JSON was never in a state.
+        pass  # Not plain JSON, so it was never in a state.
     told = ", ".join(repr(field) for field in ("index", "taken", *_DECIDED) if field in state)
     return f"'check' is not the checksum of {told}"

@@ -1,17 +1,18 @@
 """Chooses the part of a mixture that gives the next element.
 
-Where the weights stay the same, that is a function of the number of the element (see
-`order/pattern.py`). Where they change, each part is due a share of each element, and gets one
-whenever it has been due more than it got:
+If the weights stay the same, the part is a function of the element's number (see
+`order/pattern.py`). If they change, each part is due a share of each element, and gets one as soon
+as its shares add up to more than the elements that it got:
 
     share of part 0       .5   .5   .5   .25  .25  .25  .25
     due, all in all       .5   1.   1.5  1.75 2.   2.25 2.5
     gets element           x         x              x
     ahead by              .5   0.   .5   .25  0.   .75  .5
 
-What part 0 does not get is divided among the others in the same way. How far each part is
-ahead is all that must be remembered, so a mixture goes on from any place, and with other
-weights too: from there on it follows those, and makes up for nothing that was before.
+The share of elements that part 0 does not get is divided among the others in the same way. All the
+memory needed is how far each part is ahead. So a mixture can continue from any place, and with
+other weights, too: from there on it follows the new weights, and does not make up for earlier
+elements.
 """
 
 import sys
@@ -27,19 +28,19 @@ from bushel.order.pattern import pattern_of, places_before
 from bushel.order.proportions import ProportionTable, Runs, joined, on_lines
 from bushel.order.shares import chosen
 
-# Elements that are chosen at once: at first few, since one who takes a few does not wait for
-# many; later so many that the overhead of numpy's calls for each part no longer matters.
+# Elements chosen at once: few at first, as a user who takes a few should not wait for many; later
+# so many that the overhead of numpy's calls for each part no longer matters.
 _FIRST_AT_ONCE, _AT_ONCE, _AT_ONCE_OF_MANY = 256, 8192, 16384
 _MANY_PARTS = 256
 
 
 @plain
 class Choices:
-    """Which parts give the next elements, and how far each part is ahead after each of them."""
+    """The parts of the next elements, and how far each part is ahead after each of them."""
 
     which: Keys
     start: Ahead
-    # Tells the latter, where there is anything to tell. It is rarely asked.
+    # Computes the latter, if there is anything to compute. It is rarely needed.
     behind: Callable[[int], Ahead] | None = None
 
     def ahead(self, used: int) -> Ahead:
@@ -48,7 +49,7 @@ class Choices:
 
 
 class Turns(ABC):
-    """Says which parts give the next elements."""
+    """Chooses the parts of the next elements."""
 
     @abstractmethod
     def beginning(self) -> Ahead:
@@ -58,21 +59,21 @@ class Turns(ABC):
     def choose(self, index: int, count: int, ahead: Ahead, stays: Sequence[bool]) -> Choices:
         """Chooses among the parts that stay, from element number `index` on.
 
-        For fewer than `count` elements where no more is known, and for none where no part that
-        stays has a weight. Raises what a user's function raises for the first of them.
+        For fewer than `count` elements if no more are known, and for none if no remaining part has
+        a weight. Raises the error of a user's function if that is for the first of them.
         """
 
     def at_once(self, count: int) -> int:
-        """How many had better be chosen at once, where `count` are needed and more are allowed."""
+        """The best number to choose at once, if `count` are needed and more are allowed."""
         return count
 
     def taken_before(self, index: int) -> list[int] | None:
-        """How many of the first elements are of each part, where that is arithmetic."""
+        """The number of elements of each part among the first `count`, if that is arithmetic."""
         return None
 
 
 class FixedTurns(Turns):
-    """Turns in proportions that stay the same."""
+    """Turns in constant proportions."""
 
     def __init__(self, proportions: Sequence[int], lane: int) -> None:
         self._proportions = tuple(proportions)
@@ -104,14 +105,15 @@ class ScheduledTurns(Turns):
     def __init__(self, table: ProportionTable, parts: int, lane: tuple[int, int]) -> None:
         self._table, self._parts = table, parts
         self._lane, self._lanes = lane
-        # What the table said last, and from which element on: a block that is cut short is
-        # asked for once more.
+        # The last answer of the table, and its first element: a block that is cut short is asked
+        # for once more.
         self._known: Runs | None = None
         self._known_from = 0
         self._at_once = _FIRST_AT_ONCE
 
     def beginning(self) -> Ahead:
-        # Lanes begin at different places: one step of all of them then is mixed as it should.
+        # Lanes begin at different places, so that one step of all of them has the right
+        # proportions.
         ahead: Ahead = (0,) * self._parts
         if not self._lane:
             return ahead
@@ -125,7 +127,7 @@ class ScheduledTurns(Turns):
         return _choose(runs, ahead)
 
     def at_once(self, count: int) -> int:
-        # A user's function is only asked for what is needed.
+        # A user's function is only called for the elements that are needed.
         if not self._table.eager:
             return count
         most = _AT_ONCE if self._parts < _MANY_PARTS else _AT_ONCE_OF_MANY
@@ -133,7 +135,7 @@ class ScheduledTurns(Turns):
         return max(count, at_once)
 
     def _runs(self, index: int, count: int) -> Runs:
-        """The proportions at the next elements; of lanes, element n of all is one of each."""
+        """The proportions of the next elements; element n of all lanes counts as one step."""
         known, have = self._known, 0
         if known is not None and self._known_from <= index:
             known = known.part(index - self._known_from, sys.maxsize)
@@ -144,7 +146,7 @@ class ScheduledTurns(Turns):
                 more = self._table.at(rest * self._lanes + self._lane)
             except Exception:
                 if not have:
-                    raise  # Else what is known comes first.
+                    raise  # Otherwise the known elements come first.
             else:
                 known = joined([known, more]) if known is not None and have else more
             self._known, self._known_from = known, index
@@ -153,7 +155,7 @@ class ScheduledTurns(Turns):
 
 
 def _without(runs: Runs, stays: Sequence[bool]) -> Runs:
-    """The same without some parts, up to where no other has a weight."""
+    """The same without some parts, up to an element at which no other part has a weight."""
     if runs.lines is not None:
         left = runs.lines.without(stays)
         empty = np.flatnonzero(left.sums() == 0)

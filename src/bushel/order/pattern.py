@@ -1,7 +1,7 @@
 """The pattern of a mixture with fixed weights: the part at each position.
 
-Parts are asked one after the other. The first takes its share of all positions, spread as
-evenly as can be; what it leaves is numbered anew, and the next part takes its share of that:
+Parts are served one after the other. The first takes its share of all positions, spread as evenly
+as possible; the positions left over are numbered anew, and the next part takes its share of those:
 
     all positions     0  1  2  3  4  5  6  7
     part 0 of 1:1:2   x           x
@@ -9,10 +9,10 @@ evenly as can be; what it leaves is numbered anew, and the next part takes its s
     part 1 of 1:2        x           x
     left                 .  0  1     .  2  3       all of them part 2's
 
-So a position is located by as many divisions as there are parts before its own: too many for
-each element where there are a thousand parts. But a stretch of neighbours is a stretch of
-neighbours for every part, in which the places that a part takes are arithmetic; and the
-pattern is periodic. So stretches of it are made as a whole, and kept.
+So locating a position takes a division for each part before its own: too many, for each element,
+with a thousand parts. But neighbouring positions are neighbours for every part as well, and the
+places that a part takes among them follow from arithmetic. And the pattern is periodic. So whole
+stretches of it are computed, and cached.
 """
 
 import math
@@ -24,41 +24,41 @@ import numpy as np
 
 from bushel.core.positions import Keys, Positions, grouped, occurrences, split_epochs
 
-# Positions of a stretch. One costs a few numpy calls for each part, however short it is.
+# Positions in a stretch. It takes a few numpy calls for each part, however short it is.
 _STRETCH = 8192
-# Stretches that are kept: a million positions, nearly always a whole period.
+# The most cached stretches: a million positions, nearly always a whole period.
 _MOST_KEPT = 128
-# Positions that cost as much to locate one by one as the whole stretch that they are in.
+# The number of positions for which locating one by one costs as much as their whole stretch.
 _AS_MANY = 64
-# Positions from which on it is cheaper to ask each part for all of them than one by one.
+# The number of positions above which it is cheaper to compute part by part than one by one.
 _TOGETHER = 160
-# Parts from which on each has so few places of a stretch that plain numbers are quicker.
+# The number of parts above which each has so few places in a stretch that plain numbers are faster.
 _MANY_PARTS = 512
-# Up to this period all products fit into 64 bits.
+# Up to this period, all products fit into 64 bits.
 _LONGEST = 1 << 48
 
 
 class Pattern:
-    """Locates positions of a mixture. Any number of threads may share one."""
+    """Locates positions of a mixture. Any number of threads may share a pattern."""
 
     def __init__(self, proportions: Sequence[int]) -> None:
         shared = math.gcd(*proportions)
         self._weights = [weight // shared for weight in proportions]
         self._period = rest = sum(self._weights)
-        # Sums of weights: of each part with all parts after it, and of the parts after it alone.
+        # Sums of weights: of each part and all later parts, and of the later parts alone.
         self._rests: list[tuple[int, int]] = []
         for weight in self._weights:
             self._rests.append((rest, rest - weight))
             rest -= weight
-        # Stretches of the period by their numbers, those made last at the end; and how many
-        # positions were asked for of those that are not there.
+        # Cached stretches of the period by number, the latest last; and the number of positions
+        # asked for in stretches that are not cached.
         self._kept: dict[int, tuple[Keys, Positions]] = {}
         self._missed: dict[int, int] = {}
-        # How many stretches were made: what tests count.
+        # The number of stretches computed, for tests.
         self.made = 0
 
     def locate(self, positions: Positions) -> tuple[Keys, Positions]:
-        """Whose element is at each position, and which of its elements it is."""
+        """The part at each position, and the position in that part."""
         if not len(positions):
             return np.empty(0, dtype=np.int64), positions[:0]
         if self._period > _LONGEST:
@@ -67,13 +67,13 @@ class Pattern:
         which, where = self._in_period(places)
         if isinstance(epochs, int) and not epochs:
             return which, where
-        # Each period has as many elements of a part as its weight says.
+        # A period has as many elements of a part as its weight.
         dtype = object if positions.dtype == object else np.int64
         each = np.array(self._weights, dtype=dtype).take(which)
         return which, where + epochs * each
 
     def find(self, part: int, places: Positions) -> Positions:
-        """At which positions elements of a part come: `locate` the other way round."""
+        """The positions at which elements of a part come: the inverse of `locate`."""
         rest, further = self._rests[part]
         here: Any = places
         furthest = int(places.max(initial=0)) + 2
@@ -81,7 +81,7 @@ class Pattern:
             here = places.astype(object)
         here = here * rest // (rest - further)
         for rest, further in reversed(self._rests[:part]):
-            # Of what is left, the next one is where the number of those left grows.
+            # Among the remaining positions, the next one is where the number remaining grows.
             here = -(-(here + 1) * rest // further) - 1
         found: Positions = here
         if here.dtype == object and int(max(here, default=0)) <= np.iinfo(np.int64).max:
@@ -112,7 +112,7 @@ class Pattern:
         return which, where
 
     def _stretch(self, number: int, count: int) -> tuple[Keys, Positions] | None:
-        """A stretch of which `count` positions are needed; None where it is not worth making."""
+        """The stretch with the `count` positions that are needed; None if it is not worth it."""
         stretch = self._kept.get(number)
         if stretch is not None:
             return stretch
@@ -131,7 +131,7 @@ class Pattern:
         return stretch
 
     def _make(self, start: int, stop: int) -> tuple[Keys, Positions]:
-        """A stretch of the pattern: which part each position belongs to, and which element."""
+        """A stretch of the pattern: the part of each position, and the position in that part."""
         self.made += 1
         if len(self._weights) >= _MANY_PARTS:
             return self._insert(start, stop)
@@ -144,8 +144,8 @@ class Pattern:
             start_left, stop_left = start * further // rest, stop * further // rest
             first, count = start - start_left, stop - stop_left - (start - start_left)
             if count:
-                # Its element j comes at number j * rest // weight of what is left for it and
-                # those after it.
+                # Element j comes at number j * rest // weight of the places left for it and later
+                # parts.
                 before, fraction = divmod(first * rest, weight)
                 steps = np.arange(count)
                 taken = (steps * rest + fraction) // weight + (before - start)
@@ -161,7 +161,7 @@ class Pattern:
         return which, where
 
     def _insert(self, start: int, stop: int) -> tuple[Keys, Positions]:
-        """The same where each part has a few places, by plain numbers."""
+        """The same for parts that have few places each, with plain numbers."""
         taken: list[tuple[int, list[int]]] = []
         firsts = np.zeros(len(self._weights), dtype=np.int64)
         for part, (weight, (rest, further)) in enumerate(
@@ -178,7 +178,7 @@ class Pattern:
             if start_left == stop_left:
                 break
             start, stop = start_left, stop_left
-        # The last part takes of what the others left, so the order is undone from there.
+        # A later part takes places left by earlier ones, so the order is undone from the last one.
         part, places = taken.pop()
         made = [part] * len(places)
         for part, places in reversed(taken):
@@ -202,12 +202,12 @@ class Pattern:
         raise AssertionError("the last part takes what the others leave")
 
     def _by_parts(self, positions: Positions) -> tuple[Keys, Positions]:
-        """Locates any positions, by asking each part for all of those that are left."""
+        """Locates any positions, part by part."""
         count = len(positions)
         which = np.zeros(count, dtype=np.int64)
         where = np.zeros(count, dtype=positions.dtype)
-        # How many of the first k, and of the first k + 1, elements are left for the parts
-        # from here on. A part takes position k when its share grows by one there.
+        # How many of the first k, and of the first k + 1, positions are left from this part on. A
+        # part takes position k when its share grows by one there.
         before: Any = positions
         if self._period * (int(abs(positions).max()) + 1) > np.iinfo(np.int64).max:
             before = positions.astype(object)
@@ -230,12 +230,12 @@ class Pattern:
 
 @lru_cache(maxsize=16)
 def pattern_of(proportions: tuple[int, ...]) -> Pattern:
-    """The pattern of a mixture; one for all mixtures of the same proportions."""
+    """The pattern of a mixture; the same object for all mixtures with these proportions."""
     return Pattern(proportions)
 
 
 def places_before(position: int, proportions: Sequence[int]) -> list[int]:
-    """How many of the positions before one are of each part.
+    """The number of positions of each part before a position.
 
     >>> places_before(5, (1, 2))
     [2, 3]

@@ -10,12 +10,12 @@ from bushel.order.pattern import Pattern, pattern_of, places_before
 
 
 def patterns_together(proportions: Sequence[tuple[int, ...]], firsts: Sequence[int]) -> ChooseMany:
-    """Locates positions of mixtures, each of which begins at such a position of its pattern."""
+    """Locates positions of mixtures, each of which begins at a given position of its pattern."""
     numbers: dict[tuple[int, ...], int] = {}
     kind_of = np.array([numbers.setdefault(some, len(numbers)) for some in proportions])
     patterns = [pattern_of(some) for some in numbers]
     first_of = np.array(firsts, dtype=np.int64)
-    # What the parts of each had given before its beginning, all in one array.
+    # The number of elements of each part before the beginning, for all mixtures in one array.
     before = [places_before(first, some) for first, some in zip(firsts, proportions, strict=True)]
     given = np.concatenate([np.array(places, dtype=np.int64) for places in before])
     sizes = [len(places) for places in before]

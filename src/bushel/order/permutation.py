@@ -27,8 +27,8 @@ _WIDEST_TABLE = 16
 # Up to this one there is a table for each round, with the round's key in it.
 _WIDEST_KEYED_TABLE = 12
 _AT_A_TIME = 8192
-# Below this many positions Python's integers are faster than numpy's call overhead; and where
-# only so many still walk, for the rest of their way.
+# The number of positions below which Python's integers are faster than numpy's call overhead, also
+# for the last positions that still walk.
 _SCALAR_LIMIT = 16
 _FEW = 32
 # The domain has at least 2**16 values, so in a small range nearly every image falls outside,
@@ -37,13 +37,14 @@ _FEW = 32
 _ALWAYS_WHOLE = 128
 _OFTEN_WHOLE = 4096
 _OFTEN = 64
-# In a range of 200, six positions walk for half as long as all take together; of 2,000, sixty.
+# In a range of 200, walking six positions takes half as long as the whole permutation; in 2,000,
+# sixty.
 _OFTEN_PART = 32
-# Permutations that are tabled as a whole, unless a good part of each is needed.
+# The most permutations that are computed as a whole, unless a good part of each is needed.
 _MOST_WHOLE = 32
 _GOOD_PART = 3
-# In such a range the domain has 2**16 values: both halves of a value are bytes, and eight of
-# them are changed at once as one word.
+# In such a range the domain has 2**16 values: both halves of a value are bytes, and eight bytes are
+# processed at once as one word.
 _BYTES = 0x0101010101010101
 # The table of steps is squared `_DOUBLED` times, then the wanted positions are advanced `_WALKED`
 # steps, and again. One squaring costs as much as a hundred
@@ -106,7 +107,7 @@ def permute(
         keys = round_keys_for_each(seeds, rounds, half)
     if half <= _WIDEST_TABLE:
         return _walk(_encrypt_by_table, positions, max_index, half, keys)
-    # On 64 bits an image outside of the range may need the sign bit.
+    # With 64 bits, an image outside the range may need the sign bit.
     unsigned = positions.view(np.uint64)
     return _walk(_encrypt_by_arithmetic, unsigned, max_index, half, keys).view(np.int64)
 
@@ -124,7 +125,7 @@ def _permute_few(
 
 
 def enough_for_whole(max_index: int) -> int:
-    """For how many positions of a small range all of it is worth being made."""
+    """The number of positions of a small range that makes it worth computing the whole range."""
     return 1 if max_index < _ALWAYS_WHOLE else min(_OFTEN, max_index // _OFTEN_PART)
 
 
@@ -139,7 +140,7 @@ def _permute_whole(
         _OFTEN, len(different) * enough_for_whole(max_index)
     )
     if not few and not much:
-        return None  # A little of each: all of them are walked together.
+        return None  # A little of each: all of them walk together.
     whole = [_whole_permutation(max_index, seed, rounds) for seed in different.tolist()]
     images: Positions = np.stack(whole)[which, positions]
     return images
@@ -149,7 +150,7 @@ def _permute_whole(
 def _whole_permutation(max_index: int, seed: int, rounds: int) -> Positions:
     steps = _encrypt_all_bytes(round_keys(seed, rounds, 8))
     images = steps[: max_index + 1].copy()
-    # One step further for whatever is outside; then two, four, ... at a time.
+    # One step for each value outside the range; then two, four, ... steps at a time.
     steps[: max_index + 1] = np.arange(max_index + 1)
     for _ in range(_DOUBLED):
         steps = steps.take(steps)
@@ -177,7 +178,7 @@ def _encrypt_all_bytes(keys: tuple[int, ...]) -> Positions:
 
 
 def _round_of_bytes(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The round function of each byte; to rotate one by eight leaves it as it is."""
+    """The round function of each byte; rotating a byte by eight bits leaves it as it is."""
     mixed = _rotate_bytes(words, 1)
     mixed &= words
     mixed ^= _rotate_bytes(words, 2)
@@ -200,13 +201,13 @@ def _walk(
     half: int,
     keys: "RoundKeys",
 ) -> Words:
-    """Encrypts, and encrypts again whatever is still out of range."""
+    """Encrypts, and encrypts again those that are still out of range."""
     out = np.empty_like(values)
     encrypt(values, half, keys, out)
     if max_index >> 2 * half:  # 4**k + 1 positions: the last has no place in the cipher.
         out[values == max_index] = max_index
-    # Each walk is of those that the one before it left outside; what they have come to is put in
-    # place afterwards, from the last walk to the first.
+    # Each walk is of the positions that the walk before left outside; their images are put in place
+    # afterwards, from the last walk to the first.
     walks = [out]
     places: list[npt.NDArray[np.intp]] = []
     while len(outside := (walks[-1] > max_index).nonzero()[0]):
@@ -252,7 +253,7 @@ def _walk_one(value: int, max_index: int, half: int, keys: tuple[int, ...]) -> i
 
 @lru_cache(maxsize=32)
 def round_values(half: int) -> "list[int] | memoryview[int] | _Rounds":
-    """The round function of Python's integers, as something to look them up in."""
+    """The round function as a lookup, with Python's integers."""
     if half > _WIDEST_TABLE:
         return _Rounds(half)
     table = _round_table(half)
@@ -260,7 +261,7 @@ def round_values(half: int) -> "list[int] | memoryview[int] | _Rounds":
 
 
 class _Rounds:
-    """The round function of words for which a table would be too large."""
+    """The round function of words that are too wide for a table."""
 
     def __init__(self, half: int) -> None:
         self._half, self._mask = half, (1 << half) - 1
@@ -274,7 +275,7 @@ class _Rounds:
 
 
 def half_width(max_index: int) -> int:
-    """How many bits half a value of the cipher has, for a range."""
+    """The number of bits in half a value of the cipher, for a range."""
     # ceil(log2(max_index)), rounded up to an even number, within 16..64.
     bits = (max_index - 1).bit_length()
     bits += bits % 2
@@ -318,9 +319,9 @@ def _part(key: "int | npt.NDArray[np.uint32]", start: int) -> "int | npt.NDArray
 
 @lru_cache(maxsize=16)
 def _keyed_tables(half: int, keys: tuple[int, ...]) -> "tuple[tuple[_Table, _Table], ...] | None":
-    """The round function with each round's key, where the tables are small enough for that.
+    """The round function with each round's key, if the tables are small enough for that.
 
-    The last table has the left half in its place as well: what it is looked up by.
+    The last table contains the left half of the result as well: its own index.
     """
     if half > _WIDEST_KEYED_TABLE:
         return None
@@ -340,13 +341,13 @@ def _encrypt_by_arithmetic(
         left ^= np.asarray(keys[i], dtype=np.uint32)
         right ^= round_function(left, half)
         right ^= np.asarray(keys[i + 1], dtype=np.uint32)
-    # Said outright: numpy 1 would shift words of 32 bits, since the number of bits is small.
+    # Explicit, as numpy 1 would shift words of 32 bits for a small number of bits.
     np.left_shift(left, np.uint64(half), out, dtype=np.uint64)
     out |= right
 
 
 def round_function(x: npt.NDArray[np.uint32], half: int) -> npt.NDArray[np.uint32]:
-    """What a round makes of half a value; the round's key comes to it."""
+    """A round for half a value; the round's key is an argument of the result."""
     return (_rotate(x, 1, half) & _rotate(x, 8, half)) ^ _rotate(x, 2, half)
 
 
@@ -383,9 +384,8 @@ def _take_keys(keys: RoundKeys, indices: npt.NDArray[np.intp]) -> RoundKeys:
 def _seed_words(seeds: Any, count: int) -> list[Any]:
     """Generates `count` words as C++'s `std::seed_seq` does from one 32-bit word.
 
-    For one seed, an int, or for an array of many: then each word is an array with one entry a
-    seed. Sums and products of those wrap at 64 bits, which leaves the 32 bits that count as they
-    should be.
+    `seed` is an int, or an array of many: then each word is an array with one entry a seed. Sums
+    and products in arrays wrap at 64 bits, which leaves the lowest 32 bits right.
     """
     low = 0xFFFFFFFF
     out = [seeds * 0 + 0x8B8B8B8B for _ in range(count)]
@@ -421,7 +421,7 @@ def _seed_words(seeds: Any, count: int) -> list[Any]:
 def permute_each(
     positions: Positions, max_indices: Positions, seeds: Positions, rounds: int = 4
 ) -> Positions:
-    """Returns the images of positions each of which has a range of its own.
+    """Returns the images of positions, each of which has a range of its own.
 
     `seeds` has one for each position, too.
 
@@ -444,7 +444,7 @@ def permute_each(
 
 
 def half_widths(max_indices: Positions) -> Positions:
-    """How many bits half a value of the cipher has, for each of many ranges."""
+    """The number of bits in half a value of the cipher, for each of many ranges."""
     different, which = distinct_and_which(max_indices)
     widths = np.array([half_width(most) for most in different.tolist()], dtype=np.int64)
     return widths.take(which)

@@ -1,7 +1,7 @@
 """The permutations of many shuffles, computed together: one for each part of a mixture.
 
-Of a mixture of a thousand shuffled parts a block has a few positions of each. To permute a few
-positions costs as much as to permute hundreds, so those of all parts are permuted together.
+In a mixture of a thousand shuffled parts, a block has a few positions of each. Permuting a few
+positions costs as much as permuting hundreds, so the positions of all parts are permuted together.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from bushel.core.positions import Keys, Positions, grouped
 from bushel.order.permutation import enough_for_whole, permute_each, whole_permutation
 
-# In a shorter range the walk back from outside of it is long (see `order/permutation.py`): then
-# whole permutations are made, and kept as long as they are in use. To make one takes as long as
-# the walks of some dozen positions, so the first ones of each range walk.
+# In a shorter range the walk is long (see `order/permutation.py`): then whole permutations are
+# computed, and kept as long as they are in use. That takes as long as walking some dozen positions,
+# so the first positions of each range walk.
 _SHORT = 4096
 
 
@@ -26,14 +26,14 @@ class Permutations:
         self._seeds = np.array(seeds, dtype=np.int64)
         self._any_short = int(self._lengths.min()) <= _SHORT
         self._all_short = int(self._lengths.max()) <= _SHORT
-        # How many positions of each range have walked.
+        # The number of positions of each range that have walked.
         self._walked = np.zeros(len(lengths), dtype=np.int64)
         self._enough = np.array([enough_for_whole(length - 1) for length in lengths])
-        # By range and seed, those used last at the end. Replaced as a whole.
+        # Whole permutations by range and seed, the last used at the end. Replaced as a whole.
         self._whole: dict[tuple[int, int], npt.NDArray[np.uint16]] = {}
 
     def locate(self, which: Keys, positions: Positions) -> Positions:
-        """Maps positions, beside each of which stands the number of its shuffle."""
+        """Maps positions; `numbers` has the shuffle of each."""
         lengths = self._lengths.take(which)
         epochs = positions // lengths
         seeds = self._seeds.take(which)
@@ -41,8 +41,7 @@ class Permutations:
             return self._permuted(which, positions, lengths, seeds)
         seeds = (seeds + epochs) & 0xFFFFFFFF
         images = self._permuted(which, positions - epochs * lengths, lengths, seeds)
-        # Where there is a later epoch at all, it is within what 64 bits hold; but maybe not
-        # all of it.
+        # A later epoch that exists at all is within 64 bits, but perhaps not all of it.
         furthest = int((lengths.astype(np.float64) * (epochs + 1)).max())
         if furthest < 1 << 62:
             return images + epochs * lengths
@@ -73,7 +72,7 @@ class Permutations:
         return images
 
     def _whole_pays(self, which: Keys) -> npt.NDArray[np.bool_]:
-        """Whether, with these, enough positions of the range of each were asked for."""
+        """Whether, with these, enough positions of each one's range were asked for."""
         if (self._walked >= self._enough).all():
             return np.ones(len(which), dtype=bool)
         self._walked = self._walked + np.bincount(which, minlength=len(self._walked))
@@ -92,7 +91,7 @@ class Permutations:
             used[part, seed] = whole
             images[mine] = whole.take(offsets.take(mine))
         if any(key not in known for key in used):
-            # One for each range, and what this block needed: ranges are read epoch by epoch.
+            # One for each range, and those that this block needed: ranges are read epoch by epoch.
             latest = {part: (part, seed) for part, seed in (*known, *used)}
             self._whole = {
                 **{key: known[key] for key in latest.values() if key in known},

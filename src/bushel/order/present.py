@@ -11,21 +11,21 @@ from bushel.transforms.function import any_none
 
 
 class Wary(Order):
-    """An order that may find out that positions cannot be read."""
+    """An order that may find out that some positions cannot be read."""
 
     __slots__ = ()
 
     @abstractmethod
     def refused(self, positions: Positions) -> tuple[int, str] | None:
-        """Which of these positions is the first that cannot, and why."""
+        """The first of these positions that cannot be read, and the reason."""
 
 
 @frozen
 class PresentNode(Each):
-    """Vouches that no element is missing, whatever steps before it may have left out."""
+    """Guarantees that no element is missing, even if steps before it drop some."""
 
     input: Node
-    # The error message where an element is missing after all.
+    # The error message if an element is missing after all.
     otherwise: str
     has_all = True
 

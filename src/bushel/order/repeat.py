@@ -23,8 +23,8 @@ INFINITE = sys.maxsize
 class RepeatNode(Order):
     """Makes the dataset `num_epochs` times as long, or endless.
 
-    Since positions beyond the length belong to later epochs anyway, there is nothing to
-    compute, unless every epoch shall be the same.
+    Positions beyond the length belong to later epochs anyway, so there is nothing to compute,
+    unless every epoch is to be the same.
 
     >>> from bushel.sources.memory import RangeNode
     >>> import numpy as np
@@ -60,7 +60,7 @@ class RepeatNode(Order):
             return before(positions, stop)
         length = self.input.length()
         first, which = before(positions, min(stop, length))
-        # Each comes again in every epoch.
+        # Each element comes again in every epoch.
         times = -(-(stop - first) // length)
         epochs = np.arange(times.sum()) - (times.cumsum() - times).repeat(times)
         return first.repeat(times) + epochs * length, which.repeat(times)
@@ -111,7 +111,7 @@ class RepeatStream(OneInput):
         self._epochs = epochs
         self._epoch = 0
         self._start = beginning_of(input)
-        # Whether this pass had any element: one that has none would be repeated for ever.
+        # Whether this pass had any element: a pass without any would be repeated for ever.
         self._had_any = True
 
     def pull(self, want: int) -> Chunk | None:
@@ -132,7 +132,7 @@ class RepeatStream(OneInput):
         return None
 
     def _is_over(self) -> bool:
-        # In a state of Grain's: at the end, it counts the last epoch as well.
+        # A state of Grain counts the last epoch as well, at the end.
         return bool(self._epochs) and self._epoch == self._epochs
 
     def state(self) -> State:
@@ -155,12 +155,12 @@ class RepeatStream(OneInput):
 
 @frozen
 class EpochsNode(OverOne):
-    """Begins a part of a mixture again whenever it ends."""
+    """Begins a part of a mixture again when it ends."""
 
     input: Node
-    # What the part is called in messages.
+    # The name of the part in messages.
     part: str
-    # A part may have elements, and none in this lane.
+    # A part may have elements, but none in this lane.
     lane: tuple[int, int] = ONE_LANE
     same_elements = True
 
@@ -180,24 +180,24 @@ def _epoch_state(parent: State, epoch: int, taken: int) -> State:
 
 
 def epoch_fields(input: Declares) -> Fields:
-    """The state of a part that begins again: its own, how often, and how many since."""
+    """The state of a part that begins again: its own, its restarts, and the elements since."""
     return Fields(parent=Inner(input), epoch=Whole(), in_epoch=Whole(within=given_by(input)))
 
 
 class EpochsStream(OneInput):
-    """Begins its input again whenever it ends, and counts."""
+    """Begins its input again when it ends, and counts."""
 
     def __init__(self, input: Stream, node: EpochsNode) -> None:
         super().__init__(input)
         self._node = node
         self._start = beginning_of(input)
-        # How often it began again, and how many elements it had since.
+        # The number of restarts, and the number of elements since the last one.
         self._epoch = self._taken = 0
 
     def pull(self, want: int) -> Chunk | None:
         while (chunk := self._input.pull(want)) is None:
             if not self._taken:
-                return self._refuse()  # It would begin again for ever.
+                return self._refuse()  # It would restart for ever.
             self._input.restore(self._start.at(0))
             self._epoch, self._taken = self._epoch + 1, 0
         marks = self._marks(chunk.marks, len(chunk.block))
@@ -208,7 +208,7 @@ class EpochsStream(OneInput):
         epoch, taken = self._epoch, self._taken
 
         def at(used: int) -> State:
-            # An element that failed is not counted.
+            # A failed element is not counted.
             return _epoch_state(marks.at(used), epoch, taken + min(used, size))
 
         return ComputedMarks(at)

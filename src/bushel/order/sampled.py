@@ -15,7 +15,7 @@ from bushel.transforms.map import MapWithIndexNode, RandomMapNode
 
 @frozen
 class SamplerOrder(Order):
-    """The keys that one of bushel's samplers gives to this shard's steps, many at a time."""
+    """The keys that one of bushel's samplers returns for this shard's steps, many at a time."""
 
     input: Node
     sampler: Any
@@ -36,7 +36,7 @@ class SamplerOrder(Order):
         return found
 
     def reach(self, stop: int) -> int:
-        return self.input.length()  # A sampler gives keys, which know of no epochs.
+        return self.input.length()  # A sampler returns keys, which have no epochs.
 
     def describe(self) -> str:
         return repr(self.sampler)
@@ -44,7 +44,7 @@ class SamplerOrder(Order):
 
 @frozen
 class GlobalIndexNode(Each):
-    """Counts elements over all shards: what a loader calls the index of a record."""
+    """Counts elements over all shards: the index of a record in a loader."""
 
     input: Node
     shard_index: int
@@ -58,21 +58,21 @@ class GlobalIndexNode(Each):
 
 
 class RecordMapWithIndexNode(MapWithIndexNode):
-    """A map with the index of the record, which is the same wherever the step stands."""
+    """A map with the index of the record, which does not depend on the place of the step."""
 
     __slots__ = ()
     uses_positions = False
 
 
 class RecordRandomMapNode(RandomMapNode):
-    """A random map with the record's own generator, wherever the step stands."""
+    """A random map with the record's own generator, wherever the step is."""
 
     __slots__ = ()
     uses_positions = False
 
 
 class ColumnRows:
-    """Columns as a source of records, for samplers that are asked record by record."""
+    """Columns as a source of records, for samplers that return one record at a time."""
 
     def __init__(self, columns: ColumnsNode) -> None:
         self._columns = columns
@@ -89,14 +89,14 @@ class ColumnRows:
 
 @frozen
 class SampledNode(Source):
-    """Records as any sampler says, each with the metadata that the sampler gave."""
+    """Records in the order of any sampler, each with the sampler's metadata."""
 
     source: Any
     sampler: Any
     shard_index: int
     shard_count: int
     count: int
-    # Whether the sampler is one of bushel's, which say many steps in one call.
+    # Whether the sampler is one of bushel's, which return many steps in one call.
     by_block: bool
 
     def length(self) -> int:
@@ -127,8 +127,8 @@ class SampledNode(Source):
         return Block(rows, indices[: len(rows)], read_failure or failure, metadata[: len(rows)])
 
     def _wrap(self, key: Any) -> Any:
-        # As in a dataset, keys beyond the length start again; keys that are no numbers are
-        # the source's business.
+        # As in a dataset, keys beyond the length begin again; the source handles keys that are no
+        # numbers.
         try:
             return key % len(self.source)
         except TypeError:

@@ -15,7 +15,7 @@ Weights: TypeAlias = Sequence[float] | Mapping[str, float]
 
 @frozen
 class WeightSchedule:
-    """Weights that depend on how many elements a mixture has given: by points in between.
+    """Weights that depend on the number of the element: points, and lines or steps in between.
 
     Weights are lists, one number for each part, or dicts by the names of the parts. A part may
     have the weight 0 for a while. Before the first point the weights are those of the first
@@ -33,12 +33,12 @@ class WeightSchedule:
 
     @staticmethod
     def linear(points: Sequence[tuple[int, Weights]]) -> "WeightSchedule":
-        """Weights that change evenly from each point, a step and its weights, to the next."""
+        """Weights on straight lines between points; a point is a step and weights."""
         return WeightSchedule(_check_points(points, "linear"), True)
 
     @staticmethod
     def steps(points: Sequence[tuple[int, Weights]]) -> "WeightSchedule":
-        """Weights that stay as they are from each point, a step and its weights, to the next."""
+        """Weights that are constant from each point to the next; a point is a step and weights."""
         return WeightSchedule(_check_points(points, "steps"), False)
 
     def at(self, step: int) -> list[float] | dict[str, float]:
@@ -99,7 +99,7 @@ def _check_alike(first: tuple[int, Weights], other: tuple[int, Weights], call: s
 
 
 def in_order(weights: Any, names: Sequence[str] | None, count: int, what: str) -> list[float]:
-    """Returns weights in the order of the parts, or says what is wrong with them.
+    """Returns weights in the order of the parts, or raises what is wrong with them.
 
     >>> in_order({"b": 2, "a": 1}, ["a", "b"], 2, "the weights")
     [1.0, 2.0]

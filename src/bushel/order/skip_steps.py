@@ -31,28 +31,28 @@ from bushel.core.stream import (
 from bushel.errors import PlanError, StateError, StateRangeError
 
 _AT_A_TIME = 1024
-# The name of the count in a state, which tells such a state from one that was saved before.
+# The name of the count in a state; states that were saved without this step do not have it.
 _COUNT = "steps_passed"
-# Ranges that are shown of those that are left out.
+# The most ranges that are shown.
 _SHOWN = 4
 
-# Half-open, in order, and apart from each other.
+# Half-open ranges, sorted and separate.
 Gaps = tuple[tuple[int, int], ...]
 
 
 @frozen
 class SkipStepsNode(OverOne):
-    """Leaves ranges of steps out of a stream, counted as the stream without it counts them."""
+    """Leaves ranges of steps out of a stream; they are numbered as in the stream without gaps."""
 
     input: Node
     gaps: Gaps
-    # How many elements came before states that were saved without a count.
+    # The number of elements before states that were saved without a count.
     state_step: int | None
     same_elements = True
     one_each = True
 
     def open(self, inputs: Sequence[Stream], how: How) -> Stream:
-        # To go to a position would forget how many bad records were passed over before it.
+        # Going to a position would lose the count of bad records before it.
         guarded = any(isinstance(step, Guard) for step in walk(self.input))
         if is_by_position(self.input) and not guarded:
             return JumpedSteps(inputs[0], self.gaps)
@@ -65,7 +65,7 @@ class SkipStepsNode(OverOne):
         return length - _left_out_before(self.gaps, length)
 
     def describe(self) -> str:
-        return ""  # States are those of the stream without it.
+        return ""  # Its states are those of the stream without it.
 
     @property
     def label(self) -> str:
@@ -73,7 +73,7 @@ class SkipStepsNode(OverOne):
 
     @property
     def in_full(self) -> str:
-        """All of its ranges; empty where it has none, and changes nothing."""
+        """All of its ranges; empty if it has none, and changes nothing."""
         return self._written(len(self.gaps)) if self.gaps else ""
 
     def _written(self, most: int) -> str:
@@ -83,7 +83,7 @@ class SkipStepsNode(OverOne):
 
 
 def skip_steps_node(input: Node, ranges: Any, state_step: Any) -> SkipStepsNode:
-    """Makes the step of ranges as a user gives them, which include both of their ends."""
+    """Makes the step from ranges as a user gives them, which include both ends."""
     if state_step is not None:
         state_step = whole(state_step, "state_step")
         if state_step < 0:
@@ -120,7 +120,7 @@ def _checked(pair: Any) -> tuple[int, int]:
 
 
 def _merged(gaps: Sequence[tuple[int, int]]) -> Gaps:
-    """Ranges in order as ranges with something between them.
+    """Ranges, sorted and merged if they touch.
 
     >>> _merged([(0, 3), (1, 2), (3, 5), (9, 10)])
     ((0, 5), (9, 10))
@@ -135,12 +135,12 @@ def _merged(gaps: Sequence[tuple[int, int]]) -> Gaps:
 
 
 def _left_out_before(gaps: Gaps, index: int) -> int:
-    """How many of the elements before one are left out."""
+    """The number of skipped elements before an element."""
     return sum(min(stop, index) - start for start, stop in gaps if start < index)
 
 
 def steps_with_gaps(gaps: Gaps, indices: Any) -> Any:
-    """Which elements of the input are those of these numbers; of an array, or of one number.
+    """The input elements of these numbers; for an array, or for one number.
 
     >>> [steps_with_gaps(((1, 3), (4, 5)), index) for index in range(4)]
     [0, 3, 5, 6]
@@ -151,7 +151,7 @@ def steps_with_gaps(gaps: Gaps, indices: Any) -> Any:
 
 
 def steps_without_gaps(gaps: Gaps, steps: Positions) -> Found:
-    """The other way round: the numbers that elements of the input have, where they have one.
+    """The inverse: the numbers of input elements, for those that have one.
 
     >>> steps_without_gaps(((1, 3), (4, 5)), np.arange(7))
     (array([0, 1, 2, 3]), array([0, 3, 5, 6]))
@@ -165,10 +165,10 @@ def steps_without_gaps(gaps: Gaps, steps: Positions) -> Found:
 
 @plain
 class _AfterGap(Marks):
-    """The marks of a chunk before which steps were left out.
+    """The marks of a chunk before which steps were skipped.
 
-    Before its first element is taken, the state is the one after the last that was handed out:
-    so states do not depend on where chunks begin.
+    Before its first element is taken, the state is the one after the last that was handed out: so
+    states do not depend on where chunks begin.
     """
 
     marks: Marks
@@ -182,7 +182,7 @@ class _AfterGap(Marks):
 
 
 class _SkippedSteps(OneInput):
-    """Hands out what lies between the gaps."""
+    """Hands out the elements between the gaps."""
 
     def __init__(self, input: Stream, gaps: Gaps) -> None:
         super().__init__(input)
@@ -209,28 +209,28 @@ class _SkippedSteps(OneInput):
         return Chunk(chunk.block, marks)
 
     def _next_gap(self) -> int | None:
-        """Where the gap starts that the next element is in, or that comes next."""
+        """The start of the gap that has the next element, or of the gap after it."""
         number = bisect_right(self._stops, self._at)
         return self._gaps[number][0] if number < len(self._gaps) else None
 
     @abstractmethod
     def _own(self, marks: Marks, size: int) -> Marks:
-        """The states of this step, by those of its input: between `size` elements from here on."""
+        """The marks of this step, given those of its input, between the next `size` elements."""
 
     @abstractmethod
     def _pass_over(self, stop: int) -> bool:
-        """Goes to element `stop` of the input, if there is such."""
+        """Goes to element `stop` of the input, if it exists."""
 
     @abstractmethod
     def _up_to(self, start: int | None, want: int) -> Chunk | None:
-        """The next elements, none of them at `start` or after it, with the marks of this step."""
+        """The next elements, all of them before `start`, with the marks of this step."""
 
     def state(self) -> State:
         return self._behind.at(0)
 
 
 class JumpedSteps(_SkippedSteps):
-    """Goes from the start of a gap to its end, where elements are known by their numbers.
+    """Jumps from the start of a gap to its end, if elements are known by their numbers.
 
     Its states are those of its input.
     """
@@ -242,7 +242,7 @@ class JumpedSteps(_SkippedSteps):
         return self._input.on_demand() if self._is_beyond() else None
 
     def _is_beyond(self) -> bool:
-        """Whether elements came after the last gap: there is nothing left to do."""
+        """Whether the last gap is over: there is nothing left to do."""
         return self._at > (self._stops[-1] if self._stops else -1)
 
     def state(self) -> State:
@@ -271,7 +271,7 @@ class JumpedSteps(_SkippedSteps):
         used = len(block) + (block.failure is not None)
         after = self._input.index_in(marks.at(used)) if used else self._at
         if start is None or after <= start:
-            # Elements that a function left out by returning None are numbered as well.
+            # Elements that a function dropped by returning None are numbered as well.
             self._at = after if used else self._input.index_in(self._input.state())
             return chunk
         inside = range(1, used + 1)
@@ -291,7 +291,7 @@ class JumpedSteps(_SkippedSteps):
 
 
 class _CountFields(Fields):
-    """The state of the input and a count; or, as it was before, the state of the input alone."""
+    """The state of the input and a count; or, in earlier states, the state of the input alone."""
 
     def __init__(self, stream: "DroppedSteps", input: Stream) -> None:
         super().__init__(stream.misfit, parent=Inner(input), **{_COUNT: Whole()})
@@ -304,16 +304,16 @@ class _CountFields(Fields):
 
 
 class DroppedSteps(_SkippedSteps):
-    """Counts elements, and drops those of a gap after they were made.
+    """Counts elements, and drops those in a gap after they were made.
 
-    One that fails counts as the others do.
+    A failed element counts as well.
     """
 
     def __init__(self, input: Stream, gaps: Gaps, state_step: int | None) -> None:
         super().__init__(input, gaps)
         self._state_step = state_step
         self._start = beginning_of(input)
-        # What is left of a chunk that reaches into a gap, or beyond it.
+        # The rest of a chunk that reaches into a gap, or beyond it.
         self._rest: Chunk | None = None
 
     def _own(self, marks: Marks, size: int) -> Marks:
@@ -329,7 +329,7 @@ class DroppedSteps(_SkippedSteps):
         return self._next(None if start is None else start - self._at, want)
 
     def _next(self, most: int | None, want: int) -> Chunk | None:
-        """The next elements, `most` of them at most, a failure being one of them."""
+        """The next `most` elements or fewer; a failure counts as one of them."""
         chunk, self._rest = self._rest, None
         if chunk is None:
             chunk = self._input.pull(want if most is None else min(want, most))
@@ -356,7 +356,7 @@ class DroppedSteps(_SkippedSteps):
         return _CountFields(self, self._input)
 
     def _count_of(self, state: State) -> int:
-        """How many elements came before a state."""
+        """The number of elements before a state."""
         if _COUNT in state:
             return int(state[_COUNT])
         if self._state_step is not None:
@@ -364,7 +364,7 @@ class DroppedSteps(_SkippedSteps):
         try:
             return 0 if state == self._start.at(0) else self._input.index_in(state)
         except (StateError, NotImplementedError):
-            pass  # (A stream of the user's own may have no state before it has begun.)
+            pass  # (A user's own stream may have no state before it has begun.)
         raise StateError(
             "this state was saved without `skip_steps`, and after a filter, a pack or a mixture "
             "a state does not say how many steps came before it. Write "

@@ -69,7 +69,7 @@ class SliceNode(Order):
             located: Positions = offsets * steps.take(which) + starts.take(which)
             if not epochs.any():
                 return located
-            # An endless dataset has no room for its next epoch.
+            # An endless dataset has no later epochs that fit into a position.
             far: Positions = located + epochs.astype(object) * below.take(which)
             return far if max(far) > np.iinfo(np.int64).max else far.astype(np.int64)
 
@@ -80,9 +80,9 @@ class SliceNode(Order):
 
 
 def slice_of(node: Node, sl: slice, sequential: bool) -> Node:
-    """The part of a random-access dataset that a slice means.
+    """The part of a random-access dataset for a slice.
 
-    Sequentially, `slice(k, None, n)` means part k of n, of neighbours.
+    With `sequential`, `slice(k, None, n)` means part k of n, of neighbours.
     """
     if not isinstance(sl, slice):
         raise PlanError(f"`slice` takes a slice, as in `ds.slice(slice(0, 10))`, not {sl!r}.")

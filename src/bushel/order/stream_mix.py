@@ -37,7 +37,7 @@ ON_END = ("stop", "restart", "drop")
 class StreamMixNode(Choice, Join):
     """Takes elements from streams in proportion, spread as evenly as can be.
 
-    Each part's elements come in order, so all there is to know is whose turn it is.
+    Each part's elements come in order, so the state only needs whose turn it is.
 
     >>> from bushel.sources.memory import RangeNode
     >>> parts = (RangeNode(range(5)), RangeNode(range(10)))
@@ -47,12 +47,12 @@ class StreamMixNode(Choice, Join):
     """
 
     parts: tuple[Node, ...]
-    # Fixed proportions, or what tells them for each element.
+    # Fixed proportions, or a function of the number of the element.
     weights: tuple[int, ...] | WeightSchedule | Callable[[int], Weights]
     names: tuple[str, ...] | None = None
     on_end: str = "stop"
-    # Lanes begin at different places of the pattern: one step of all of them then has the
-    # right proportions too, and so has each lane in the course of time.
+    # Lanes begin at different places of the pattern: so one step of all of them has the right
+    # proportions, and so has each lane in the course of time.
     lane: tuple[int, int] = ONE_LANE
 
     @property
@@ -99,17 +99,17 @@ class StreamMixNode(Choice, Join):
 
     @classmethod
     def side_by_side(cls, choices: Sequence["StreamMixNode"]) -> ChooseMany | None:  # type: ignore[override]
-        """Of mixtures whose weights stay the same."""
+        """A function that locates positions of many mixtures, if their weights are constant."""
         weights = [node.weights for node in choices if isinstance(node.weights, tuple)]
         if len(weights) < len(choices):
             return None
         return patterns_together(weights, [node.lane[0] for node in choices])
 
     def describe(self) -> str:
-        # Weights are left out. They may be others when a state is restored: what each part
-        # has given stays given, and from there on the new ones hold.
+        # Without the weights, which may be others when a state is restored: what each part has
+        # given remains valid, and the new weights apply from there on.
         if self.names is not None:
-            return f"mix(parts by name{self._ending()})"  # Which ones may change, too.
+            return f"mix(parts by name{self._ending()})"  # The names may change, too.
         return f"mix({len(self.parts)} parts{self._ending()})"
 
     @property
@@ -141,7 +141,7 @@ def mix_step(
         if not parts:
             raise PlanError("`mix` needs at least one dataset, and got none.")
         if isinstance(weights, WeightSchedule):
-            table_of(weights, names, len(parts))  # Refused here rather than when it runs.
+            table_of(weights, names, len(parts))  # Raises here rather than at run time.
         return StreamMixNode(tuple(parts), weights, names, on_end)
     if isinstance(weights, Mapping) and names is not None:
         if set(weights) != set(names):
@@ -160,15 +160,15 @@ def mix_step(
 
 @plain
 class _MixPlace:
-    """Where a mixture is, apart from where its parts are."""
+    """The place of a mixture, without the places of its parts."""
 
     index: int
-    # How many elements each part has given.
+    # The number of elements that each part has given.
     taken: Counts
-    # Whose turn it is, and how many of these turns are over.
+    # The chosen turns, and the number of these that are over.
     choices: Choices
     used: int
-    # Whether each part is still there.
+    # Whether each part is still in the mixture.
     stays: Sequence[bool]
 
     @property
@@ -191,7 +191,7 @@ class _MixMarks(Marks):
         counts = np.bincount(self.which[:used], minlength=len(start.taken))
         taken = start.taken + counts
         if used > len(self.which) and self.failed_part is not None:
-            counts[self.failed_part] += 1  # It had its turn, and gave nothing.
+            counts[self.failed_part] += 1  # The part had its turn, and gave nothing.
         place = _MixPlace(start.index + used, taken, start.choices, start.used + used, start.stays)
         return self.stream.state_at(self.parts.at(counts), self.course, place, False)
 
@@ -203,7 +203,7 @@ class MixStream(Stream):
     """
 
     def __init__(self, parts: MixParts, node: StreamMixNode) -> None:
-        # As they are read now, and as they are read from a state on, if they can be.
+        # The parts as they are read now, and as they are read after a restore if possible.
         self._parts = self._best_parts = parts
         self.eager = parts.eager
         self._node = node
@@ -225,7 +225,7 @@ class MixStream(Stream):
             ask = max(want, self._parts.at_once) if self.eager else 1
             try:
                 which = self._whose_turn(ask)
-            except Exception as error:  # In a user's function that tells the weights.
+            except Exception as error:  # In a user's function that returns the weights.
                 return self._failed(failed(error, self._node, self._place.index))
             if which is None:
                 self._stopped = True
@@ -244,28 +244,28 @@ class MixStream(Stream):
                 return None
             place = self._place
             stays = [there and number != part for number, there in enumerate(place.stays)]
-            # Whose turn it is, is to be found out anew.
+            # The turns must be chosen anew.
             nothing = Choices(which[:0], place.ahead)
             self._place = _MixPlace(place.index, place.taken, nothing, 0, stays)
         return None
 
     @property
     def side_by_side(self) -> SideBySide | None:
-        """Its parts, where they are read by position as long as they can be."""
+        """Its parts, while they are read by position."""
         return self._best_parts.side_by_side
 
     def upcoming(self, count: int) -> Keys | None:
-        """Whose turn it is, about `count` times, where somebody else may read the elements."""
+        """The next turns, about `count`, if other code may read the elements."""
         parts = self._parts.side_by_side
         if parts is None or not parts.is_suited or self._stopped:
             return None
         try:
             return self._whose_turn(count)
-        except Exception:  # In a user's function: it is told where the element is asked for.
+        except Exception:  # In a user's function: raised when the element is asked for.
             return None
 
     def _whose_turn(self, ask: int) -> Keys | None:
-        """The parts that give the next elements, `ask` or fewer; None at the end."""
+        """The parts of the next elements, `ask` or fewer; None at the end."""
         place = self._place
         most = self._course.most(place.index, ask)
         if not most:
@@ -275,7 +275,7 @@ class MixStream(Stream):
         return place.choices.which[place.used : place.used + most]
 
     def _choose(self, place: _MixPlace, most: int) -> _MixPlace:
-        """The same place, with what comes from there on."""
+        """The same place, with the turns from there on."""
         piece = self._course.at(place.index)
         count = self._course.most(place.index, piece.turns.at_once(most))
         ahead = piece.ahead(place.ahead)
@@ -293,7 +293,7 @@ class MixStream(Stream):
         return Chunk(Block(portion.values, positions), marks)
 
     def _failed(self, failure: Failure | None, part: int | None = None) -> Chunk:
-        """What comes in the place of an element whose part failed, or for which there is none."""
+        """The failure or the end, at an element whose part failed or has no further element."""
         start, parts = self._place, self._parts.marks()
         if part is not None:
             self._parts = streams = self._parts.streams()
@@ -308,7 +308,7 @@ class MixStream(Stream):
     def state_at(
         self, states: Sequence[State], course: Course, place: _MixPlace, stopped: bool
     ) -> State:
-        """The state at a place, by those of the parts."""
+        """The state at a place, given the states of the parts."""
         ahead = course.at(place.index).ahead(place.ahead)
         taken = place.taken.tolist()
         told = course.told(place.index)

@@ -8,14 +8,14 @@ each of the input blocks e - n + 1 to e, and those are permuted again.
     output block 2: one of a, one of b, one of c      c1 a0 b2
     output block 3: one of b, one of c, one of d      b0 d1 c2
 
-Both permutations are functions of the seed and the number of the block. So any output block
-can be made again from n input blocks, without what came before them.
+Both permutations are functions of the seed and the number of the block. So any output block can be
+made again from n input blocks, without earlier ones.
 
-Output comes in groups. The first one waits until the buffer is full, and has all elements that
-are due by then; each further group is one output block; the last one has everything that is left.
+Output comes in groups. The first group waits until the buffer is full, and has all elements that
+are due by then; each later group is one output block; the last one has all remaining elements.
 
-The state is where the first input block begins that the current group needs, the number of the
-group, and how many of its elements have come. After a restore those blocks are read again.
+The state is the beginning of the first input block that the current group needs, the number of the
+group, and the number of its elements delivered. After a restore those blocks are read again.
 """
 
 import math
@@ -51,7 +51,7 @@ class StreamShuffleNode(OverOne):
     input: Node
     buffer_size: int
     seed: int
-    # Blocks of different lanes are different ones (see `Each.lane`).
+    # Blocks of different lanes have different numbers (see `Each.lane`).
     lane: tuple[int, int] = ONE_LANE
     same_elements = True
 
@@ -69,20 +69,21 @@ class StreamShuffleNode(OverOne):
         return self._permutation(0, block, size)
 
     def arranged(self, block: int, size: int) -> list[int]:
-        """In which order the elements of an output block come."""
+        """The order of the elements within an output block."""
         return self._permutation(1, block, size)
 
     def _permutation(self, stage: int, block: int, size: int) -> list[int]:
         lane, lanes = self.lane
         start = _mixed_one(self.seed * 2 + stage) + (block * lanes + lane << 32)
         words = np.arange(size, dtype=np.uint64) + np.uint64(start & _64_BITS)
-        # All different, since the words are and mixing can be undone: the order is one.
+        # No two are equal, as the words are different and mixing is invertible: so the order is
+        # unique.
         order: list[int] = _mixed(words).argsort().tolist()
         return order
 
 
 def side_of(buffer_size: int) -> int:
-    """How large blocks may be such that a buffer holds the elements that wait.
+    """The largest block size for which a buffer holds all waiting elements.
 
     Of n blocks, n elements of the last one wait, n - 1 of the one before, and so on.
 
@@ -93,7 +94,7 @@ def side_of(buffer_size: int) -> int:
 
 
 def _mixed(words: Words) -> Words:
-    """A permutation of all 64-bit words, in which neighbours have nothing in common."""
+    """A permutation of all 64-bit words, under which neighbours have nothing in common."""
     words = words * np.uint64(_GOLDEN)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -106,17 +107,17 @@ def _mixed_one(word: int) -> int:
 
 @plain
 class _ShuffledGroup:
-    """Where the blocks of a group begin, its number, and what came of it."""
+    """The beginning of a group's blocks, its number, and its elements."""
 
     place: tuple[Marks, int, int]
     number: int
-    # How many failures were raised while the group was being filled.
+    # The number of failures raised while the group was being filled.
     failures: int
-    # How many of its elements came before this chunk.
+    # The number of its elements before this chunk.
     used: int
-    # Place up to which the input was read before the first element of the group came.
+    # The place up to which the input was read before the first element of the group.
     touched: tuple[Marks, int, int] | None
-    # How many are in this chunk, and where its blocks end; known when it is done.
+    # The number in this chunk, and the end of its blocks; known when the group is done.
     count: int = 0
     end: tuple[Marks, int, int] | None = None
     # Whether the group ends because the input does.
@@ -136,7 +137,7 @@ class _ShuffledGroup:
 @plain
 class _GroupsMarks(Marks):
     groups: Sequence[_ShuffledGroup]
-    # Which group comes next, and how it is after the failure.
+    # The next group, and the group after the failure.
     following: _ShuffledGroup
     behind: _ShuffledGroup
 
@@ -149,31 +150,31 @@ class _GroupsMarks(Marks):
 
 
 class SpreadShuffleStream(Stream):
-    """Hands out each element somewhere in the stretch of the stream after it."""
+    """Delivers each element somewhere in the stretch of the stream after it."""
 
     def __init__(self, input: Stream, node: StreamShuffleNode) -> None:
         self._cursor = Cursor(input)
         self._node = node
         self._side = side_of(node.buffer_size)
-        # How many blocks the first group waits for: as many as a buffer holds.
+        # The number of blocks that the first group waits for: as many as a buffer holds.
         self._first = min(self._side, node.buffer_size // self._side)
         self.eager = input.eager
         self._begin(0, 0, 0)
 
     def _begin(self, group: int, used: int, failures: int) -> None:
         self._group, self._skip, self._failures = group, used, failures
-        # Failures, among the elements to be read again, that were raised already.
+        # Failures that were already raised, among the elements to be read again.
         self._raised = failures
-        # The number of the next input block, and what has come of it.
+        # The number of the next input block, and its elements so far.
         self._next = max(0, self._last_block() - self._side + 1)
         self._filling: list[Any] | None = None
-        # Elements that wait of each input block, in reverse; and where these blocks begin.
+        # Waiting elements of each input block, reversed; and the beginnings of these blocks.
         self._waiting: deque[list[Any]] = deque()
         self._places: deque[tuple[Marks, int, int]] = deque()
         self._short = False
-        # How far we have read for elements that came, or for a failure.
+        # The place up to which the input was read, for delivered elements or a failure.
         self._touched: tuple[Marks, int, int] | None = None
-        # The last group, when it has been handed out.
+        # The last group, once it is delivered.
         self._done: _ShuffledGroup | None = None
 
     def _last_block(self) -> int:
@@ -216,10 +217,10 @@ class SpreadShuffleStream(Stream):
         return Chunk(block, _GroupsMarks(groups, following, self._following()))
 
     def _made_before(self, group: int) -> int:
-        """How many elements all groups before one have."""
+        """The number of elements in all groups before a group."""
         if not group:
             return 0
-        # Of each block that it has read one for each block since, and no more than all.
+        # It has one element of each of its blocks for each later block, and no more than all.
         blocks = self._first - 1 + group
         waiting = min(blocks, self._side)
         return waiting * (waiting + 1) // 2 + (blocks - waiting) * self._side
@@ -237,7 +238,7 @@ class SpreadShuffleStream(Stream):
             if failure is None:
                 self._deal()
                 continue
-            # Failures in blocks of groups before, and those counted of this one, were raised.
+            # Failures in blocks of earlier groups, and the counted ones of this group, were raised.
             before = self._group > 0 and self._next < self._last_block()
             if not before and not self._raised:
                 return failure
@@ -257,7 +258,7 @@ class SpreadShuffleStream(Stream):
         return None
 
     def _deal(self) -> None:
-        """Sorts the elements of a block by when they are due; those that were are gone."""
+        """Sorts the elements of a block by the time they are due; drops those delivered before."""
         rows, self._filling = self._filling or [], None
         order = self._node.dealt(self._next, len(rows))
         gone = max(0, self._last_block() - self._next) if self._group else 0
@@ -265,7 +266,7 @@ class SpreadShuffleStream(Stream):
         self._next += 1
 
     def _take_group(self) -> list[Any]:
-        """Takes out what is due with this group, in the order in which it is handed out."""
+        """Takes out the elements of this group, in the order of delivery."""
         last = self._last_block()
         made: list[Any] = []
         if self._short:
@@ -298,7 +299,7 @@ class SpreadShuffleStream(Stream):
         )
 
     def _is_ahead(self, state: State) -> str | None:
-        """Says so of a group whose blocks begin after the place where the input is."""
+        """Raises that a group's blocks begin after the place of the input."""
         given = self._cursor.stream.most_before(state["parent"])
         before = max(0, self._first + state["group"] - self._side) * self._side
         if given is None or before <= given:
@@ -308,7 +309,8 @@ class SpreadShuffleStream(Stream):
     def most_before(self, state: State | None) -> int | None:
         if state is None:
             return self._cursor.stream.most_before(None)
-        # Those of the groups before come from what the input had given, and what waited.
+        # Elements of earlier groups come from those that the input had given, without those that
+        # wait.
         before = self._cursor.stream.most_before(state["parent"])
         since = self._side * self._side + state["used"] + state.get("failures", 0)
         return None if before is None else before + since

@@ -36,7 +36,7 @@ class LimitNode(OverOne):
 
 
 class LimitStream(OneInput):
-    """Ends after `count` elements."""
+    """Ends a stream after `count` elements."""
 
     def __init__(self, input: Stream, count: int) -> None:
         super().__init__(input)
@@ -48,7 +48,7 @@ class LimitStream(OneInput):
         chunk = self._input.pull(min(want, left)) if left > 0 else None
         if chunk is None:
             return None
-        # A failure right after the last element is none of it.
+        # A failure right after the last element is not part of the stream.
         block = chunk.block if len(chunk.block) < left else chunk.block.part(0, left)
         marks = counted(chunk.marks, "count_elements_read", self._read, len(block))
         self._read += len(block)
@@ -77,7 +77,7 @@ class LimitStream(OneInput):
 
 @frozen
 class SkipNode(OverOne):
-    """Passes over the first elements of a stream."""
+    """Skips the first elements of a stream."""
 
     input: Node
     count: int
@@ -96,9 +96,9 @@ class SkipNode(OverOne):
 
 
 class SkipStream(OneInput):
-    """Passes over the first elements of its input: by their number, or by reading them.
+    """Skips the first elements of its input: by their number, or by reading them.
 
-    Until an element has come, the state is where the input begins.
+    Before the first element, the state is the beginning of the input.
     """
 
     def __init__(self, input: Stream, count: int, by_position: bool) -> None:
@@ -135,14 +135,14 @@ class SkipStream(OneInput):
             if chunk is None:
                 self._over = True
                 return
-            # One that fails counts as the others: by number nobody would know.
+            # A failed element counts as well, as in skipping by number.
             count = len(chunk.block) + (chunk.block.failure is not None)
             if count > self._left:
                 self._rest = chunk.rest(self._left)
             self._left = max(0, self._left - count)
 
     def _jump(self) -> bool:
-        """Goes to the first element, where it is known by its number."""
+        """Goes to the first element, if it is known by its number."""
         if not self._by_position:
             return False
         try:

@@ -1,8 +1,8 @@
 """The inverse of a shuffle's permutation: the position of a record.
 
 A cipher is undone by its rounds in reverse. A walk is undone by a walk in the other direction: on
-the way from a position to its image everything was outside of the range, so the first value
-inside, seen from the image, is the position.
+the way from a position to its image, all values were outside the range, so the first value inside,
+seen from the image, is the position.
 """
 
 from functools import lru_cache
@@ -25,7 +25,7 @@ from bushel.order.permutation import (
 # Below this many positions Python's integers are faster than numpy's call overhead.
 _SCALAR_LIMIT = 16
 # In a shorter range nearly every value is outside, and the walk takes up to thousands of steps a
-# position. Then whole permutations are made, or the way of each is walked by itself.
+# position. Then whole permutations are computed, or each walks by itself.
 _SHORT = 4096
 
 _Words = npt.NDArray[np.uint64]
@@ -99,7 +99,7 @@ def unpermute_one(image: int, max_index: int, seed: int, rounds: int = 4) -> int
 
 
 def _walk_back(images: _Words, max_index: int, half: int, keys: RoundKeys) -> _Words:
-    """Decrypts, and decrypts again whatever is still out of range."""
+    """Decrypts, and decrypts again those that are still out of range."""
     out = _decrypted(images, half, keys)
     if max_index >> 2 * half:  # 4**k + 1 positions: the last has no place in the cipher.
         out[images == max_index] = max_index

@@ -20,8 +20,8 @@ from bushel.order.unpermute import unpermute
 class WindowShuffleNode(Order):
     """Shuffles within consecutive windows of positions.
 
-    Windows run on through the end of an epoch: the last one of an epoch may hold the first
-    elements of the next.
+    Windows continue across epochs: the last one of an epoch may have the first elements of the
+    next.
     """
 
     input: Node
@@ -63,7 +63,7 @@ class StreamWindowShuffleNode(Fold):
     input: Node
     window_size: int
     seed: int
-    # Windows of different lanes are different ones, as their elements are (see `Each.lane`).
+    # Windows of different lanes have different numbers, as elements have (see `Each.lane`).
     lane: tuple[int, int] = ONE_LANE
     one_per_group = False
 

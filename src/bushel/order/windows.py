@@ -24,9 +24,9 @@ from bushel.order.mix_held import with_held
 
 
 def count_windows(length: int, size: int, stride: int, drop_remainder: bool) -> tuple[int, int]:
-    """How many whole windows there are, and how many elements a last, shorter one has.
+    """The number of whole windows, and the number of elements in a last, shorter one.
 
-    A shorter one is there for elements at the end that are in no whole window.
+    The shorter one is for elements at the end that are in no whole window.
 
     >>> count_windows(10, 4, 3, drop_remainder=False), count_windows(11, 4, 3, False)
     ((3, 0), (3, 2))
@@ -39,7 +39,7 @@ def count_windows(length: int, size: int, stride: int, drop_remainder: bool) -> 
 
 @frozen
 class OverlapNode(Order):
-    """Lays out the elements of each window one after the other, for a batch to join.
+    """Puts the elements of each window one after the other, for a batch to join.
 
     Windows lie within one epoch.
 
@@ -68,7 +68,7 @@ class OverlapNode(Order):
         epochs, offsets = split_epochs(positions, self.input.length())
         found: list[Positions] = []
         numbers: list[Keys] = []
-        # A window that begins last before an element, and those before it that still have it.
+        # The last window that begins before an element, and earlier ones that still have it.
         for back in range(-(-self.size // self.stride)):
             windows = offsets // self.stride - back
             places = windows * self.size + offsets - windows * self.stride
@@ -109,7 +109,7 @@ class StreamWindowsNode(OverOne):
 
 
 def describe_windows(size: int, stride: int, drop_remainder: bool) -> str:
-    """Shows windows as one would write them.
+    """Shows windows as a user would write them.
 
     >>> describe_windows(4, 1, True), describe_windows(4, 2, False)
     ('windows(4)', 'windows(4, stride=2, drop_remainder=False)')
@@ -122,8 +122,8 @@ def describe_windows(size: int, stride: int, drop_remainder: bool) -> str:
 @plain
 class _WindowsMarks(Marks):
     marks: Marks
-    # For each window, and before the first: how many elements have come, whether the next
-    # window follows upon one, and how many of the next elements it shares with that one.
+    # For each window, and before the first: the number of elements so far, whether the next window
+    # follows another one, and how many of the next elements it shares with that one.
     places: Sequence[tuple[int, bool, int]]
 
     def at(self, used: int) -> State:
@@ -135,9 +135,9 @@ class _WindowsMarks(Marks):
 
 
 class WindowsStream(Stream):
-    """Joins `size` neighbours, and goes on `stride` further.
+    """Joins `size` neighbours, then moves `stride` elements forward.
 
-    After an element that fails windows begin anew: none goes across it.
+    After a failed element windows begin anew: no window contains the gap.
     """
 
     def __init__(self, input: Stream, node: StreamWindowsNode) -> None:
@@ -145,18 +145,18 @@ class WindowsStream(Stream):
         self._node = node
         self.eager = input.eager
         self._number = 0
-        # How far the next window is from the end of the last one: then it begins with elements
-        # of that one, or after some which are in no window.
+        # The distance of the next window from the end of the last one: either it begins with
+        # elements of that one, or elements in between are in no window.
         self._overlap = max(0, node.size - node.stride)
         self._gap = max(0, node.stride - node.size)
         self._begin(False)
 
     def _begin(self, follows: bool) -> None:
-        # Whether the next window follows upon another one.
+        # Whether the next window follows another one.
         self._follows = follows
-        # How many elements it shares with that one; of a state, the input knows.
+        # The number of elements that it shares with that one; after a restore, the input knows.
         self._shared = 0
-        # Where we are, whatever has been read.
+        # The current place, whatever has been read ahead.
         start = _WindowsMarks(beginning_of(self._cursor.stream), [(0, follows, 0)])
         self._place: tuple[Marks, int] = (start, 0)
 
@@ -195,24 +195,24 @@ class WindowsStream(Stream):
         return Chunk(Block(rows, positions, failure), marks)
 
     def _bounds(self, gap: int, count: int, at_end: bool) -> list[tuple[int, int]]:
-        """Where the windows within the next `count` elements begin and end."""
+        """The beginnings and ends of the windows within the next `count` elements."""
         size, stride = self._node.size, self._node.stride
         drop = self._node.drop_remainder or not at_end
         whole, rest = count_windows(max(0, count - gap), size, stride, drop)
         starts = range(gap, gap + whole * stride, stride)
         bounds = [(start, start + size) for start in starts]
-        # A shorter one, if some of its elements are in no other.
+        # A shorter one, if some of its elements are in no other window.
         if rest and (whole or not self._follows or rest > self._overlap):
             bounds.append((count - rest, count))
         return bounds
 
     def joined(self, window: Block) -> Any:
-        """Makes one element of those of a window."""
+        """Makes one element of the elements of a window."""
         values = window.values
         if isinstance(values, list):
             return stack(values)
         if values.keys is None and self._overlap:
-            # Each has its elements for itself: what is done to one does not show in the next.
+            # Each window has its own copy: a change to one does not show in the next.
             return map_leaves(np.copy, values.gather())
         return values.gather()
 
@@ -238,7 +238,8 @@ class WindowsStream(Stream):
         return self._cursor.stream.most_before(state and state["parent"])
 
     def state_for(self, index: int) -> State:
-        # After the window before: at its end, or where the next one begins, if that is sooner.
+        # After the window before: at its end, or at the beginning of the next one, if that is
+        # sooner.
         size, stride = self._node.size, self._node.stride
         before = (index - 1) * stride + min(size, stride) if index else 0
         return {"parent": self._cursor.stream.state_for(before), "follows": int(index > 0)}
@@ -266,7 +267,7 @@ def check_windows(size: Any, stride: Any) -> tuple[int, int]:
 
 
 def windows_by_position(parent: Node, size: Any, stride: Any, drop_remainder: bool) -> OverlapNode:
-    """Lays out the windows of a random-access dataset, which must know where its elements are."""
+    """Puts the windows of a random-access dataset, with elements in known places, in a row."""
     size, stride = check_windows(size, stride)
     for step in droppers(parent):
         raise PlanError(

@@ -18,7 +18,7 @@ from bushel.core.stream import Chunk, Marks, Stream
 from bushel.errors import PlanError
 from bushel.order.foresight import Foresight
 
-# Fewer datasets are read faster each by itself, in blocks of its own.
+# The least number of datasets; fewer are read faster one by one, in blocks of their own.
 _FEWEST_SIDE_BY_SIDE = 16
 
 
@@ -60,10 +60,10 @@ def _marks_of(taken: Sequence[Taken]) -> list[Marks]:
 @plain
 class _ZipMarks(Marks):
     parts: Sequence[Marks]
-    # After a failure: how many elements each input had then given.
+    # After a failure: the number of elements that each input had then given.
     after_failure: Sequence[int] = ()
     size: int = 0
-    # Whether the failure is that the inputs did not end together: then nothing follows.
+    # Whether the failure is that the inputs did not end together: then it is the end.
     stopped: bool = False
 
     def at(self, used: int) -> State:
@@ -89,8 +89,8 @@ class ZipStream(Merged):
     ) -> None:
         super().__init__(inputs)
         self._strict = strict
-        # To read from a stream costs more than an element. Of many streams one element would take
-        # so long that no more are asked for: so several of each are read, and wait.
+        # A read costs more than an element. Reading one element of each of many streams would take
+        # so long that no more would be read at once: so several of each are read, and wait.
         self._foresight: Foresight | None = None
         if self.eager and len(inputs) >= _FEWEST_SIDE_BY_SIDE:
             evaluate = together(self._cursors)
@@ -115,7 +115,7 @@ class ZipStream(Merged):
                 cursor.put_back(part, end)
         if not end:
             return self._pull_one()
-        # To the shortest: what is left of the others was put back.
+        # As many as the shortest input has: the rest of the others was put back.
         rows = list(zip(*(part.block.rows() for part in taken), strict=False))
         block = Block(rows, taken[0].block.positions[:end])
         self._look_at(rows[0])
@@ -158,7 +158,7 @@ class ZipStream(Merged):
         return Chunk(block, _ZipMarks(_marks_of(taken), counts, 0, self._mismatched))
 
     def _look_at(self, row: tuple[Any, ...]) -> None:
-        """Takes note of how large elements are, by those of one tuple."""
+        """Takes note of the size of elements, given those of one tuple."""
         if self._foresight is not None:
             self._foresight.look_at(row[0])
 
@@ -184,12 +184,12 @@ class ZipStream(Merged):
 
     def most_before(self, state: State | None) -> int | None:
         inners = [None] * len(self._cursors) if state is None else state["parents"]
-        # (Of all inputs together: one that fails leaves the others where they are.)
+        # (Of all inputs together, as a failure in one leaves the others where they are.)
         return all_before(self._cursors.streams, inners)
 
 
 def zip_fields(inputs: Sequence[Declares]) -> Fields:
-    """The state of a zip: those of its inputs, and whether they did not end together."""
+    """The state of a zip: those of its inputs, and whether they failed to end together."""
     return Fields(parents=Inners(inputs, of="this zip has {} inputs"), stop=Flag(optional=True))
 
 
@@ -203,12 +203,12 @@ class _ZippedSideMarks(Marks):
 
 
 class SideZipStream(Stream):
-    """Makes tuples of one element from each of many datasets, as long as all have one."""
+    """Makes tuples of one element from each of many datasets, while all have one."""
 
     def __init__(self, parts: SideBySide, make_each: Callable[[], ZipStream]) -> None:
         self._parts, self._make_each = parts, make_each
         self._made: ZipStream | None = None
-        # The same with each stream read by itself, once they have to be.
+        # The same with each stream read by itself, once that is necessary.
         self._each: ZipStream | None = None
 
     def pull(self, want: int) -> Chunk | None:
@@ -221,7 +221,7 @@ class SideZipStream(Stream):
         return self._each.pull(want)
 
     def _together(self, want: int) -> Chunk | None:
-        """Some tuples; None where there is none that can be had like this."""
+        """Some tuples; None if there are none that can be read like this."""
         parts, count = self._parts, len(self._parts.parts)
         size = min(want, max(1, parts.at_once // count))
         which = np.tile(np.arange(count), size)
@@ -229,7 +229,7 @@ class SideZipStream(Stream):
         size = len(block) // count
         if not size:
             return None
-        # Each tuple takes the next `count` rows, from one iterator that stands for all parts.
+        # Each tuple takes the next `count` rows from one iterator, which is passed for all parts.
         made = list(zip(*[iter(block.rows())] * count, strict=False))
         taken = parts.take(which[: size * count], block.positions[: size * count])
         positions = block.positions[: size * count : count]

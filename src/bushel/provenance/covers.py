@@ -20,10 +20,10 @@ from bushel.provenance.where import ARITHMETIC, ENDLESS, NOT_KNOWN, REPLAY, whol
 from bushel.watch import html
 from bushel.watch.plain_text import number, plural
 
-# Steps whose records are counted at once, and the most that are counted.
+# Steps whose records are counted together, and the most that are counted.
 _AT_ONCE = 4096
 _MOST_STEPS = 1 << 26
-# Keys that are named.
+# The most keys that are named.
 _NAMED = 5
 
 
@@ -33,10 +33,10 @@ class Covers:
 
     grade: str
     why: str | None
-    # For each source what there is to say of it.
+    # A sentence about each source.
     sentences: tuple[str, ...]
-    # For each source how often each of its records is seen; None where that was proved by the
-    # kinds of the steps, and nothing was counted.
+    # For each source, how often each of its records is seen; None if that was proved from the kinds
+    # of the steps, without counting.
     counts: tuple[Keys, ...] | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def covers(
 ) -> Covers:
     """Tells whether each record is seen once an epoch, and which ones are not.
 
-    Where a dataset is shuffled, repeated and batched, that is proved by what these steps are, for
-    any number of records. Other orders are counted, for all steps of the dataset or as many as
-    `steps` says. After a filter, `replay` runs the pipeline and counts what comes.
+    For datasets that are shuffled, repeated and batched, this is proved from the steps, for any
+    number of records. For other orders the records are counted, for all steps of the dataset or the
+    first `steps`. After a filter, `replay` runs the pipeline and counts.
 
     >>> import bushel
     >>> ds = bushel.MapDataset.range(10).shuffle(seed=1).batch(4, drop_remainder=True).repeat()
@@ -106,7 +106,7 @@ def covers(
 
 
 def _proved(node: Node) -> str | None:
-    """What the kinds of the steps prove of one source; None where they do not."""
+    """What the kinds of the steps prove about one source; None if they prove nothing."""
     left_out, repeated, shuffled, folds = 0, False, False, 0
     at_end, is_stream = 0, True
     while not isinstance(node, Source):
@@ -125,7 +125,8 @@ def _proved(node: Node) -> str | None:
             if repeated or not node.reseed_each_epoch:
                 return None
             repeated = True
-            # Batches go on from one epoch to the next: only the end of the last one is left out.
+            # Batches continue from one epoch to the next: only the end of the last epoch is left
+            # out.
             at_end, left_out = (0 if node.num_epochs is None else left_out), 0
         elif isinstance(node, ShuffleNode):
             shuffled = True

@@ -15,21 +15,21 @@ from bushel.provenance.where import NOT_KNOWN, Where, answer, whole_step
 from bushel.watch import html
 from bushel.watch.plain_text import number, plural
 
-# Steps that are compared at once, to begin with; then ever more, since a replay begins anew.
+# Steps that are compared together at first; then more and more, as each replay begins anew.
 _AT_ONCE = 256
 
 
 @frozen
 class Diff:
-    """What two pipelines differ in."""
+    """The differences between two pipelines."""
 
-    # The steps that differ, in words; empty where none does.
+    # The steps that differ, in words; empty if none do.
     steps: str
-    # Whether the records that were compared are the same ones in the same order, batches aside;
-    # None where that is not known. And the first steps at which they are not, of each.
+    # Whether the compared records are the same ones in the same order, whatever the batches; None
+    # if unknown. And the first steps at which they differ, in each pipeline.
     same_records: bool | None
     first_steps: tuple[int, int] | None
-    # How many records were compared, and how many each step of the two has, if always as many.
+    # The number of compared records, and records per step of each pipeline, if constant.
     compared: int
     sizes: tuple[int | None, int | None]
     grade: str
@@ -70,7 +70,7 @@ class Diff:
 
 
 def diff(old: Any, new: Any, *, records: int = 1 << 16) -> Diff:
-    """Tells what two pipelines differ in, and from which step on their records do.
+    """Finds the differences between two pipelines, and the step from which on their records differ.
 
     >>> import bushel
     >>> ds = bushel.MapDataset.range(1000).shuffle(seed=1)
@@ -108,7 +108,7 @@ def diff(old: Any, new: Any, *, records: int = 1 << 16) -> Diff:
         left.take(count)
         right.take(count)
         compared += count
-    # One that ends before the other has other records from there on.
+    # If one ends before the other, its records differ from there on.
     if compared < limit and (left.records or right.records):
         at = left.next_step, right.next_step
         return Diff(words, False, at, compared, (left.size, right.size), _grade(left, right), None)
@@ -132,7 +132,7 @@ class _Side:
         return self.step_of[0] if self.step_of else self._next
 
     def fill(self) -> None:
-        """Gets more, where there are none left."""
+        """Gets more records, if there are none left."""
         if self.records or self._next == self._length:
             return
         stop, self._at_once = self._next + self._at_once, 4 * self._at_once

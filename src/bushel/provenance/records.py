@@ -16,7 +16,7 @@ from bushel.sources.written.origins import RecordOrigin
 
 
 class NotKnown(Exception):
-    """Nobody knows; the message says why."""
+    """The answer is unknown; the message says why."""
 
 
 class StepRecord(NamedTuple):
@@ -24,32 +24,32 @@ class StepRecord(NamedTuple):
 
     step: int | None
     epoch: int | None
-    # Which row of the batch it is in. Of a step that is no batch, 0.
+    # Its row in the batch; 0 in a step that is no batch.
     row: int
     # The key in its source; for a stream of a file, the byte at which it starts.
     key: Any
-    # The number of its source among those of the pipeline, and what that is called.
+    # The number of its source among those of the pipeline, and the name of that source.
     source: int
     source_name: str
     file: str | None
     record: int | None
     start: int | None
     stop: int | None
-    # Where the pipeline has lanes: the lane, and the host that owns it.
+    # In a pipeline with lanes: the lane, and the host that owns it.
     lane: int | None
     host: int | None
-    # Where its source was written by a pipeline: the records that it was made of then.
+    # If a pipeline wrote its source: the records from which it was made then.
     origins: tuple[RecordOrigin, ...] | None = None
 
 
 @plain
 class SourceRecords:
-    """Records of one source: to which element each belongs, its row there, its key."""
+    """Records of one source: the element of each, its row there, its key."""
 
     source: Node
     owners: Keys
     rows: Keys
-    # Integers, but for a sampler of the user's own.
+    # Integers, except with a user's own sampler.
     keys: "np.ndarray[Any, Any]"
     lanes: Keys | None
     # The epoch of each, and its place in the order of that epoch.
@@ -66,7 +66,7 @@ class Records:
     rows: Keys
     which: Keys
     keys: "np.ndarray[Any, Any]"
-    # -1 where it is not known.
+    # -1 if unknown.
     lanes: Keys
     epochs: Keys
     places: Keys
@@ -75,14 +75,14 @@ class Records:
         return len(self.owners)
 
     def of(self, owner: int) -> "Records":
-        """Those of one element."""
+        """The records of one element."""
         start, stop = self.owners.searchsorted([owner, owner + 1]).tolist()
         some = slice(start, stop)
         facts = (fact[some] for fact in (self.owners, self.rows, self.which, self.keys, self.lanes))
         return Records(self.sources, *facts, self.epochs[some], self.places[some])  # type: ignore[call-arg]
 
     def stored_at(self) -> list[StoredAt]:
-        """Where they are stored, in their order."""
+        """The places where the records are stored."""
         found: list[StoredAt] = [StoredAt()] * len(self)
         for number, source in enumerate(self.sources):
             mine = np.flatnonzero(self.which == number)
@@ -92,7 +92,7 @@ class Records:
         return found
 
     def made_of(self) -> list[tuple[RecordOrigin, ...] | None]:
-        """What they were made of when a pipeline wrote them, in their order."""
+        """The records from which they were made when a pipeline wrote them."""
         found: list[tuple[RecordOrigin, ...] | None] = [None] * len(self)
         for number, source in enumerate(self.sources):
             origins_of = getattr(getattr(source, "source", None), "origins_of", None)
@@ -103,12 +103,12 @@ class Records:
 
 
 def inputs_of(step: Node) -> Sequence[Node]:
-    """What a step reads from; an interleave says it apart, where it is known beforehand."""
+    """The inputs of a step, including those of an interleave if they are known in advance."""
     return step.listed if isinstance(step, InterleaveNode) else step.inputs
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:
-    """The sources of a pipeline, in the order in which it was written."""
+    """The sources of a pipeline, in the order in which the user wrote them."""
     found: dict[int, Node] = {}
     waiting = [node]
     while waiting:
@@ -121,7 +121,7 @@ def sources_of(node: Node) -> tuple[Node, ...]:
 
 
 def joined(pieces: Sequence[SourceRecords], known: Sequence[Node] = ()) -> Records:
-    """The records of all pieces, in order; sources are numbered as the `known` ones."""
+    """The records of all pieces, sorted; sources have the numbers in `known`."""
     sources = (*known, *(piece.source for piece in pieces))
     sources = tuple({id(source): source for source in sources}.values())
     if not pieces:
@@ -149,13 +149,13 @@ def joined(pieces: Sequence[SourceRecords], known: Sequence[Node] = ()) -> Recor
 
 
 def places_of(source: Node, keys: "np.ndarray[Any, Any]") -> list[StoredAt] | None:
-    """Where a source stores records; None where it does not tell."""
+    """The places where a source stores records; None if it does not tell."""
     if isinstance(source, FileStreamNode):
         return [StoredAt(source.path, None, start) for start in keys.tolist()]
     return stored_at(getattr(source, "source", None), keys)
 
 
 def name_of_source(source: Node) -> str:
-    """What a source is called in an answer."""
+    """The name of a source in an answer."""
     given = getattr(source, "source", None)
     return source.label if given is None else source_name(given)

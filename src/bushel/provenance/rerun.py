@@ -18,7 +18,7 @@ from bushel.provenance.traced import Tracing
 from bushel.provenance.walk import Trail, Walk
 from bushel.run.build import build_stream
 
-# Steps that are run over at once, on the way to one that is asked for.
+# Steps that are replayed together, on the way to a requested step.
 _AT_ONCE = 256
 
 
@@ -34,7 +34,7 @@ class Replay(Closing):
             isinstance(step, (StreamRepeatNode, EpochsNode)) for step in walk(node)
         )
         self._sources = sources_of(node)
-        # How many steps it is from where it began, and whether nothing was run yet.
+        # The number of steps since the start, and whether nothing was run yet.
         self.step = 0
         self._at_start = True
 
@@ -44,7 +44,7 @@ class Replay(Closing):
         return self._trace.reads
 
     def index_in(self, state: State) -> int | None:
-        """The number of the step after a state; None where only running tells."""
+        """The number of the step after a state; None if only a replay can tell."""
         check_state(self._stream, state)
         if self._trace.drops:
             return None
@@ -54,13 +54,13 @@ class Replay(Closing):
             return None
 
     def go_to(self, state: State) -> None:
-        """Goes to a state of the pipeline."""
+        """Restores a state of the pipeline."""
         check_state(self._stream, state)
         self._cursor.restore(state)
         self._at_start = False
 
     def pass_over(self, count: int) -> None:
-        """Goes on by `count` steps, or to the end."""
+        """Advances by `count` steps, or to the end."""
         began = self.step
         if self._at_start and count and not self._trace.drops:
             try:
@@ -115,5 +115,5 @@ class Replay(Closing):
         return joined(pieces, self._sources)
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes the stream."""
         self._stream.close()

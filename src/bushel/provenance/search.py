@@ -34,25 +34,25 @@ from bushel.provenance.walk import known_length
 from bushel.samplers import IndexSampler
 from bushel.sources.memory import RangeNode
 
-# Epochs that are looked at in one go. A shuffle of what is repeated for ever has more: a record
-# may come anywhere in it.
+# The most epochs that are searched together. A shuffle of an endless dataset has more: a record may
+# be anywhere in it.
 _MOST_EPOCHS = 1 << 20
-# Steps of a sampler of the user's own that are asked for one by one.
+# The most steps of a user's own sampler that are asked for one by one.
 _MOST_ASKED = 1 << 20
 
 
 @plain
 class Hits:
-    """The positions of a node at which the record is, in which row of each, and in which epoch."""
+    """Positions of a node that have the record, with its row and its epoch in each."""
 
     places: Positions
     rows: Keys
     epochs: Keys
-    # How many rows an element has.
+    # The number of rows in an element.
     width: int = 1
 
     def moved(self, found: Found) -> "Hits":
-        """The same at positions of a later step; each may have gone, or be there several times."""
+        """The same as positions of a later step, which may have each several times, or never."""
         places, which = found
         return Hits(places, self.rows.take(which), self.epochs.take(which), self.width)
 
@@ -79,14 +79,14 @@ class Search:
     """Looks for one record of a source in the steps of a pipeline."""
 
     def __init__(self, node: Node, source: Node, key: int, passes_drops: bool = False) -> None:
-        """`passes_drops` takes it that nothing is left out: then steps are later than they are."""
+        """`passes_drops` assumes that nothing is dropped: real steps are then earlier."""
         self._key, self._source, self._passes_drops = key, source, passes_drops
-        # The steps that come after the source: no other ones are looked at.
+        # The steps between the source and the end: only these are searched.
         self._on_the_way: set[int] = set()
         self._mark(node)
 
     def _mark(self, node: Node) -> bool:
-        # A loop over the steps of a chain, which may be longer than calls may be nested.
+        # A loop over the steps of a chain, as there may be more than calls may be nested.
         chain = [node]
         while len(node.inputs) == 1:
             (node,) = node.inputs
@@ -100,7 +100,7 @@ class Search:
         return found
 
     def stream(self, node: Node, stop: int) -> Hits:
-        """The elements of a stream, of the first `stop`, that the record is in."""
+        """The elements among the first `stop` of a stream that have the record."""
         steps: list[tuple[Node, int]] = []
         while not isinstance(node, ToStreamNode):
             if isinstance(node, (ZipNode, ConcatenateNode)):
@@ -123,7 +123,7 @@ class Search:
         return known_length(node, self._passes_drops)
 
     def _stop_before(self, node: Node, stop: int) -> int:
-        """How many elements before a step of a stream are in its first `stop`."""
+        """The number of input elements that the first `stop` elements of a step need."""
         if isinstance(node, LimitNode):
             return min(stop, node.count)
         if isinstance(node, SkipNode):
@@ -180,7 +180,7 @@ class Search:
         return _together(found)
 
     def positions(self, node: Node, stop: int) -> Hits:
-        """The positions of a random-access dataset, before `stop`, that the record is at."""
+        """The positions before `stop` of a random-access dataset that have the record."""
         steps: list[tuple[Node, int]] = []
         while not isinstance(node, (Source, Choice, Zip)):
             steps.append((node, stop))
@@ -245,7 +245,7 @@ class Search:
 
 
 class _OnlyCounted(RangeNode):
-    """So many elements, of which nothing is known but their number."""
+    """Stands in for a dataset of which only the length matters."""
 
     __slots__ = ()
 
@@ -259,13 +259,13 @@ def _between(places: Positions, start: int, stop: int) -> Found:
 
 
 def _folded(hits: Hits, size: int) -> Hits:
-    """From elements to the groups of `size` that they are in."""
+    """Converts elements to the groups of `size` that have them."""
     groups, within = np.divmod(hits.places, size)
     return Hits(groups, within * hits.width + hits.rows, hits.epochs, size * hits.width)
 
 
 def _reach(node: Node, stop: int) -> int:
-    """How far in the input of a step its positions before `stop` reach."""
+    """The end of the input positions that a step's positions before `stop` need."""
     if isinstance(node, Order):
         return node.reach(stop)
     if isinstance(node, Expand):
@@ -280,7 +280,7 @@ def _reach(node: Node, stop: int) -> int:
 
 
 def _backwards(node: Node, hits: Hits, stop: int) -> Hits:
-    """From positions of the input of a step to its own."""
+    """Converts positions of a step's input to its own."""
     if isinstance(node, Order):
         found = node.find(hits.places, stop)
         if found is None:
@@ -314,7 +314,7 @@ def _backwards(node: Node, hits: Hits, stop: int) -> Hits:
 
 
 def steps_of_epoch(node: Node) -> int:
-    """About how many steps an epoch has, as far as that can be told; one where it cannot."""
+    """The approximate number of steps in an epoch; one if unknown."""
     group = 1
     length: Callable[[], int] | None = None
     while len(node.inputs) == 1:

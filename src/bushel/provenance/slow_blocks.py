@@ -13,14 +13,14 @@ from bushel.sources.stored_at import StoredAt
 from bushel.watch.slow_table import SlowBlock
 from bushel.watch.stats import UNWRITTEN
 
-# Blocks that are told of.
+# The most blocks that are listed.
 _MOST = 10
 
 
 def slow_blocks(node: Node | None, totals: Sequence[StepTotal]) -> list[SlowBlock]:
     """The slowest blocks of the steps that are read by position, the slowest first.
 
-    Nothing is read for it, and no function is called.
+    It reads no data and calls no function.
     """
     read_by = _streams_of(node)
     found = [
@@ -37,13 +37,13 @@ def slow_blocks(node: Node | None, totals: Sequence[StepTotal]) -> list[SlowBloc
 
 
 def _streams_of(node: Node | None) -> dict[int, ToStreamNode]:
-    """By the `id` of the steps that are read by position: where the stream of them begins."""
+    """The beginning of each stream, by the `id` of its steps that are read by position."""
     streams = [] if node is None else [one for one in walk(node) if isinstance(one, ToStreamNode)]
     return {id(step): stream for stream in streams for step in walk(stream.input)}
 
 
 def _block(nanoseconds: int, at: int, total: StepTotal, stream: ToStreamNode) -> SlowBlock:
-    # Tasks of workers are known by the positions of the stream, blocks by those of the step.
+    # Tasks of workers are known by positions of the stream, blocks by positions of the step.
     whose = stream.input if total.where == "workers" else total.node
     seconds = nanoseconds / 1e9
     bare = SlowBlock(total.node.label or UNWRITTEN, total.where, seconds, at)
@@ -58,6 +58,6 @@ def _block(nanoseconds: int, at: int, total: StepTotal, stream: ToStreamNode) ->
         )
         name = name_of_source(source)
     except Exception:
-        # Not known by arithmetic, or a source of the user's own: a report is no place to fail.
+        # Unknown by arithmetic, or a user's own source: a report should not fail because of that.
         return bare
     return bare._replace(source=name, key=keys.tolist()[0], **stored._asdict())

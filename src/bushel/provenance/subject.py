@@ -24,14 +24,14 @@ from bushel.sharding import ShardOptions
 
 @frozen
 class Subject:
-    """A stream that somebody asks about."""
+    """A stream that a question is about."""
 
-    # As it was described, and with the lanes of this host in the place of all of them.
+    # The stream as described, and dealt: with only the lanes of this host.
     described: Node
     dealt: Node
-    # Takes the place in the stream out of a state, if that belongs to it.
+    # Extracts the position from a state, if that belongs to the stream.
     position_in: Callable[[Any], State]
-    # How many lanes there are, and how many of them each host has.
+    # The number of lanes, and of those that each host has.
     lanes: int | None
     lanes_of_host: int | None
 
@@ -39,7 +39,7 @@ class Subject:
 def subject_of(thing: Any, hosts: int | None = None) -> Subject:
     """The stream of a dataset, loader or iterator.
 
-    With `hosts`, the lanes of all of so many hosts; else those that this process has.
+    With `hosts`, the lanes of all of so many hosts; else those of this process.
     """
     if isinstance(thing, Dataset):
         return _subject(thing._stream_node(), None, hosts)
@@ -93,10 +93,10 @@ def _subject(node: Node, loader: Any, hosts: int | None) -> Subject:
 
 
 def _asked_about(node: Node, shard: ShardOptions | None) -> Node:
-    """The same for one who asks: other hosts are not waited for; all lanes, or those of here."""
+    """The same for a question: other hosts are not waited for; all lanes, or those of here."""
     if isinstance(node, DealNode):
         return replace(node, shard=shard or node.shard, agree=_agree_alone)
-    # (A pipeline with lanes is no longer than calls may be nested: `own_lanes` goes through it.)
+    # (A pipeline with lanes is no longer than calls may be nested: `own_lanes` recurses, too.)
     inputs = [_asked_about(parent, shard) for parent in node.inputs]
     if not inputs or all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
         return node

@@ -9,49 +9,49 @@ from bushel.core.frozen import plain
 
 @plain
 class TagsOfRows:
-    """What is known of a batch: the tags of its rows."""
+    """The origin of a batch: the tags of its rows."""
 
     rows: list[Any]
 
 
 @plain
 class TagsOfParts:
-    """What is known of an element that is made of several, which are no rows of it."""
+    """The origin of an element made of several, which are not its rows."""
 
     parts: list[Any]
 
 
 class Tagged:
-    """An element, or None in its place where nobody looks at it, and where it comes from.
+    """An element, or None in its place if its value is not needed, and its origin.
 
-    That is a pair of an origin's number and a position there, `TagsOfRows`, or `TagsOfParts`.
+    The tag is a pair of an origin's number and a position there, `TagsOfRows`, or `TagsOfParts`.
     """
 
     __slots__ = ("tag", "value")
 
     def __init__(self, value: Any = None, tag: Any = None) -> None:
-        # (Without a tag: what lanes are padded with.)
+        # (Padding of lanes has no tag.)
         self.value, self.tag = value, tag
 
 
 class FailedElements:
-    """The tags of elements for which a function failed, until something stands in for them."""
+    """The tags of failed elements, until these are replaced."""
 
     def __init__(self) -> None:
         self._tags: dict[int, tuple[Exception, Any]] = {}
 
     def note(self, failure: Failure | None, tag: Any) -> None:
-        """Takes note of the element for which a function failed."""
+        """Takes note of an element for which a function failed."""
         if failure is not None and failure.error is not None:
             self._tags[id(failure.error)] = failure.error, tag
 
     def tag_of(self, error: Exception) -> Any:
-        """The element that failed, where that is known."""
+        """The tag of the failed element, if known."""
         return self._tags.pop(id(error), (None, None))[1]
 
 
 def records_in(tag: Any, row: int = 0) -> Iterable[tuple[int, Any]]:
-    """For each record of an element its row, and where it comes from."""
+    """For each record of an element, its row and its origin."""
     if tag is None:
         return
     if isinstance(tag, tuple):

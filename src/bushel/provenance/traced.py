@@ -1,10 +1,10 @@
 """Makes the same pipeline over tagged elements, which carry their origin.
 
-Where functions decide what is in a step (a filter, a pack), or a memory does (a buffer that is
-shuffled, a mixture), the pipeline is run again from a state. Its own streams do that, over elements
-that are tagged: a function of the user's sees the value and not the tag, a batch has the tags of
-its rows. What nobody needs for the answer is not read and not called: after a mixture of files
-that are only shuffled and batched, not a byte.
+If functions decide which elements are in a step (a filter, a pack), or a memory does (a shuffle
+with a buffer, a mixture), the pipeline is run again from a state. Its own streams do that, over
+tagged elements: the user's functions see the value and not the tag, and a batch has the tags of its
+rows. Data that the answer does not need is not read, and functions are not called: after a mixture
+of files that are only shuffled and batched, not a byte is read.
 
 Descriptions are those of the pipeline, so its states fit.
 """
@@ -59,26 +59,26 @@ class Origin:
     """One of the datasets, or files, that a pipeline reads."""
 
     node: Node
-    # Whether its elements are known by the keys of their records, rather than by their positions.
+    # Whether its elements are identified by the keys of their records, rather than by position.
     by_key: bool
     lane: int | None
 
 
 class Tracing:
-    """Makes pipelines whose elements are tagged, and remembers what the tags mean."""
+    """Makes pipelines over tagged elements, and knows the meaning of the tags."""
 
     def __init__(self, believes: bool) -> None:
-        """Whether it is believed that no function leaves out an element by returning None."""
+        """`believes`: no function is assumed to drop an element by returning None."""
         self._believes = believes
         self.origins: list[Origin] = []
-        # Of errors that may be passed over: the elements that failed.
+        # Elements that failed with an error that may be skipped.
         self._failed = FailedElements()
         self._lane: int | None = None
-        # Whether data is read, and functions are called; and whether positions may have no element.
+        # Whether data is read and functions are called; and whether positions may lack an element.
         self.reads = self.drops = False
 
     def of(self, node: Node, live: bool = False) -> Node:
-        """The tagged stream of a node; `live` where somebody looks at the values of its elements.
+        """The tagged stream of a node; `live` if the values of its elements are needed.
 
         >>> from bushel import MapDataset
         >>> trace = Tracing(believes=True)
@@ -150,7 +150,7 @@ class Tracing:
             )
         self.reads = True
         while self._believes and not live and isinstance(dataset, Each):
-            dataset = dataset.input  # Nothing after it leaves elements out, or looks at them.
+            dataset = dataset.input  # Nothing after it drops elements, or reads their values.
         tags = ElementTags(dataset, origin, node.allow_nones, by_key, *_relabelled(dataset))
         return ToStreamNode(tags, _INLINE, node.allow_nones)
 
@@ -188,7 +188,7 @@ def _open(node: Node, options: DatasetOptions | None, _shared: Any) -> Stream:
 
 
 def _relabelled(dataset: Node) -> tuple[int, int]:
-    """Elements of a loader count over all shards: number = first + position * stride."""
+    """Elements of a loader are counted over all shards: number = first + position * stride."""
     while isinstance(dataset, Each):
         if isinstance(dataset, GlobalIndexNode):
             return dataset.shard_index, dataset.shard_count
@@ -203,7 +203,7 @@ def _after_eaches(dataset: Node) -> Node:
 
 
 class _TracedNodes:
-    """The datasets of an interleaved stream, each traced when it is its turn."""
+    """The datasets of an interleaved stream, each traced when its turn comes."""
 
     def __init__(self, nodes: tuple[Node, ...] | Nodes, trace: Tracing, live: bool) -> None:
         self._nodes, self._trace, self._live = nodes, trace, live
@@ -216,5 +216,5 @@ class _TracedNodes:
         return None if node is None else self._trace.of(node, self._live)
 
     def listed(self) -> Sequence[Node]:
-        """None: they are not made before it is their turn."""
+        """None: each is made when its turn comes."""
         return ()

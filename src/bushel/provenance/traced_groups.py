@@ -49,7 +49,7 @@ class _TracedMachine(Machine):
         taken = self._machine.add(element.value)
         resumed, self._resumed = self._resumed, None
         self._note()
-        # Of one that is cut, this group has a part; unless it found no room at all.
+        # This group has a part of an element that is cut; unless none of it fitted.
         cut = self.cuts_elements and self.carried is not None and self.carried != resumed
         if taken or cut:
             self._tags.append(element.tag)
@@ -85,7 +85,7 @@ class _TracedMachine(Machine):
 
 
 class _TracedRebatcher(_TracedMachine):
-    """Batches that are cut: of the tags of their rows, too, some go into the next one."""
+    """Batches that are cut: some of the tags of their rows go into the next one, too."""
 
     def __init__(self, node: RebatchNode) -> None:
         super().__init__(node)

@@ -14,7 +14,7 @@ from bushel.sources.tfrecord.file_stream import FileStreamNode
 
 @frozen
 class PositionTags(Each):
-    """Positions in the place of elements that nobody looks at."""
+    """Positions in place of elements whose values are not needed."""
 
     input: Node
     origin: int
@@ -35,7 +35,7 @@ class ElementTags(Each):
     input: Node
     origin: int
     tags_none: bool
-    # By the key that a sampler gave, instead.
+    # By the sampler's key instead.
     by_key: bool
     first: int
     stride: int

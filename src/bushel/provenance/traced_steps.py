@@ -15,7 +15,7 @@ from bushel.provenance.tags import FailedElements, Tagged, TagsOfParts, TagsOfRo
 
 
 class _OverValues(Node):
-    """A step over tagged elements that does what another does over their values."""
+    """A step over tagged elements that does what another step does with their values."""
 
     __slots__ = ()
     input: Node
@@ -31,7 +31,7 @@ class _OverValues(Node):
 
 @frozen
 class TracedEach(_OverValues, Each):
-    """Changes values, or only counts elements where nobody looks at their values."""
+    """Changes values, or only counts elements if their values are not needed."""
 
     input: Node
     step: Each
@@ -77,7 +77,7 @@ class TracedDrop(_OverValues, Drop):
 
 @frozen
 class TracedExpand(_OverValues, Expand):
-    """Gives what is made of an element its tag; what is made of a batch, the tags of its rows."""
+    """Gives new elements the tag of the old one; those made of a batch, the tags of its rows."""
 
     input: Node
     step: Expand
@@ -132,12 +132,12 @@ class TracedFold(_OverValues, Fold):
 
 @frozen
 class TracedGuard(_OverValues, Guard):
-    """Gives what stands in for an element that failed the tag of that element."""
+    """Gives the replacement of a failed element that element's tag."""
 
     input: Node
     step: Guard
     failed: FailedElements
-    # What was listed once is not listed again.
+    # Records are not listed a second time.
     quarantine: str | None = None
 
     @property
@@ -159,10 +159,10 @@ class TracedGuard(_OverValues, Guard):
 
 @frozen
 class TaggedStandIns(Each):
-    """Tags what stands in for an element that failed as it was read, which had no tag yet."""
+    """Tags the replacement of an element that failed while it was read, before it had a tag."""
 
     input: Node
-    # The dataset whose positions those of the elements are, where there is one.
+    # The dataset to which the positions of the elements belong, if there is one.
     origin: int | None
 
     def apply(self, block: Block) -> Block:

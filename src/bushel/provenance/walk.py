@@ -44,15 +44,15 @@ from bushel.samplers import IndexSampler
 
 @plain
 class Trail:
-    """Positions of a node, and for each the element that it belongs to, and its row there."""
+    """Positions of a node; for each the element that it belongs to, and its row there."""
 
     positions: Positions
     owners: Keys
     rows: Keys
-    # The row of the next batch that is meant, where it was taken apart again.
+    # The row of the next batch that is meant, if the batch was taken apart again.
     picks: Keys | None = None
     lanes: Keys | None = None
-    # In which epoch each is, and at which place of that epoch's order.
+    # The epoch of each, and its place in that epoch's order.
     epochs: Keys | None = None
     places: Keys | None = None
 
@@ -84,27 +84,27 @@ def trail_of(positions: Positions) -> Trail:
 
 
 def records_of_steps(node: Node, steps: Positions) -> Records:
-    """The records of elements of a stream; raises `NotKnown` where it takes more than numbers."""
+    """The records of elements of a stream; raises `NotKnown` if that takes more than arithmetic."""
     walk = Walk()
     walk.stream(node, trail_of(steps))
     return joined(walk.pieces, sources_of(node))
 
 
 def records_of_positions(node: Node, positions: Positions) -> Records:
-    """The records of elements of a random-access dataset, whichever of them it leaves out."""
+    """The records of elements of a random-access dataset, whether or not they are dropped."""
     walk = Walk()
     walk.down(node, trail_of(positions))
     return joined(walk.pieces, sources_of(node))
 
 
 class Walk:
-    """Goes down to the records, and collects them."""
+    """Walks from elements down to records, and collects them."""
 
     def __init__(self) -> None:
         self.pieces: list[SourceRecords] = []
 
     def stream(self, node: Node, trail: Trail) -> None:
-        """Goes down from elements of a stream, by their numbers."""
+        """Walks down from elements of a stream, by number."""
         while not isinstance(node, ToStreamNode):
             if isinstance(node, (ZipNode, ConcatenateNode)):
                 return self._several(node, trail)
@@ -142,7 +142,7 @@ class Walk:
             self.stream(node.inputs[number], part.at(part.positions - before))
 
     def down(self, node: Node, trail: Trail) -> None:
-        """Goes down from positions of a random-access dataset."""
+        """Walks down from positions of a random-access dataset."""
         while True:
             if not isinstance(node, (Each, Drop, Guard, Place, Fold, RepeatNode)):
                 trail = _in_order(node, trail)
@@ -189,7 +189,7 @@ class Walk:
 
 
 def _in_order(node: Node, trail: Trail) -> Trail:
-    """Notes the place in its order, where positions come to what orders them, and the epoch.
+    """Notes the epoch, and the place in its order, at the first node that orders positions.
 
     Epochs are those of the last `repeat`; without one, those of the source.
     """
@@ -209,7 +209,7 @@ def _is_whole(key: Any) -> bool:
 
 
 def _groups(node: Fold, trail: Trail, length: int) -> Trail:
-    """From groups to the neighbours that they are made of."""
+    """Converts groups to the neighbours from which they are made."""
     size = node.group_size
     groups = node.groups_in(length)
     if not groups:
@@ -222,7 +222,7 @@ def _groups(node: Fold, trail: Trail, length: int) -> Trail:
 
 
 def _windows(node: StreamWindowsNode, trail: Trail) -> Trail:
-    """From windows of a stream to the neighbours that they are made of."""
+    """Converts windows of a stream to the neighbours from which they are made."""
     length = known_length(node.input)
     whole, rest = count_windows(length, node.size, node.stride, node.drop_remainder)
     counts = np.where(trail.positions < whole, node.size, rest)
@@ -230,7 +230,7 @@ def _windows(node: StreamWindowsNode, trail: Trail) -> Trail:
 
 
 def _spread(trail: Trail, starts: Positions, counts: Keys, size: int) -> Trail:
-    """`counts` neighbours from `starts` on, in the place of each."""
+    """Replaces each element by `counts` neighbours from `starts` on."""
     counts = counts.astype(np.int64)
     within = np.arange(counts.sum()) - (counts.cumsum() - counts).repeat(counts)
     spread = trail.take(np.arange(len(counts)).repeat(counts))
@@ -239,9 +239,9 @@ def _spread(trail: Trail, starts: Positions, counts: Keys, size: int) -> Trail:
 
 
 def length_of(node: Node, passes_drops: bool = False) -> int | None:
-    """How many elements a stream has; None where only reading tells.
+    """The number of elements of a stream; None if only reading tells.
 
-    With `passes_drops`, how many it would have if nothing were left out.
+    With `passes_drops`, the number without dropping.
 
     >>> from bushel import MapDataset
     >>> length_of(MapDataset.range(10).to_iter_dataset().batch(4)._stream_node())
@@ -285,7 +285,7 @@ def _length_after(step: Node, length: int | None, passes_drops: bool) -> int | N
 
 
 def known_length(node: Node, passes_drops: bool = False) -> int:
-    """The same; raises where it is not known."""
+    """The same; raises if it is unknown."""
     length = length_of(node, passes_drops)
     if length is None:
         raise NotKnown("how many elements there are is only known by reading them")

@@ -23,14 +23,14 @@ from bushel.provenance.where import ARITHMETIC, ENDLESS, NOT_KNOWN, REPLAY, whol
 from bushel.watch import html
 from bushel.watch.plain_text import number, plural
 
-# Of an endless dataset, how many are shown.
+# The number of steps that are shown of an endless dataset.
 _SHOWN = 4
-# Steps that are run at once, where the pipeline is run.
+# Steps that are replayed together.
 _AT_ONCE = 256
 
 
 class Sighting(NamedTuple):
-    """One time that a record is seen."""
+    """One occurrence of a record."""
 
     epoch: int | None
     step: int
@@ -39,22 +39,22 @@ class Sighting(NamedTuple):
 
 @frozen
 class When:
-    """The steps at which a record is seen, found as far as somebody asks."""
+    """The steps at which a record is seen, computed on demand."""
 
     key: Any
     source: str
-    # As for `where`. Where it is not known: why, and the steps at which it comes at the latest.
+    # As in `where`. If unknown: the reason, and upper bounds of the steps.
     grade: str
     why: str | None
     notes: tuple[str, ...]
-    # How many steps there are; None for no end.
+    # The number of steps; None if endless.
     steps: int | None
     search: Search | None
     node: Node
     found: tuple[Sighting, ...] | None = None
 
     def __iter__(self) -> Iterator[Sighting]:
-        """The times that the record is seen, in order; of an endless dataset without end."""
+        """All occurrences in order; of an endless dataset without end."""
         if self.grade == NOT_KNOWN:
             raise PlanError(f"when key {self.key!r} is seen is not known: {self.why}.")
         return self._all()
@@ -81,19 +81,19 @@ class When:
             epochs *= 2
 
     def within(self, ranges: Sequence[tuple[int, int]]) -> "When":
-        """The same for some ranges of steps, each without its end."""
+        """The same within some ranges of steps, each without its end."""
         if self.grade == NOT_KNOWN:
             return self
         found = (one for one in self if any(start <= one.step < stop for start, stop in ranges))
         return replace(self, found=tuple(found))
 
     def first(self, count: int) -> list[Sighting]:
-        """The first so many times."""
+        """The first so many occurrences."""
         return list(islice(self, count))
 
     @property
     def latest(self) -> list[Sighting]:
-        """Where steps are not known: the first few, each of which comes at the latest."""
+        """If steps are unknown: upper bounds of the first few."""
         return list(islice(self._all(), _SHOWN)) if self.grade == NOT_KNOWN else []
 
     def to_dict(self) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _source(node: Node, number_: int | None) -> Node:
 
 def _key(source: Node, key: Any, name: str) -> Any:
     if isinstance(source, SampledNode) and not source.by_block:
-        return key  # What a sampler of the user's own gives.
+        return key  # A key of a user's own sampler.
     try:
         whole = operator.index(key)
     except TypeError:
@@ -281,7 +281,7 @@ def _key(source: Node, key: Any, name: str) -> Any:
 
 
 def _is_endless(node: Node) -> bool:
-    """Whether a stream whose length is not known may have no end."""
+    """Whether a stream of unknown length may be endless."""
     if any(isinstance(step, LimitNode) for step in walk(node)):
         return False
     for step in walk(node):

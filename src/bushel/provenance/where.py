@@ -27,22 +27,22 @@ ARITHMETIC = "exact, by arithmetic"
 REPLAY = "exact, by replay"
 NOT_KNOWN = "not known"
 
-# Records of a step that are shown: of more, the first ones and the last.
+# The most records of a step that are shown: the first ones and the last.
 _SHOWN = 8
-# A dataset that is repeated for ever is as long as a length can be, or a part of that.
+# The length of an endless dataset, or of a part of one, is at least this.
 ENDLESS = INFINITE >> 20
 
 
 @frozen
 class Where:
-    """The records of some steps, and how they were found out."""
+    """The records of some steps, and how they were found."""
 
-    # The numbers of the steps; None where an iterator does not count.
+    # The numbers of the steps; None if an iterator does not count them.
     steps: tuple[int | None, ...]
-    # ARITHMETIC, REPLAY or NOT_KNOWN; and why it is not known.
+    # ARITHMETIC, REPLAY or NOT_KNOWN; and why it is unknown.
     grade: str
     why: str | None
-    # What it holds on: that functions are what they were, say.
+    # The assumptions of the answer, such as that functions are unchanged.
     notes: tuple[str, ...]
     records: Records
     lanes_of_host: int | None
@@ -120,7 +120,7 @@ class Where:
         return [head, *(f"  {line}" for line in lines), f"  {mine._sum()}"]
 
     def _only(self, at: int) -> "Where":
-        """The same of one step."""
+        """The same for one step."""
         records = self.records.of(at)
         whole = Records(records.sources, records.owners - at, *_facts(records)[1:])
         return Where(
@@ -148,7 +148,7 @@ class Where:
         return f"{name} = {text}"
 
     def _table(self) -> tuple[list[str], list[list[str]], list[int]]:
-        """The columns that say something: names, cells, and which are of numbers."""
+        """The columns with content: names, cells, and whether they are numbers."""
         records = list(self)
         several = len(set(self.records.which.tolist())) > 1
         rows = [
@@ -221,7 +221,7 @@ def _as_dict(record: StepRecord) -> dict[str, Any]:
 
 
 def _made_of(record: StepRecord) -> str:
-    """The first of the records that it was made of when it was written."""
+    """The first of the records from which it was made when it was written."""
     if not record.origins:
         return ""
     first, *more = record.origins
@@ -323,7 +323,7 @@ def _answer(
     first: int,
     replay: bool,
 ) -> Where:
-    """The records of steps that are counted so that `first` comes after the state."""
+    """The records of steps, counted so that `first` comes after the state."""
     notes = _notes(subject.dealt)
     grade, why = ARITHMETIC, None
     try:
@@ -347,7 +347,7 @@ def _answer(
 
 
 def answer(subject: Subject, steps: range) -> Where:
-    """The records of steps in a row, from the beginning on; fewer where the stream ends."""
+    """The records of consecutive steps from the beginning; fewer if the stream ends."""
     node = subject.dealt
     exact = _by_arithmetic(node, steps)
     if exact is not None:
@@ -375,7 +375,7 @@ def _by_replay(run: Replay, steps: Sequence[int], state: State | None, first: in
 
 
 def _tags(run: Replay, steps: Sequence[int], first: int) -> list[Any]:
-    """The tags of steps, run over in order."""
+    """The tags of steps, replayed in order."""
     found: dict[int, Any] = {}
     for step in sorted(set(steps)):
         run.pass_over(step - run.step)
@@ -409,7 +409,7 @@ def whole_step(value: Any, name: str) -> int:
 
 
 def _numbers(step: Any, length: int | None) -> list[int]:
-    """The numbers of the steps that are meant."""
+    """The numbers of the requested steps."""
     if isinstance(step, slice):
         if step.stop is None and (length is None or length >= ENDLESS):
             raise PlanError(f"{step} has no end, and neither has the dataset: say where to stop.")
@@ -433,7 +433,7 @@ def _notes(node: Node) -> tuple[str, ...]:
 
 
 def _may_return_none(node: Node) -> tuple[str, ...]:
-    """What arithmetic takes for granted: that no function leaves elements out."""
+    """The assumption of arithmetic: that no function drops elements by returning None."""
     datasets = [step for step in walk(node) if isinstance(step, ToStreamNode)]
     names = dict.fromkeys(
         step.label

@@ -2,34 +2,35 @@
 
 import math
 
-# To look at the lock costs a thread and a few of the interpreter's switches: work that keeps a core
-# busy should have run for a hundred times that. Elements this light cost a tenth more meanwhile,
-# since they cannot be made one by one, and should have run for longer. So should work beside others
-# that have the cores: in a short time little of it is done, and the first of it takes longer. Work
-# that waits is tried.
+# The time that work should have run inline before the lock is sampled. Sampling takes a thread and
+# a few switches of the interpreter: work that keeps a core busy should have run for a hundred times
+# that. Light elements cost a tenth more meanwhile, since they cannot be made on demand, so they
+# should have run for longer. So should work beside other programs: little of it is done in a short
+# time, and its beginning takes longer. Work that waits is tried soon.
 _PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 0.03, 0.15
 _CROWD = 0.25
 _PATIENCE_WITH_WAITING_SECONDS = 0.02
 _LIGHT_SECONDS = 2e-6
-# Other work is looked at only after a while, and a longer while after each trial in vain: light
+# Changed work is noticed only after a while, and after a longer while for each trial in vain: light
 # work is never twice the same.
 _CALM_SECONDS = 0.25
 _LAST_CALM_SECONDS = 30.0
-# After a trial that failed. It cost about a block of each thread: so many blocks later another
-# one costs little.
+# The pause after a trial that failed. A trial costs about a block of each thread: this many blocks
+# later another one costs little.
 SOON_AGAIN_SECONDS = 2.0
 _LAST_RETRY_SECONDS = 300.0
 _RETRY_BLOCKS = 40
-# A trial that was lost more clearly than this is not repeated for longer still.
+# Beyond this loss, the pause after a trial does not grow any further.
 _MOST_LOST = math.log(32)
-# A look at the lock costs next to nothing: work that takes as long as before may hold it no longer.
+# Sampling the lock costs next to nothing, and work that takes as long as before may no longer hold
+# the lock.
 _LOOK_AGAIN_SECONDS, _LOOK_AGAIN_BLOCKS = 20.0, 4
 
 
 def patience_with(work: float, waits: bool, crowd: float) -> float:
     """The seconds that work should have run before it is disturbed.
 
-    By what an element takes, and by the share of its time in the queue for a core.
+    It depends on the time of an element, and on the share of its time in the queue for a core.
 
     >>> [round(patience_with(work, waits=False, crowd=0.0), 3) for work in (1e-7, 1e-5, 1e-3)]
     [0.15, 0.054, 0.03]
@@ -41,12 +42,12 @@ def patience_with(work: float, waits: bool, crowd: float) -> float:
 
 
 def in_a_crowd(crowd: float) -> bool:
-    """Whether others have the cores so much of the time that a first impression deceives."""
+    """Whether other programs use the cores so much that a first measurement deceives."""
     return crowd > 0.5 * _CROWD
 
 
 class AskAgain:
-    """How long threads are let be that did not pay.
+    """How long threads that did not pay are not tried again.
 
     >>> again = AskAgain()
     >>> for _ in range(3):
@@ -58,20 +59,20 @@ class AskAgain:
     """
 
     def __init__(self) -> None:
-        # Until they are tried again; until work that has changed is a reason to.
+        # Seconds until threads are tried again; seconds until changed work is a reason to.
         self.retry_seconds, self.calm_seconds = SOON_AGAIN_SECONDS, _CALM_SECONDS
 
     def after_a_trial(self, block_seconds: float, lost: float) -> None:
-        """Takes note of a trial in vain. Its cost is how much threads were slower.
+        """Takes note of a trial in vain.
 
-        That is `lost`, as a logarithm and at the least.
+        `lost` is how much slower threads were, at least, as a logarithm.
         """
         later = 2 * self.retry_seconds * math.exp(min(lost, _MOST_LOST))
         self.retry_seconds = max(min(later, _LAST_RETRY_SECONDS), _RETRY_BLOCKS * block_seconds)
         self._be_calm()
 
     def after_a_look(self, block_seconds: float) -> None:
-        """Takes note that a look at the lock was enough to know that they would not pay."""
+        """Takes note that samples of the lock were enough to show that threads would not pay."""
         later = min(2 * self.retry_seconds, max(self.retry_seconds, _LOOK_AGAIN_SECONDS))
         self.retry_seconds = max(later, _LOOK_AGAIN_BLOCKS * block_seconds)
         self._be_calm()

@@ -18,15 +18,15 @@ from bushel.errors import ClosedError, StateError
 
 Item: TypeAlias = Chunk | BaseException | None
 
-# One chunk is being handed out and one is being made: each at most half of the buffer. More of
-# them wait where whoever takes them found none, as long as the buffer has room for them all.
+# The initial number of chunks: one that is handed out and one that is made, each at most half of
+# the buffer. There may be more if the consumer found none ready, and the buffer has room for all.
 _CHUNKS = 2
-# Where the size of the buffer is tuned, bytes of those that wait.
+# The most bytes of ready chunks, if the size of the buffer is tuned.
 _MOST_BYTES = 1 << 26
 
 
 class _Feeder:
-    """A thread that pulls a stream; it knows the stream, not who listens.
+    """A thread that pulls a stream; it has no reference to its consumer.
 
     Both queues are of the reentrant kind, so that a finalizer may call `stop` wherever it
     happens to run.
@@ -34,14 +34,14 @@ class _Feeder:
 
     def __init__(self, stream: Stream, buffer: BufferBounds, clock: Callable[[], float]) -> None:
         self._buffer, self._grows = buffer, stream.eager
-        # Permits that there are: chunks that wait, are made, or were taken last.
+        # The number of permits: chunks that are ready, being made, or were taken last.
         self.chunks = _CHUNKS
         if buffer.is_tuned and stream.eager:
             self.chunks = max(_CHUNKS, min(buffer.least, buffer.most))
         self._items: SimpleQueue[Item] = SimpleQueue()
-        # One for each chunk that there is room for; None ends the thread.
+        # One permit for each chunk that there is room for; None ends the thread.
         self._permits: SimpleQueue[bool | None] = SimpleQueue()
-        # Not empty when the permits that are left are void.
+        # Not empty once the remaining permits are void.
         self._stopped: list[bool] = []
         most = max(1, buffer.most // _CHUNKS) if stream.eager else 1
         self._size = BlockSize(most)
@@ -55,7 +55,7 @@ class _Feeder:
     def start(self) -> None:
         end_with_program(self)
         self.threads[0].start()
-        # Only now: an interrupt may leave a thread behind that nobody can wait for, and one
+        # Not earlier: an interrupt may leave a thread behind that no code can join, and a thread
         # without a permit leaves the stream alone.
         for _ in range(self.chunks):
             self._permits.put(True)
@@ -72,7 +72,7 @@ class _Feeder:
         return item
 
     def _more(self, elements: int, waited: bool) -> int:
-        """One chunk more where none was there when one was wanted, or less where it is much."""
+        """Adds a permit if the consumer found no chunk, or withdraws one if chunks are large."""
         if not self._has_room(self.chunks, elements):
             return -1 if self.chunks > _CHUNKS else 0
         return int(waited and self._has_room(self.chunks + 1, elements))
@@ -108,26 +108,28 @@ def _feed(
         item: Item
         try:
             item = stream.pull(size.size)
-        except BaseException as error:  # Whatever it is, it belongs to the one who listens.
+        except BaseException as error:  # Any error at all belongs to the consumer.
             item = error
         if isinstance(item, Chunk):
             size.learn(max(size.size, len(item.block)), clock() - began)
             if len(item.block) and size.wants_sample():
                 size.limit_bytes(item.block.part(0, 1).rows()[0])
         if first:
-            # The first pull may have loaded, or started, what ends with the program as well.
+            # The first pull may have loaded a library, or started threads, that end with the
+            # program as well.
             first = False
             go_first()
         items.put(item)
         if not isinstance(item, Chunk):
             return
         del item  # Not while waiting for room.
-    # Nobody listens, unless the program ends: another thread like this one may.
+    # There is no consumer any more, unless the program ends: then it may be another thread like
+    # this one.
     items.put(ClosedError("this iterator was used while the program ended."))
 
 
 class BackgroundStream(Stream):
-    """Hands out what a thread pulled ahead; states are those of the elements handed out."""
+    """Hands out chunks that a thread pulled ahead; states are those of the elements handed out."""
 
     def __init__(
         self,
@@ -137,8 +139,8 @@ class BackgroundStream(Stream):
     ) -> None:
         self._input = input
         self._buffer = buffer
-        # Not that the thread would mind. But whoever takes more than is needed keeps what is
-        # there from being handed out, and that may be what the input waits for.
+        # The thread could prefetch. But a consumer that takes more than it needs keeps ready
+        # elements from being handed out, and the input may be waiting for just these.
         self.eager = input.eager
         self._clock = clock
         self._feeder: _Feeder | None = None
@@ -156,20 +158,20 @@ class BackgroundStream(Stream):
         item = self._feeder.take()
         if isinstance(item, Chunk):
             count = len(item.block) + (item.block.failure is not None)
-            if count:  # A chunk of which a filter left nothing tells nothing.
+            if count:  # A chunk without elements (a filter dropped all) is skipped.
                 self._place = (item.marks, count)
             return item
         self._stop(wait=True)
         if item is None:
             self._ended = True
             return None
-        # The thread is gone; the next pull starts another one from where this one was.
+        # The thread is gone; the next pull starts another one from where this one stopped.
         with suppress(StateError):  # A user's iterator may have no state.
             self._input.restore(self.state())
         raise item
 
     def describe(self) -> str:
-        """What waits at the most, in words."""
+        """The most that waits in the buffer, in words."""
         feeder = self._feeder
         chunks = _CHUNKS if feeder is None else feeder.chunks
         return f"a thread of thread_prefetch({self._buffer}): {chunks} blocks ahead"
@@ -210,7 +212,7 @@ class BackgroundStream(Stream):
     def _stop(self, wait: bool) -> None:
         if self._feeder is not None:
             self._feeder.stop(wait)
-            # Only now: as long as the thread is there, nobody else may touch the stream.
+            # Not earlier: as long as the thread runs, no other code may touch the stream.
             self._feeder = None
             if self._finalizer is not None:
                 self._finalizer.detach()

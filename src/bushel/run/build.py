@@ -25,7 +25,7 @@ from bushel.run.step_streams import single_step
 from bushel.run.step_times import StepTimes
 from bushel.run.streams_together import Together
 
-# Makes the stream of a stretch that has to do with worker processes.
+# Makes the stream of a stretch that involves worker processes.
 LowerToWorkers = Callable[[Stretch, "Lowering"], Stream]
 
 
@@ -43,8 +43,8 @@ def lowered(
 ) -> Lowered:
     """Opens the streams of a pipeline that ends with this stretch.
 
-    `times` are those of somebody who measures in a way of their own; `shared` the threads of
-    streams of which this is one.
+    `times` collects statistics for a caller that measures in its own way; `shared` has the threads
+    of several streams, of which this is one.
     """
     lowering = Lowering(options_of(node), to_workers, times)
     if shared is None:
@@ -67,7 +67,7 @@ def options_of(node: Node) -> DatasetOptions:
 
 
 class Lowering:
-    """Opens streams, under the options of the pipeline that they are part of."""
+    """Opens streams, with the options of the pipeline that they belong to."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Lowering:
         self._options, self._to_workers = options, to_workers
         self.threads = ThreadsOfStreams()
         self.opened: list[Opened] = []
-        # What steps do and take, where somebody wants to know.
+        # Statistics of the steps, if they are collected.
         self.times = times
         timed = options.execution_tracking_mode is ExecutionTrackingMode.STAGE_TIMING
         if times is None and (timed or config.py_debug_mode):
@@ -89,7 +89,7 @@ class Lowering:
         return DropQuota(label, self._options)
 
     def how(self) -> How:
-        """What a step is opened with, where each of its streams is read by itself."""
+        """What a step is opened with, if each of its streams is read by itself."""
         how = how_to_open(self.quota)
         how.options = self._options
         return how
@@ -101,9 +101,9 @@ class Lowering:
             self.times.watch(None if where == WORKERS else step, stream)
 
     def stream(self, stretch: Stretch, parts: PartsInTurn | None = None) -> Stream:
-        """Opens the stream of a stretch, and those that it reads from.
+        """Opens the stream of a stretch, and the streams that it reads from.
 
-        `parts` are the streams that it is one of, where they are read in turn.
+        `parts` are the streams of which it is one, if these are read in turn.
         """
         if stretch.workers is not None:
             assert self._to_workers is not None, "worker processes take somebody who has them"
@@ -124,7 +124,7 @@ class Lowering:
         return stream
 
     def _first(self, stretch: Stretch, parts: PartsInTurn | None) -> Stream:
-        """The stream that the other steps of a stretch follow."""
+        """The stream that the other steps of a stretch read from."""
         node = stretch.steps[0]
         if isinstance(node, ToStreamNode):
             return self._positional(node, parts)
@@ -141,9 +141,9 @@ class Lowering:
         return node.join(inputs, how) if isinstance(node, Join) else step_of(node, inputs(), how)
 
     def _most_dropped(self) -> float | None:
-        """The share of elements that streams read side by side may leave out; None for none."""
-        # Where steps are timed, and where an element may be an error for those that were left out
-        # before it, each stream counts by itself.
+        """The share of elements that streams read side by side may drop; None if none may."""
+        # If steps are timed, or if too many dropped elements are an error, each stream counts by
+        # itself.
         if self.times is not None or self._options.filter_raise_threshold_ratio is not None:
             return None
         warns = self._options.filter_warn_threshold_ratio
@@ -167,12 +167,12 @@ class Lowering:
 
 
 def how_to_open(quota: Callable[[str], DropQuota]) -> How:
-    """What the engine does for a step, where each of its streams is read by itself."""
+    """What the engine offers to a step, if each of its streams is read by itself."""
     return How(quota, _together, first_of, shared_by=ThreadsInTurn)
 
 
 def step_of(node: Node, inputs: Sequence[Stream], how: How) -> Stream:
-    """The stream of one step over the streams that it reads from."""
+    """The stream of one step, given the streams that it reads from."""
     if isinstance(node, Step):
         return node.open(inputs, how)
     if isinstance(node, (Each, Drop, Expand, Fold, Guard)):

@@ -5,13 +5,13 @@ from typing import Any
 
 from bushel.core.block import Block
 
-# Tells of arguments, and of what was made of them, how many records they are about, and where the
-# first of them is.
+# Given arguments and result of a call, returns the number of records in it, and the position of the
+# first.
 Sized = Callable[[Sequence[Any], Any], tuple[int, int]]
 
 
 def by_positions(argument: int) -> Sized:
-    """Arguments of which one has the positions."""
+    """For calls in which one argument has the positions."""
 
     def sized(args: Sequence[Any], _: Any) -> tuple[int, int]:
         positions = args[argument]
@@ -21,7 +21,7 @@ def by_positions(argument: int) -> Sized:
 
 
 def by_block(argument: int) -> Sized:
-    """Arguments of which one is the block."""
+    """For calls in which one argument is the block."""
 
     def sized(args: Sequence[Any], _: Any) -> tuple[int, int]:
         block: Block = args[argument]
@@ -31,15 +31,15 @@ def by_block(argument: int) -> Sized:
 
 
 def by_number(argument: int) -> Sized:
-    """Arguments of one element, of which one is its position."""
+    """For calls with one element, in which one argument is its position."""
     return lambda args, _: (1, args[argument])
 
 
 def by_count(argument: int) -> Sized:
-    """Arguments of which one says how many there are."""
+    """For calls in which one argument is the number of records."""
     return lambda args, _: (args[argument], -1)
 
 
 def unsized(_: Sequence[Any], __: Any) -> tuple[int, int]:
-    """Arguments that are about no record."""
+    """For calls that involve no record."""
     return 0, -1

@@ -5,23 +5,24 @@ from typing import NamedTuple
 
 from bushel.run.recent_times import SeenLately
 
-# Others who have come, or gone, by so much of the time of the work.
+# The change in the share of time spent in the queue for a core that means that other programs have
+# come or gone.
 _OTHER_CROWD = 0.25
-# Work that takes twice as long, or half as long, is other work.
+# Work that takes twice as long, or half as long, counts as other work.
 CHANGED = 2.0
-# Blocks that are more unlike than that are of both kinds: the work has changed between them.
+# Blocks that differ more than this are of both kinds: the work has changed among them.
 _MOST_UNLIKE = 4.0
 
 
 class Sight(NamedTuple):
-    """What was seen of the work."""
+    """The measurements of the work at one time."""
 
-    # Seconds of an element, and those on a core.
+    # Seconds per element, and CPU seconds per element.
     work: float
     cpu: float
-    # How many others want the cores, as a share of the time.
+    # The share of the time in which other programs had the cores.
     crowd: float
-    # How unlike blocks are, and how many were seen.
+    # The relative variance of blocks, and the number of blocks measured.
     unlike: float
     blocks: int
 
@@ -32,7 +33,7 @@ class Sight(NamedTuple):
 
     def is_other_work(self, now: "Sight") -> bool:
         little = 0.05 * self.work
-        # Elements that are unlike one another have another mean each time.
+        # The mean of elements that differ from one another varies from time to time.
         unlike = min(max(self.unlike, now.unlike), _MOST_UNLIKE)
         changed = CHANGED * math.exp(2 * math.sqrt(unlike / max(1, now.blocks)))
         return any(
@@ -41,5 +42,5 @@ class Sight(NamedTuple):
         )
 
     def is_other_crowd(self, now: "Sight") -> bool:
-        # Work that waits is no faster or slower for others.
+        # Work that waits is neither faster nor slower beside other programs.
         return now.cpu > 0.5 * now.work and abs(now.crowd - self.crowd) > _OTHER_CROWD

@@ -1,7 +1,7 @@
 """`compact`: random access to the elements that filters keep, found in one pass.
 
-The pass is made when somebody first needs to know: an element, or the length. What it finds are
-positions, four or eight bytes for each element that is left.
+The pass is made when an element or the length is first needed. It finds positions: four or eight
+bytes for each element that is left.
 """
 
 import logging
@@ -47,7 +47,7 @@ from bushel.sources.read_records import SequenceNode
 
 _log = logging.getLogger("bushel")
 
-# Beside that of the first epoch, which tells how long they are.
+# In addition to the first epoch, which tells how long epochs are.
 _MOST_EPOCHS = 3
 _AT_A_TIME = 1 << 15
 
@@ -118,7 +118,7 @@ class KeptNode(Wary):
         places = self.kept.of(self.input, 0 if self.same_each_epoch else epoch)
         if not epoch or len(places) == self.length():
             return places
-        return np.resize(places, self.length())  # They are refused; until then anything will do.
+        return np.resize(places, self.length())  # These are refused later; any offset will do.
 
     def describe(self) -> str:
         return "compact()"
@@ -126,7 +126,7 @@ class KeptNode(Wary):
 
 @frozen
 class _EpochNode(Order):
-    """One epoch of a dataset, as its first one."""
+    """One epoch of a dataset, in place of its first."""
 
     input: Node
     epoch: int
@@ -143,20 +143,20 @@ class _EpochNode(Order):
 
 
 class KeptPositions:
-    """The places of the elements that are there, epoch by epoch; any thread may ask."""
+    """The positions of the elements that are left, epoch by epoch; any thread may ask for them."""
 
     def __init__(self, cache: str | None, text: Any) -> None:
-        """`text` is what a file must say of the pipeline to be believed."""
+        """`text` describes the pipeline; a file with another text is ignored."""
         self._cache, self._text = cache, text
         self._epochs: OrderedDict[int, npt.NDArray[Any]] = OrderedDict()
         self._lock = ProcessLock()
 
     def has(self, epoch: int) -> bool:
-        """Whether those of an epoch were found already."""
+        """Whether the positions of an epoch were found already."""
         return epoch in self._epochs
 
     def of(self, node: Node, epoch: int) -> npt.NDArray[Any]:
-        """The offsets, within an epoch, of the elements of a node that are there."""
+        """The offsets, within an epoch, of the elements that a node has."""
         known = self._epochs.get(epoch)
         if known is not None:
             return known
@@ -185,9 +185,9 @@ class KeptPositions:
 
 
 def _pass_over(node: Node, epoch: int) -> tuple[Positions, bool]:
-    """Where elements are, and whether all could be made.
+    """The offsets of the elements that are left, and whether all elements could be made.
 
-    One that fails is there: its error is raised where it is read, as everywhere.
+    A failed element counts as left: its error is raised when it is read, as everywhere.
     """
     quota = DropQuota("compact()", DatasetOptions())
     stream = PositionalStream(_EpochNode(node, epoch), ReadOptions(), True, quota)

@@ -1,8 +1,8 @@
 """The definition of a pipeline: its element at a position, slowly; only tests run it.
 
-This is the definition, to be read in one sitting. It is slow: one element at a time, nothing
-kept, nothing looked ahead. `run/inline.py` does the same for blocks of positions, quickly; it and
-every other engine are right when they give what this gives.
+This is the definition, short enough to be read in one sitting. It is slow: one element at a time,
+nothing cached, nothing prefetched. `run/inline.py` does the same for blocks of positions, fast. It
+and all other engines are right if their elements equal the ones computed here.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ from bushel.errors import PlanError
 
 
 def element(node: Node, position: int) -> Any:
-    """The element at a position; None where it was left out. Raises where it fails.
+    """The element at a position; None if it was dropped. Raises if it fails.
 
     >>> from bushel.order.slice import SliceNode
     >>> from bushel.sources.memory import RangeNode
@@ -60,7 +60,7 @@ def element(node: Node, position: int) -> Any:
 
 
 def _only(block: Block) -> Any:
-    """The one element of a block, or what failed in its place."""
+    """The one element of a block; raises its error if it failed."""
     if block.failure is not None:
         raise block.failure.release()
     return block.rows()[0]
@@ -76,7 +76,7 @@ def _kept(node: Drop, value: Any, here: Positions) -> Any:
 
 
 def _one_of_several(node: Expand, position: int) -> Any:
-    """Each element has as many places as it may fill; the rest of them are None."""
+    """Each element has `fan_out` places; unused places are None."""
     before, place = divmod(position, node.fan_out)
     value = element(node.input, before)
     if value is None:

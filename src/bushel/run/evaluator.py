@@ -11,10 +11,10 @@ from bushel.transforms.function import any_none
 
 
 class Evaluator(ABC):
-    """Gives the elements of a node: at any positions, or for a run of neighbours.
+    """Evaluates a node: at any positions, or at a range of positions.
 
-    A run is what streams ask for. It means the same as `at` for the positions of the run and
-    is spared the checks that arbitrary positions need. Any number of threads may share one.
+    Streams ask for ranges. `run` returns the same as `at` for the positions of the range, without
+    the checks that arbitrary positions need. Any number of threads may share an evaluator.
     """
 
     __slots__ = ()
@@ -29,34 +29,34 @@ class Evaluator(ABC):
 
     @property
     def prefers_on_demand(self) -> bool:
-        """Whether elements had better be made one by one, by `on_demand`.
+        """Whether elements are better made one by one, by `on_demand`.
 
-        What `run` makes at a time lies in memory at a time. Where elements are batches, that
-        is worth avoiding: the memory of one that the user is done with serves the next, still
-        in the cache.
+        All elements that `run` makes are in memory at the same time. If elements are batches, this
+        is worth avoiding: the memory of a batch that the user is done with serves the next one,
+        while it is still in the cache.
         """
         return False
 
     def on_demand(self, start: int, stop: int) -> Iterator[Any] | None:
-        """The elements from `start` up to `stop` or before, each made when it is taken.
+        """The elements from `start` up to `stop` or earlier, each made when it is taken.
 
-        None where there is not one of them that could be made like that.
+        None if not even the first can be made like that.
         """
         return None
 
     @property
     def reads_later(self) -> bool:
-        """Whether `run` only notes keys, and values are read when somebody needs them."""
+        """Whether `run` only notes keys, so that values are read when they are used."""
         return False
 
 
 def labelled(block: Block, positions: Positions) -> Block:
-    """Gives a block the positions of the output; fewer where it ended early."""
+    """Gives a block the positions of the output, fewer if the block ended early."""
     return block.at(positions if len(block) == len(positions) else positions[: len(block)])
 
 
 def dropped(node: Drop, block: Block) -> Block:
-    """Puts None in the place of each element that a step leaves out."""
+    """Puts None in the place of each element that a step drops."""
     rows = block.rows()
     if isinstance(block.values, list) and any_none(rows):
         present = [index for index, row in enumerate(rows) if row is not None]

@@ -16,24 +16,24 @@ from bushel.run.step_times import StepTimes
 
 
 class Flatten(Evaluator):
-    """Gives each element as many places as it may fill; the rest of them are None."""
+    """Gives each element `fan_out` places; unused places are None."""
 
     __slots__ = ("_expand", "_guarded", "_input", "_node", "_rest")
 
     def __init__(
         self, node: Expand, input: Evaluator, guarded: bool, times: StepTimes | None
     ) -> None:
-        """`guarded` says that there may be bad records in the input."""
+        """`guarded` says that the input may have bad records."""
         self._node, self._input, self._guarded = node, input, guarded
         self._expand = node.expand
         if times is not None:
             times.look_at(node, self, "_expand", by_positions(1))
-        # The position after the last run, and what comes there of the same element.
+        # The position after the last run, and the remaining results of the element there.
         self._rest: tuple[int, list[Any]] = (0, [])
 
     def run(self, start: int, stop: int) -> Block:
-        # A run may be shorter than what is made of one element, which is then made once for
-        # several runs.
+        # A run may be shorter than the results of one element, which is then made once for several
+        # runs.
         behind, rest = self._rest
         size = stop - start
         rows = rest[:size] if behind == start else []
@@ -50,10 +50,10 @@ class Flatten(Evaluator):
 
     def at(self, positions: Positions) -> Block:
         node, fan_out = self._node, self._node.fan_out
-        # Not `np.divmod`, which knows no positions beyond 64 bits.
+        # Not `np.divmod`, which has no positions beyond 64 bits.
         inner, places = positions // fan_out, positions % fan_out
-        # Each element once, in the order in which they are asked for: one that fails must
-        # not stand in the way of those before it.
+        # Each element once, in the order of the request: a failed element must not hide those
+        # before it.
         distinct, first_places, which = np.unique(inner, return_index=True, return_inverse=True)
         order = first_places.argsort()
         ranks = order.argsort()
@@ -85,10 +85,10 @@ class Flatten(Evaluator):
         return Block(out, positions)
 
     def _noted_once(self, positions: Positions, counted: npt.NDArray[np.bool_]) -> Block:
-        """Elements of the input, noting those bad ones whose first place is asked for.
+        """Elements of the input; notes each bad record whose first place is asked for.
 
-        One is made again for each of its places, perhaps, and is to be counted at the first of
-        them: wherever a stream was cut, and whoever makes the others.
+        An element may be made again for each of its places, and is counted at the first of them
+        only, wherever a stream was cut, and in whichever thread or worker the others are made.
         """
         with taking_notes() as notes:
             block = self._input.at(positions)

@@ -29,7 +29,7 @@ class _GroupMarks(Marks):
 
 @plain
 class _WindowMarks(Marks):
-    """Marks of a group that became several elements: its start, and how far we are."""
+    """Marks of a group that became several elements: its start, and the number delivered."""
 
     place: tuple[Marks, int, int]
     after: tuple[Marks, int, int]
@@ -73,8 +73,9 @@ class FoldStream(Stream):
         positions: list[int] = []
         metadata: list[Any] | None = None
         while len(rows) < want and failure is None:
-            # The same for every group, however few are left: what a filter leaves of a chunk
-            # is kept for the next pull, and chunks stay worth their while.
+            # The same size for every group, even if few elements are left: the rest of a filtered
+            # chunk is kept for the next pull, so that chunks stay large enough to be worth their
+            # overhead.
             group = self._cursor.cut(size)
             if group is None:
                 taken = self._cursor.take(size, ahead=size * (want - 1))
@@ -99,7 +100,7 @@ class FoldStream(Stream):
 
     def _pull_window(self) -> Chunk | None:
         if self._skip >= self._node.group_size:
-            # A window that was used up to its end, as Grain writes it: pass over it.
+            # A window that was delivered to its end, in Grain's form: skip it.
             self._cursor.take(self._node.group_size)
             self._skip = 0
         place = self._cursor.mark()
@@ -155,9 +156,9 @@ class FoldStream(Stream):
         )
 
     def _used_up(self, state: State) -> int:
-        """Windows used up to their ends: Grain counts such a one, and still names its start.
+        """The windows (0 or 1) that may be used up: Grain counts one, and still names its start.
 
-        The last window may be shorter than the others, so that any of its elements may be its last.
+        The last window may be shorter than the others, so any of its elements may be the last.
         """
         return int(state["pos_in_window"] > 0)
 
@@ -169,7 +170,7 @@ class FoldStream(Stream):
         return None if before is None else before + state["pos_in_window"]
 
     def _count_before(self, state: State) -> int:
-        # Only for messages: after a filter nobody knows.
+        # Only for messages: after a filter the length is unknown.
         try:
             return self.index_in(state)
         except NotImplementedError:

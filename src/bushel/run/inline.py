@@ -56,7 +56,8 @@ _LAST_LOOK_AHEAD = 1 << 15
 _SHORT, _PART_OF_SHORT = 4096, 32
 # The same for longer ones.
 _LONGER, _PART_OF_LONGER = 1 << 14, 8
-# Most steps whose evaluators call each other: each takes a call or two of Python's thousand.
+# The most steps whose evaluators call each other: each takes one or two of Python's thousand nested
+# calls.
 _LONGEST_NESTED = 100
 
 

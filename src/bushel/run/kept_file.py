@@ -15,17 +15,17 @@ from bushel.files.whole import remove_leftovers, written_whole
 
 _VERSION = 3
 _COLUMN = "kept"
-# How files began that were written before version 3. They are made again.
+# How files before version 3 begin. They are made again.
 _OLDER = b"BUSHELKP"
 
 
 def read_kept(path: str, of: Any, length: int) -> Positions | None:
-    """The positions in a file; None where there is none of this pipeline.
+    """The positions in a file; None if it does not exist or belongs to another pipeline.
 
-    What is no file of ours is an error: it would be overwritten.
+    A file that is not ours is an error, as it would be overwritten.
     """
     try:
-        # Without waiting: a pipe would keep us until somebody writes to it.
+        # Non-blocking: opening a pipe would wait until some process writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if os.pread(descriptor, len(_OLDER), 0) == _OLDER:
@@ -48,7 +48,7 @@ def read_kept(path: str, of: Any, length: int) -> Positions | None:
         ) from None
     except OSError as error:
         raise FileError(f"{path!r} cannot be read: {refusal(error, path)}.") from None
-    # It is data: positions in order, and within the dataset, or not ours.
+    # It is data to verify: positions in order, and within the dataset.
     in_order = bool((np.diff(kept) > 0).all())
     within = not len(kept) or (kept[0] >= 0 and kept[-1] < length)
     return kept if in_order and within else None
@@ -59,7 +59,7 @@ def _fail(name: str, error: DamagedError) -> Any:
 
 
 def write_kept(path: str, of: Any, kept: Positions) -> None:
-    """Keeps positions in a file, which is there as a whole or not at all."""
+    """Writes positions to a file, atomically."""
     path = os.path.abspath(path)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)

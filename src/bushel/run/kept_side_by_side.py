@@ -1,8 +1,8 @@
 """Evaluates many filtered streams together, as positions of which some are dropped.
 
-A filter leaves elements out, so nobody knows the position of the next one before it was looked at.
-So what was evaluated of all streams and not yet taken waits by stream; whose turn it is
-finds its element there, and what is missing is evaluated for all streams at once:
+A filter drops elements, so the position of a stream's next element is unknown before it is
+evaluated. So elements that were evaluated and not yet taken wait, stream by stream. A stream whose
+turn comes finds its element there; elements that are missing are evaluated for all streams at once:
 
     which     0   2   0   3           whose turn it is
     ready     0: 4 7 9   1: 6         positions of the elements that are left
@@ -10,7 +10,7 @@ finds its element there, and what is missing is evaluated for all streams at onc
     position  4   5   7   8
     next      8   7   6   9           the positions after those: what states say
 
-Where an element fails, or takes so long that threads may pay, each stream is read by itself.
+If an element fails, or takes so long that threads may pay, each stream is read by itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,22 +38,24 @@ from bushel.transforms.function import any_none
 _SECONDS_OF_A_PART = 10e-6
 _MOST_OF_A_PART = 8
 _BYTES_AT_ONCE = 1 << 22
-# Up to this number, datasets are asked one by one for many elements each, unless they are lanes of
-# the same one.
+# Up to this number, datasets are evaluated one by one with many elements each, unless they are
+# lanes of the same dataset.
 _FEW = 16
-# Positions that are evaluated in one go, at the most: filters may leave out nearly all.
+# The most positions evaluated together, as filters may drop nearly all.
 _MOST_AT_ONCE = 1 << 15
-# How much of what was counted still counts a read later, and the least share that is counted on.
+# The weight of earlier counts, a read later, and the least share of elements that is assumed to
+# remain.
 _LATELY = 0.9
 _LEAST_SHARE = 0.01
-# Positions of a stream after which it is looked at how many were left out, as `DropQuota` does.
+# Positions of a stream after which the share of dropped elements is checked, as in `DropQuota`.
 _WINDOW = 1000
 
 
 @plain
 class _PlacesOfEach(SideMarks):
     side: "KeptSideBySide"
-    # The next position of each stream before some elements; whose these are, and where they stood.
+    # The next position of each stream before some elements; the stream of each of these elements,
+    # and its position.
     places: Positions
     which: Keys
     positions: Positions
@@ -65,16 +67,16 @@ class _PlacesOfEach(SideMarks):
 
 def _after(places: Positions, which: Keys, positions: Positions) -> Positions:
     """The next position of each stream after these elements."""
-    # Another array: who knows where they were keeps the old one.
+    # A copy, as other code keeps the array with the previous positions.
     places = places.copy()
-    places[which] = positions + 1  # Of those of one stream, the last one holds.
+    places[which] = positions + 1  # For several elements of one stream, the last one counts.
     return places
 
 
 class KeptSideBySide(SideBySide):
     """The next elements of many streams, and the position after the last one taken of each.
 
-    `most_dropped` is the share of elements that may be left out before somebody has to be told.
+    `most_dropped` is the share of dropped elements above which the user is to be told.
     """
 
     def __init__(self, parts: Sequence[PositionPart], most_dropped: float) -> None:
@@ -84,23 +86,23 @@ class KeptSideBySide(SideBySide):
         self._lengths = np.array([part.length for part in parts], dtype=np.int64)
         self._inputs = _inputs_of([part.node for part in parts])
         self._steps = StepsTogether([part.steps for part in parts], parts[0].allow_nones)
-        # In a mixture another element of the same part comes in the place of one left out.
+        # In a mixture, another element of the same part takes the place of a dropped one.
         self._are_mixtures = np.array([part.mixture is not None for part in parts])
         seconds = max(SOON_SECONDS, _SECONDS_OF_A_PART * len(parts))
         most = max(MOST_ELEMENTS, _MOST_OF_A_PART * len(parts))
         self._block_size = BlockSize(most, most_bytes=_BYTES_AT_ONCE, target_seconds=seconds)
         self._light = LightElements(len(parts))
         self._fails = False
-        # How many positions were evaluated lately, and how many elements came of them.
+        # Recent positions evaluated, and elements that remained of them.
         self._asked = self._came = 1.0
-        # The same of each stream, of its last some thousand.
+        # The same for each stream, of its last thousand or so.
         self._seen, self._kept = np.zeros((2, len(parts)), dtype=np.int64)
         self._drops_nearly_all = False
         self._go_to(np.zeros(len(parts), dtype=np.int64))
 
     def _go_to(self, places: Positions) -> None:
         self._places = places
-        # The position up to which each was evaluated.
+        # The position up to which each stream was evaluated.
         self._read_to = places
         self._ready = _ReadyElements(len(places))
 
@@ -132,7 +134,7 @@ class KeptSideBySide(SideBySide):
         return block
 
     def _make_ready(self, wanted: Positions) -> None:
-        """Evaluates until so many elements of each stream are ready, as far as it has them."""
+        """Evaluates until `wanted` elements of each stream are ready, as far as it has them."""
         more = 1
         while not self._fails:
             missing = wanted - self._ready.counts
@@ -142,7 +144,7 @@ class KeptSideBySide(SideBySide):
             share = min(1.0, max(_LEAST_SHARE, self._came / self._asked))
             wants = missing.take(lacking)
             if share < 1.0:
-                # A few more than is likely to do: to come back costs more than these.
+                # A few more than will probably do: another round costs more than these.
                 wants = (wants + np.sqrt(wants)) / share * more
             room = self._lengths.take(lacking) - self._read_to.take(lacking)
             counts = np.minimum(np.ceil(wants).astype(np.int64), room)
@@ -150,11 +152,11 @@ class KeptSideBySide(SideBySide):
             fits[0] = True
             counts[0] = min(int(counts[0]), _MOST_AT_ONCE)
             self._evaluate(lacking[fits], counts[fits])
-            # Of those that still lack some, others leave out less.
+            # The streams that still lack elements have filters that drop more than the average.
             more = min(2 * more, 64)
 
     def _evaluate(self, numbers: Keys, counts: Positions) -> None:
-        """Evaluates the next positions of these streams, so many of each."""
+        """Evaluates the next positions of these streams: `counts` of each."""
         which = numbers.repeat(counts)
         starts: Positions = np.subtract(self._read_to.take(numbers), counts.cumsum() - counts)
         positions = starts.repeat(counts) + np.arange(len(which), dtype=np.int64)
@@ -166,7 +168,7 @@ class KeptSideBySide(SideBySide):
             kept = self._steps.apply(which, block)
         self._light.learn(which, len(which), stopwatch.read().seconds)
         if kept is None:
-            # It comes again, when the stream that it is of is read by itself.
+            # The failure comes again when its stream is read by itself.
             self._fails = True
             return
         whose, left = kept
@@ -178,7 +180,7 @@ class KeptSideBySide(SideBySide):
         self._look_at_dropped(numbers, counts, np.bincount(whose, minlength=len(self.parts)))
 
     def _lacks_some(self, which: Keys, block: Block) -> bool:
-        """Whether something was left out that leaves the place to another element."""
+        """Whether an element is missing in a mixture, where another one takes its place."""
         rows = block.values
         if not isinstance(rows, list) or not any_none(rows) or not self._are_mixtures.any():
             return False
@@ -192,7 +194,7 @@ class KeptSideBySide(SideBySide):
         if len(full):
             dropped = 1 - self._kept[full] / self._seen[full]
             if (dropped >= self._most_dropped).any():
-                self._drops_nearly_all = True  # Streams by themselves tell whose filter it is.
+                self._drops_nearly_all = True  # The streams, read by themselves, name the filter.
             self._seen[full] = self._kept[full] = 0
 
     def take(self, which: Keys, positions: Positions) -> SideMarks:
@@ -209,7 +211,7 @@ class KeptSideBySide(SideBySide):
         return self.states_at(self._places)
 
     def states_at(self, places: Positions) -> list[State]:
-        """The states of the streams, by the next position of each."""
+        """The states of the streams, given the next position of each."""
         return [part.state(place) for part, place in zip(self.parts, places.tolist(), strict=True)]
 
     def restore(self, states: Sequence[State]) -> bool:
@@ -224,7 +226,7 @@ class KeptSideBySide(SideBySide):
 
 
 def _inputs_of(nodes: Sequence[Node]) -> Callable[[], Many | Inputs]:
-    """What evaluates these datasets, made when it is needed."""
+    """Returns the evaluator of these datasets, made on first use."""
     if len(nodes) <= _FEW and not _have_some_in_common(nodes):
         inputs = Inputs(nodes, compile_node)
         return lambda: inputs
@@ -232,7 +234,7 @@ def _inputs_of(nodes: Sequence[Node]) -> Callable[[], Many | Inputs]:
 
 
 def _have_some_in_common(nodes: Sequence[Node]) -> bool:
-    """Whether some dataset is read by several of them, as by lanes."""
+    """Whether several of these datasets read from the same one, as lanes do."""
     met: set[int] = set()
     for node in nodes:
         own = {id(step) for step in walk(node)}
@@ -243,26 +245,26 @@ def _have_some_in_common(nodes: Sequence[Node]) -> bool:
 
 
 class _ReadyElements:
-    """Elements of many streams that were not taken yet, by stream and in their order."""
+    """Elements of many streams that were not taken yet, in order, stream by stream."""
 
     def __init__(self, streams: int) -> None:
         self._block = Block([], np.empty(0, dtype=np.int64))
-        # Where in the block the elements are, by stream; where those of each begin in that, and how
-        # many there are.
+        # Indices of the elements in the block, ordered by stream; and for each stream its first
+        # index in that array, and the number of its elements.
         self._order = np.empty(0, dtype=np.int64)
         self._starts, self.counts = np.zeros((2, streams), dtype=np.int64)
 
     def at(self, which: Keys, nth: Keys) -> Block:
-        """The elements with these numbers of these streams."""
+        """The `nth` ready elements of these streams."""
         return self._block.select(self._order.take(self._starts.take(which) + nth))
 
     def take(self, counts: Positions) -> None:
-        """Takes the first ones of each stream."""
+        """Takes the first `counts` elements of each stream."""
         self._starts += counts
         self.counts -= counts
 
     def add(self, which: Keys, block: Block) -> None:
-        """Puts elements of streams after those that they have."""
+        """Appends elements to those that the streams have."""
         ends = self.counts.cumsum()
         skipped: Keys = np.subtract(self._starts, ends - self.counts)
         remaining = skipped.repeat(self.counts) + np.arange(int(ends[-1]), dtype=np.int64)
@@ -276,7 +278,7 @@ class _ReadyElements:
 
 
 def _joined(left: Block, more: Block) -> Block:
-    """Some elements after others; what is left of an array keeps nothing else of it in memory."""
+    """Joins two blocks; copies remaining arrays, so that they keep no larger ones in memory."""
     if not len(more):
         return left
     joined = join([left, more])

@@ -1,15 +1,15 @@
 """Evaluates many datasets together by position: the parts of a mixture, a few elements of each.
 
-Each part has steps of its own, and to ask each for two or three elements would cost as much as
-to ask it for a hundred. But the parts of one mixture are mostly alike: so their steps are taken
-together, step by step, for the elements of all of them.
+Each part has steps of its own, and evaluating two or three elements of each would cost as much as
+evaluating a hundred. But the parts of one mixture are mostly alike, so one step of all parts is
+evaluated at once, step by step, for the elements of all of them.
 
     part 0   source 0 ─ shuffle 0 ─ map f          sources      shuffles     maps
     part 1   source 1 ─ shuffle 1 ─ map f    →     read by  ─   computed  ─  f, for
     part 2   source 2 ─ shuffle 2 ─ map f          source       at once      all rows
 
-Elements are named by two arrays: the number of the part, and the position in it. Where parts
-are not alike, or have other steps than these, each is asked by itself.
+Elements are named by two arrays: the number of the part, and the position in it. Parts that differ
+from the others, or have other kinds of steps, are evaluated one by one.
 """
 
 from abc import ABC, abstractmethod
@@ -27,16 +27,17 @@ from bushel.core.positions import Keys, Positions, grouped, sorted_runs
 from bushel.run.evaluator import Evaluator, dropped, labelled
 
 Compile: TypeAlias = Callable[[Node], Evaluator]
-# Some elements of a block: their places in it, and what came of them.
+# Some elements of a block: their places in it, and their values.
 Piece: TypeAlias = tuple[Keys, Block]
 
 
-# More inputs than that, of mixtures within a mixture, take too long to be made ready all at once.
+# The most inputs, of mixtures within a mixture, that are prepared together; more would take too
+# long at once.
 _MOST_INPUTS = 20_000
 
 
 class Many(ABC):
-    """Gives elements of several inputs."""
+    """Evaluates several inputs together."""
 
     @abstractmethod
     def at(self, which: Keys, positions: Positions) -> Block:
@@ -47,7 +48,7 @@ class Many(ABC):
 
 
 def compile_many(nodes: Sequence[Node], compile: Compile) -> Many:
-    """What evaluates many nodes, those that are alike together."""
+    """Makes the evaluator of many nodes, which evaluates equal ones together."""
     by_shape: dict[tuple[type, ...], list[int]] = {}
     for number, node in enumerate(nodes):
         by_shape.setdefault(_shape_of(node), []).append(number)
@@ -60,7 +61,7 @@ def compile_many(nodes: Sequence[Node], compile: Compile) -> Many:
 
 
 def _shape_of(node: Node) -> tuple[type, ...]:
-    """The kinds of the steps that can be taken together."""
+    """The kinds of the steps that can be evaluated together."""
     shape: list[type] = []
     while not isinstance(node, Source):
         if isinstance(node, (Order, Each, Drop)):
@@ -74,7 +75,7 @@ def _shape_of(node: Node) -> tuple[type, ...]:
 
 
 def _compile_alike(nodes: Sequence[Node], compile: Compile) -> Many:
-    # A step to pass over may stand in one of them only.
+    # A step to skip may be in only one of the chains.
     heads = [_without_places(node) for node in nodes]
     first = heads[0]
     numbers: dict[int, int] = {}
@@ -104,13 +105,13 @@ def _without_places(node: Node) -> Node:
 
 
 class _Kinds:
-    """Which of many steps are alike, and can do each other's work."""
+    """Groups of equal steps, which can do each other's work."""
 
     def __init__(self, steps: Sequence[Any]) -> None:
         numbers: dict[Hashable, int] = {}
         kind_of = [numbers.setdefault(step.likeness, len(numbers)) for step in steps]
         self._kind_of = np.array(kind_of, dtype=np.int64)
-        # The first of each kind. (Kinds are numbered as they come.)
+        # The first step of each kind. (Kinds are numbered in the order of appearance.)
         firsts = dict(zip(reversed(kind_of), reversed(steps), strict=True))
         self.steps: list[Any] = [firsts[kind] for kind in range(len(numbers))]
 
@@ -130,7 +131,7 @@ class _ReadMany(Many):
         self._fetch_many: FetchMany | None = None
         if len({type(source) for source in self._sources}) == 1:
             self._fetch_many = type(self._sources[0]).fetch_many(self._sources)
-        # What gives the records of each, where they come one by one anyway.
+        # The objects with the records, for sources that are read one by one anyway.
         records = [source.records for source in self._sources]
         self._records = records if all(has is not None for has in records) else None
 
@@ -164,9 +165,9 @@ class _ReadMany(Many):
         return source.fetch(source.keys(positions), positions)
 
     def _read_each(self, records: Sequence[Any], kinds: Keys, keys: Keys) -> list[Any] | None:
-        """Records of many sources, one by one; None where one fails."""
+        """Records of many sources, one by one; None if one fails."""
         rows: list[Any] = []
-        with suppress(Exception):  # Whose it is, is found when each is asked for its own.
+        with suppress(Exception):  # Evaluating the sources one by one will find the failed one.
             rows.extend(map(getitem, map(records.__getitem__, kinds.tolist()), keys.tolist()))
         return rows if len(rows) == len(keys) else None
 
@@ -196,7 +197,7 @@ class _LocateMany(Many):
 
 
 class _ApplyMany(Many):
-    """Steps that change elements, or leave them out."""
+    """Steps that change or drop elements."""
 
     def __init__(self, steps: Sequence[Any], input: Many) -> None:
         self._kinds, self._input = _Kinds(steps), input
@@ -223,7 +224,7 @@ def _applied(step: Each | Drop, block: Block) -> Block:
 
 
 class _ChooseMany(Many):
-    """Orders over several inputs: mixtures of mixtures, of which all inputs are asked together."""
+    """Orders over several inputs: mixtures of mixtures, whose inputs are evaluated together."""
 
     def __init__(self, choices: Sequence[Any], compile: Compile) -> None:
         self._choices = choices
@@ -250,7 +251,7 @@ class _ChooseMany(Many):
                 (self._firsts[number], *self._choices[number].locate(wanted[start:stop]))
                 for number, start, stop in runs
             ]
-        except Exception:  # In a selection map of the user's own: where, is found one by one.
+        except Exception:  # An error of a user's selection map, to be found one by one.
             return self._each.at(which, positions)
         inputs = np.empty(len(which), dtype=np.int64)
         inputs[order] = np.concatenate([first + chosen for first, chosen, _ in parts])
@@ -271,7 +272,7 @@ class _Same(Many):
 
 
 class _SharedInputs(Many):
-    """A few datasets, of which each stands for several inputs."""
+    """A few datasets, each of which is several of the inputs."""
 
     def __init__(self, many: Many, number_of: Sequence[int]) -> None:
         self._many, self._number_of = many, np.array(number_of, dtype=np.int64)
@@ -281,7 +282,7 @@ class _SharedInputs(Many):
 
 
 class _ByThemselves(Many):
-    """Steps of which each needs to be asked by itself."""
+    """Steps that have to be evaluated one by one."""
 
     def __init__(self, nodes: Sequence[Node], compile: Compile) -> None:
         self._inputs = Compiled(nodes, compile)
@@ -291,7 +292,7 @@ class _ByThemselves(Many):
 
 
 class Compiled(Sequence[Evaluator]):
-    """Evaluators, each made when it is needed: of a thousand, a block needs a few."""
+    """Evaluators, each made when it is needed, as a block needs only a few of a thousand."""
 
     def __init__(self, nodes: Sequence[Node], compile: Compile) -> None:
         self._nodes, self._compile = nodes, compile
@@ -303,13 +304,13 @@ class Compiled(Sequence[Evaluator]):
     def __getitem__(self, number: Any) -> Any:
         made = self._made.get(number)
         if made is None:
-            # Threads may both make one; either will do.
+            # Two threads may both make one; either is right.
             made = self._made[number] = self._compile(self._nodes[number])
         return made
 
 
 class _Various(Many):
-    """Inputs that are not alike: some of this kind, some of that."""
+    """Inputs of several kinds."""
 
     def __init__(self, many: Sequence[Many], members: Sequence[Sequence[int]]) -> None:
         self._many = many
@@ -333,7 +334,7 @@ def at_each(
     groups: tuple[Keys, Sequence[tuple[int, int, int]]],
     positions: Positions,
 ) -> Block:
-    """The elements of several inputs, each asked for those that are in its run."""
+    """The elements of several inputs, each evaluated for its own run of elements."""
     order, runs = groups
     ordered = positions.take(order)
     pieces = [
@@ -344,7 +345,7 @@ def at_each(
 
 
 def _at_or_run(input: Evaluator, positions: Positions) -> Block:
-    """Asks for a run where positions are one: the parts of a mixture nearly always are."""
+    """Asks for a run if the positions are one, as those of a mixture's part nearly always are."""
     first, last = int(positions[0]), int(positions[-1])
     if (
         len(positions) > 1
@@ -356,7 +357,7 @@ def _at_or_run(input: Evaluator, positions: Positions) -> Block:
 
 
 def put_together(pieces: Sequence[Piece], positions: Positions) -> Block:
-    """Puts the elements of several blocks in the places that belong to them.
+    """Puts the elements of several blocks in their places.
 
     Up to the first that failed.
     """
@@ -388,7 +389,7 @@ def _values_of(pieces: Sequence[Piece], size: int, end: int) -> list[Any] | Colu
 
 
 def _joined_arrays(pieces: Sequence[Piece]) -> Columns | None:
-    """The same as `merge_columns`, in a few calls, where each block is one array."""
+    """The same as `merge_columns`, with fewer calls, if each block is one array."""
     arrays: list[Any] = []
     for _, block in pieces:
         values = block.values

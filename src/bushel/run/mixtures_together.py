@@ -1,7 +1,8 @@
 """Evaluates many mixtures together, as in lanes that have one each.
 
-A mixture whose parts are read by position knows whose turn it is, and how far each part was read.
-So what comes next in a thousand of them is a position for each element, in a part of one of them:
+A mixture whose parts are read by position knows whose turn it is, and how many elements of each
+part were taken. So each of the next elements of a thousand mixtures has a part, and a position in
+it:
 
     lane      0       1               before: parts 0 and 1 of lane 0, 2 and 3 of lane 1
     turns     0 1 0   1 0 0
@@ -25,7 +26,7 @@ from bushel.run.thread_time import Stopwatch
 
 
 class MixturesTogether:
-    """Evaluates what comes next in those streams that are mixtures by position."""
+    """Evaluates the next elements of those streams that are mixtures by position."""
 
     def __init__(self, streams: Sequence[Stream]) -> None:
         self._mixtures: dict[int, MixStream] = {}
@@ -61,7 +62,7 @@ class MixturesTogether:
         which = np.concatenate(list(turns.values())) + firsts
         positions, beyond = self._positions(which)
         if beyond.any():
-            # A mixture of which a part ends is read by itself.
+            # A mixture in which a part ends is read by itself.
             ended = np.repeat(numbers, sizes)[beyond].tolist()
             self._evaluate({number: turns[number] for number in turns.keys() - set(ended)})
             return
@@ -71,7 +72,7 @@ class MixturesTogether:
         seconds_each = stopwatch.read().seconds / len(which)
         start = 0
         for number, size in zip(numbers, sizes, strict=True):
-            # One that fails comes once more, when it is the turn of this mixture.
+            # A failed element is evaluated again, at this mixture's turn.
             if start + size <= len(block):
                 self._parts[number].give(block.part(start, start + size), size * seconds_each)
             start += size

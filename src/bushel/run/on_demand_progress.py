@@ -24,21 +24,21 @@ class OnDemandMarks(Marks):
 
 
 class OnDemandProgress:
-    """Tells the elements that are there from those that were dropped, and counts both."""
+    """Separates elements from dropped ones, and counts both."""
 
     def __init__(self, quota: DropQuota | None, behind: int, start: int) -> None:
-        # None where what was dropped is handed out, too.
+        # None if dropped elements are handed out, too.
         self._quota = quota
-        # The position of the element that comes next, and the one after the last that was there
-        # when marks were taken.
+        # The position of the next element, and the position after the last element (not a dropped
+        # one) when marks were taken.
         self.position, self._before = start, behind
-        # The positions after each that was there since then.
+        # The position after each element since then.
         self._ends: list[int] = []
         self._uncounted = start
 
     @property
     def behind(self) -> int:
-        """The position after the last element that was there."""
+        """The position after the last element that was not dropped."""
         return self._ends[-1] if self._ends else self._before
 
     def __call__(self, row: Any) -> bool:
@@ -52,7 +52,7 @@ class OnDemandProgress:
         return False
 
     def settle(self, dropped: int = 0) -> None:
-        """Tells the watch what has come; raises what it finds."""
+        """Reports the counts to the watch; raises its error."""
         kept = self.position - self._uncounted
         self._uncounted += kept
         if self._quota is not None:
@@ -61,7 +61,7 @@ class OnDemandProgress:
                 raise over[1]
 
     def take_marks(self) -> Marks:
-        """The states between the elements since the last time."""
+        """The states between the elements since the last call."""
         marks = OnDemandMarks(self._before, self._ends, self.position)
         self._before, self._ends = self.behind, []
         return marks

@@ -19,10 +19,10 @@ from bushel.order.stream_mix import StreamMixNode
 from bushel.run.long_chains import least_block
 from bushel.run.positional import position_fields
 
-# Far beyond what anybody reads, and sums of it are still no larger than a position may be.
+# Far beyond any length that is read, and sums of it still fit into a position.
 _FURTHEST = 1 << 61
 
-# What was found of datasets, by their identity: whether they leave elements out, if they may.
+# For each dataset, by `id`: whether it drops elements, if it is known that this can happen.
 Known: TypeAlias = dict[int, bool | None]
 
 
@@ -47,13 +47,13 @@ class PositionPart:
     length: int
     restarts: bool
     allow_nones: bool
-    # Whether positions may be without an element; and then the steps of the stream, which see
-    # those that are left.
+    # Whether positions may be without an element; and the later steps of the stream, which get the
+    # remaining elements.
     drops: bool = False
     steps: tuple[Node, ...] = ()
-    # Whether it ends at its length: a mixture may go on.
+    # Whether it ends at its length; a mixture may continue.
     ends: bool = True
-    # The mixture that it is, if it is one.
+    # The mixture, if it is one.
     mixture: "MixedPositions | None" = None
 
     def state(self, taken: int) -> State:
@@ -62,32 +62,32 @@ class PositionPart:
             return self.mixture.state(taken)
         if not self.restarts:
             return {"next_index": taken}
-        # The next epoch begins with its first element.
+        # The next epoch begins with its first element, not before.
         epoch = max(0, taken - 1) // self.length
         index = taken - epoch * self.length
         return {"parent": {"next_index": index}, "epoch": epoch, "in_epoch": index}
 
     def fields(self) -> Fields:
-        """What a state of its stream has."""
+        """The fields of its stream's states."""
         if self.mixture is not None:
             return self.mixture.saved.fields()
         positions = _Positions(self.length)
         return epoch_fields(positions) if self.restarts else positions.fields()
 
     def most_before(self, state: State | None) -> int | None:
-        """How many elements can have come before a state (see `Stream`)."""
+        """The maximal number of elements before a state (see `Stream`)."""
         if self.mixture is not None:
             return self.mixture.saved.most_before(state)
         if not self.restarts:
             return _Positions(self.length).most_before(state)
-        # Where an epoch had none, as when all of them failed, it ends with any number of errors.
+        # An epoch without elements, as when all of them failed, ends with any number of errors.
         if state is None or not state["in_epoch"]:
             return None
         count: int = state["epoch"] * self.length + state["parent"]["next_index"]
         return count
 
     def taken(self, state: State) -> int | None:
-        """How many positions were taken in a state, if that is all it says."""
+        """The number of positions taken, if the state says nothing else."""
         if self.mixture is not None:
             index: int = state["index"]
             return index if index <= _FURTHEST and self.state(index) == state else None
@@ -98,9 +98,9 @@ class PositionPart:
 
 
 class MixedPositions:
-    """A mixture of parts with an element for each position: a function of the position, too.
+    """A mixture of parts with an element for each position; it is a function of the position, too.
 
-    As long as all of its parts have elements, and its weights stay as they are.
+    This holds as long as all of its parts have elements, and its weights stay as they are.
     """
 
     def __init__(self, node: StreamMixNode, parts: Sequence[PositionPart]) -> None:
@@ -115,8 +115,8 @@ class MixedPositions:
 
     @property
     def length(self) -> int:
-        """Up to here no part has ended, be it by far."""
-        # Of n positions, no part has more than its share and one.
+        """A number of elements within which no part ends; it may be far too low."""
+        # Of n positions, a part has at most its share plus one.
         total = sum(self._weights)
         pairs = zip(self._parts, self._weights, strict=True)
         most = min((part.length - 1) * total // weight for part, weight in pairs)
@@ -131,7 +131,7 @@ class MixedPositions:
 
 
 def places_in(parts: Sequence[PositionPart], states: Sequence[State]) -> Positions | None:
-    """How many positions of each part were taken in its state, if that is all that these say."""
+    """The number of positions taken of each part, if the states say nothing else."""
     taken = [part.taken(state) for part, state in zip(parts, states, strict=True)]
     counts = [count for count in taken if count is not None]
     return np.array(counts, dtype=np.int64) if len(counts) == len(taken) else None
@@ -151,9 +151,10 @@ def _mixture_of(node: StreamMixNode, known: Known) -> PositionPart | None:
 
 
 def part_of(node: Node, may_drop: bool, known: Known) -> PositionPart | None:
-    """What a stream is read from, where it gives one element for each position.
+    """Returns the part of a stream that has one element for each position; None for others.
 
-    Or none for some of them, where it `may_drop`. What is `known` is of datasets that are there.
+    With `may_drop`, some positions may be without an element. `known` has results for datasets that
+    exist.
     """
     restarts = isinstance(node, EpochsNode)
     steps: list[Node] = []
@@ -174,7 +175,7 @@ def part_of(node: Node, may_drop: bool, known: Known) -> PositionPart | None:
         return None
     part.drops = part.drops or any(isinstance(step, Drop) for step in steps)
     if part.drops:
-        # An epoch of which elements are left out has no length that is known.
+        # The length of an epoch from which elements are dropped is unknown.
         if restarts or not may_drop:
             return None
         part.steps = tuple(reversed(steps))
@@ -188,7 +189,7 @@ def _by_position(node: ToStreamNode, restarts: bool, known: Known) -> PositionPa
     base, length = node.input, node.input.length()
     if restarts and not 0 < length <= _FURTHEST:
         return None
-    # Lanes are slices of one dataset, which is looked at once.
+    # Lanes are slices of one dataset, which is examined once.
     under = base.input if isinstance(base, Order) else base
     if id(under) not in known:
         known[id(under)] = _drops_of(under)
@@ -197,8 +198,8 @@ def _by_position(node: ToStreamNode, restarts: bool, known: Known) -> PositionPa
 
 
 def _drops_of(node: Node) -> bool | None:
-    """Whether a dataset leaves elements out; None where it is not to be read with others."""
+    """Whether a dataset drops elements; None if it is not to be read together with others."""
     dropping = [step for step in walk(node) if isinstance(step, Guard) or leaves_out(step)]
     if any(isinstance(step, (Guard, Expand)) for step in dropping) or least_block(node) > 1:
-        return None  # Or its source wants to be asked for many at once.
+        return None  # Or its source prefers large requests.
     return bool(dropping)

@@ -25,7 +25,7 @@ class DropQuota:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many were seen of the window, and how many of those dropped."""
+        """The number of elements seen in the window, and the number dropped."""
         return self._seen, self._dropped
 
     @counts.setter
@@ -34,11 +34,11 @@ class DropQuota:
 
     @property
     def room(self) -> int:
-        """How many elements are still to come before the window is looked at."""
+        """The number of elements before the window is checked."""
         return _WINDOW - self._seen
 
     def reset(self) -> None:
-        """Forgets what was counted; elements may come again after a restore."""
+        """Resets the counts, as elements may come again after a restore."""
         self._seen = self._dropped = 0
 
     def count_kept(self, count: int) -> "tuple[int, FilterError] | None":
@@ -49,7 +49,7 @@ class DropQuota:
         return None
 
     def count(self, keep: npt.NDArray[np.bool_]) -> tuple[int, FilterError] | None:
-        """Takes note of a block; returns where, and how, to raise, if so."""
+        """Takes note of a block; returns the place and the error, if there is one to raise."""
         if self._warn is None and self._raise is None:
             return None
         start = 0

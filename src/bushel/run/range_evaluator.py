@@ -14,15 +14,16 @@ from bushel.run.step_times import StepTimes
 
 
 def _may_wait(node: Node) -> bool:
-    """Whether nothing of an evaluator needs to be known before it is asked for elements."""
-    # Behind an order, elements are never made on demand. Guards are numbered as they are met.
+    """Whether an evaluator can be made later: nothing about it is needed before its first use."""
+    # After an order, elements are never made on demand. Guards are numbered in the order in which
+    # they are found.
     return isinstance(node, Order) and not any(isinstance(step, Guard) for step in walk(node))
 
 
 class _Late(Evaluator):
-    """An evaluator that is made when it is asked: most lanes have theirs for nothing.
+    """An evaluator that is made at its first use, as most lanes never use theirs.
 
-    Threads may both make one; either will do.
+    Two threads may both make one; either is right.
     """
 
     __slots__ = ("_made", "_node")
@@ -44,7 +45,7 @@ class _Late(Evaluator):
 
 
 class RangeEvaluator:
-    """Evaluates a range of positions. Holds no stream, so that threads hold none either."""
+    """Evaluates a range of positions. Has no reference to a stream, so threads have none."""
 
     def __init__(self, node: Node, times: StepTimes | None = None) -> None:
         """With `times`, the steps count what they do."""
@@ -66,7 +67,7 @@ class RangeEvaluator:
             if block.failure is not None:
                 raise block.failure.release()
             rows = block.rows()
-            del block  # While the user works, nothing is kept but what the user has.
+            del block  # While the user works, only the user holds the element.
             yield rows.pop()
 
     def _guarded(self, start: int, stop: int) -> Block:
@@ -79,7 +80,7 @@ class RangeEvaluator:
             last = min(start + len(block) + 1, stop)
             block.bad = by_element(notes, self._paths, start, last)
             return block
-        # Once more, element by element, to know which one each of them belongs to.
+        # Again, element by element, to find out to which element each bad record belongs.
         blocks: list[Block] = []
         bad: list[tuple[int, BadRecord]] = []
         for index in range(stop - start):

@@ -7,28 +7,28 @@ from typing import NamedTuple
 
 from bushel.run.thread_time import Spent
 
-# What is remembered: as many blocks as take so long, but some, and not too many.
+# The blocks that are remembered: those of the last seconds, within bounds of their number.
 _REMEMBERED_SECONDS = 0.25
 _FEWEST, _MOST = 3, 15
-# The same of the user, who may come for many blocks at once and then be away for long.
+# The same for times of the user, who may take many blocks at once and then none for long.
 _USER_SECONDS = 5.0
 _MOST_USER = 512
-# Times of the user that are needed of each stream before they are trusted, and seconds in all.
+# User times needed of each stream before they are trusted, and seconds in all.
 _ENOUGH_USER = 32
 _ENOUGH_USER_SECONDS = 1.0
-# In times of a block: a user who is away for longer has something else to do: a compilation,
+# In units of a block's time: a user who takes longer does something else, such as a compilation or
 # a checkpoint.
 _LONG_AWAY = 100
-# How much of what was seen still counts a block later.
+# The weight of earlier measurements, a block later.
 _LATELY = 0.97
-# Turns of others are long: of short blocks, as many count as take several turns.
+# Time slices of other programs are long: averages of short blocks cover several slices.
 _TURNS_SECONDS = 0.02
-# Of the time in the queue: however many others there are, some is left.
+# The most of the time that is attributed to the queue: some is always left.
 _MOST_CROWD = 0.99
 
 
 class _BlockTimes(NamedTuple):
-    """Times of one element, and how many elements there were."""
+    """Times per element, and the number of elements."""
 
     elements: int
     work: float
@@ -36,7 +36,7 @@ class _BlockTimes(NamedTuple):
 
 
 def _variance(values: Collection[float]) -> float:
-    # The module `statistics` would take a worker longer to import than all of this.
+    # To import the module `statistics` would take a worker longer than importing all of this.
     if len(values) < 2:
         return 0.0
     middle = sum(values) / len(values)
@@ -44,25 +44,25 @@ def _variance(values: Collection[float]) -> float:
 
 
 class SeenLately:
-    """What was seen lately of one way to run."""
+    """Recent measurements of one mode (inline or threads)."""
 
     def __init__(self, streams: int) -> None:
         self._most_user, self._enough_user = _MOST_USER * streams, _ENOUGH_USER * streams
         self._blocks: deque[_BlockTimes] = deque()
-        # Elements, and the seconds of the user for them; and their sums.
+        # Elements, and the user's seconds for them; and the sums of both.
         self._users: deque[tuple[int, float]] = deque()
         self._of_user = [0, 0.0]
         self.forget()
 
     def forget(self, user_too: bool = True) -> None:
-        """Begins anew. The user may come for many blocks at once, so that one look is too short."""
+        """Begins anew. The user may take many blocks at once, so one measurement is too short."""
         self._blocks.clear()
         if user_too:
             self._users.clear()
             self._of_user = [0, 0.0]
-        # Seconds in the queue for a core, and all others, of late.
+        # Recent seconds in the queue for a core, and all other seconds.
         self._of_crowd = (0.0, 0.0)
-        # Since then: blocks, the time that they took, and the time in all.
+        # Since then: blocks, the seconds of their work, and all seconds.
         self.blocks = 0
         self.work_seconds = self.seconds = 0.0
 
@@ -86,7 +86,7 @@ class SeenLately:
             seconds -= first.elements * first.work
 
     def add_cycle(self, count: int, seconds: float, user_seconds: float | None) -> float:
-        """Takes note of a delivery. Returns what it took, without a long absence of the user."""
+        """Takes note of a delivery. Returns its seconds, without a long absence of the user."""
         self.seconds += seconds
         if user_seconds is None:
             return seconds
@@ -111,7 +111,7 @@ class SeenLately:
 
     @property
     def usual_user(self) -> float:
-        """The same without the longest: one pause is no habit."""
+        """The same without the longest: a single pause is no habit."""
         if len(self._users) <= _FEWEST:
             return self.user
         count, seconds = max(self._users, key=lambda user: user[1])
@@ -134,18 +134,18 @@ class SeenLately:
         return self._median_or_mean(1)
 
     def _median_or_mean(self, which: int) -> float:
-        # Of a few long ones the median: an import, say, was no work. Of many short ones the mean,
-        # since some are shorter than others and cost more for each element.
+        # For a few long blocks the median: an import, for example, is no work. For many short ones
+        # the mean, since some have fewer elements than others and take longer per element.
         if len(self._blocks) <= 2 * _FEWEST:
             ordered = sorted((block.work, block.cpu)[which] for block in self._blocks)
             return ordered[len(ordered) // 2] if ordered else 0.0
         return self.mean()[which]
 
     def mean(self) -> tuple[float, float]:
-        """Work and time on a core, of an element.
+        """Wall time and CPU time per element.
 
-        Where threads take turns, some blocks go through at once and others wait for two: the
-        median might be of either kind.
+        If threads take turns, some blocks pass at once and others wait for two: the median might be
+        of either kind.
         """
         count = sum(block.elements for block in self._blocks) or 1
         work = sum(block.elements * block.work for block in self._blocks) / count
@@ -153,63 +153,65 @@ class SeenLately:
 
     @property
     def unlike(self) -> float:
-        """How unlike blocks are: the variance of what an element takes, to the mean's square."""
+        """The relative variance of blocks: of the time per element, divided by the squared mean."""
         mean = self.mean()[0]
         return _variance([block.work / mean for block in self._blocks]) if mean else 0.0
 
     @property
     def remembered(self) -> int:
-        """How many blocks the mean is of."""
+        """The number of blocks in the mean."""
         return len(self._blocks)
 
     @property
     def crowd(self) -> float:
-        """The share of its time that work stood in the queue for a core: others have them."""
+        """The share of its time that the work stood in the queue for a core."""
         queued, seconds = self._of_crowd
         return min(queued / (queued + seconds), _MOST_CROWD) if queued else 0.0
 
     @property
     def queued_work(self) -> float:
-        """What the work of an element takes by the clock: with its time in that queue."""
+        """Wall time of an element's work, including its time in that queue."""
         return self.work / (1 - self.crowd)
 
     @property
     def full(self) -> bool:
-        """Whether as much was seen as is remembered."""
+        """Whether all the blocks that are remembered were measured."""
         return self.blocks >= _MOST or self.work_seconds >= _REMEMBERED_SECONDS
 
 
-# So long, and so many deliveries of each thread, tell how soon elements come: other programs have
-# their turns, and threads deliver in bursts.
+# A window: the least seconds and deliveries of each thread that tell how soon elements come, as
+# other programs have their time slices, and threads deliver in bursts.
 _WINDOW_SECONDS = 0.1
 _WINDOW_CYCLES = 2
 _START_SECONDS = 0.05
-# No more of them are remembered.
+# The most windows that are remembered.
 _WINDOWS = 12
 _STILL_KNOWN = 3
-# How unlike two such windows are (of the logarithm), as long as it is not known better: as much
-# as was measured beside four busy processes.
+# The assumed difference of two such windows (of the logarithm), until it is known better: as
+# measured beside four busy processes.
 _UNLIKE = 0.2
 _AS_IF_SEEN = 3
-# The same of what two blocks cost: caches are shared with others, and so are cores at times.
+# The same for the cost of two blocks: caches are shared with other programs, and so are cores at
+# times.
 _COSTS_UNLIKE = 0.2
-# So many blocks in a row that all cost this many times what any did before, or all a part of that,
-# are other work. (Elements may be unlike for good: then there are both kinds among those before.)
+# If this many blocks in a row all cost this many times as much as any before, or all that much
+# less, the work has changed. (Elements may differ all the time: then both kinds are among those
+# before.)
 _OTHER_BLOCKS = 3
 _OTHER = 2.0
 
 
 class Pace:
-    """How soon elements come by the clock and what they cost, and how sure that is."""
+    """The time between elements by the clock, the cost of elements, and the uncertainty of both."""
 
     def __init__(self) -> None:
-        # Seconds and elements of each.
+        # Seconds and elements of each window.
         self._windows: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
-        # The same of the blocks that were seen in each.
+        # Seconds and elements of the blocks that were measured in each window.
         self._works: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
-        # In all.
+        # The number of finished windows, in all.
         self.finished = 0
-        # Seconds on a core of an element, in the last blocks: as logarithms.
+        # CPU seconds per element of the last blocks, as logarithms.
         self._costs: deque[float] = deque(maxlen=_MOST)
         self.forget()
 
@@ -218,13 +220,13 @@ class Pace:
         self._windows.clear()
         self._works.clear()
         self.break_off()
-        # Seconds on the cores, elements and blocks, of late; and those of handing them over, which
-        # are not known of every block.
+        # Recent CPU seconds, elements and blocks; and CPU seconds of handing blocks over, which are
+        # not known for every block.
         self._cost = (0.0, 0.0, 0.0)
         self._handing = (0.0, 0.0)
 
     def age(self) -> None:
-        """Takes note that nothing new comes for a while: the old counts for less, all alike."""
+        """Takes note that nothing new comes for a while: earlier values lose weight, all alike."""
         count = len(self._windows)
         if count > _STILL_KNOWN:
             seconds = sum(window[0] for window in self._windows) / count
@@ -233,9 +235,9 @@ class Pace:
             self._windows.extend([(seconds, elements)] * _STILL_KNOWN)
 
     def break_off(self) -> None:
-        """Leaves a window unfinished: something else comes in between.
+        """Drops an unfinished window, as something else comes in between.
 
-        What comes first of threads afterwards is not counted: they have to start.
+        The first deliveries of threads afterwards do not count, as threads have to start.
         """
         self._starting = True
         self._begin_window()
@@ -259,11 +261,11 @@ class Pace:
             self._begin_window()
 
     def add_work(self, count: int, seconds: float) -> None:
-        """Takes note of a block of the window: what it took."""
+        """Takes note of the times of a block in the window."""
         self._worked = self._worked[0] + seconds, self._worked[1] + count
 
     def add_cost(self, count: int, cpu_seconds: float, handing_seconds: float | None) -> bool:
-        """Takes note of a block. Returns whether this is other work: the old is forgotten."""
+        """Takes note of a block's cost. Returns whether the work has changed: drops old costs."""
         self._costs.append(math.log(max(cpu_seconds / count, 1e-9)))
         other = self._is_other()
         if other:
@@ -291,19 +293,19 @@ class Pace:
 
     @property
     def cpu(self) -> float:
-        """Seconds on the cores of an element."""
+        """CPU seconds per element."""
         handing, elements = self._handing
         each = handing / elements if elements else 0.0
         return each + self._cost[0] / self._cost[1] if self._cost[1] else 0.0
 
     @property
     def cpu_variance(self) -> float:
-        """How far from the truth its logarithm may be, squared."""
+        """The variance of the estimate of its logarithm."""
         return max(_COSTS_UNLIKE**2, _variance(self._costs)) / max(1.0, self._cost[2])
 
     @property
     def work(self) -> float:
-        """Seconds of an element in the blocks that were seen in the windows."""
+        """Seconds per element in the blocks that were measured in the windows."""
         elements = sum(work[1] for work in self._works)
         return sum(work[0] for work in self._works) / elements if elements else 0.0
 
@@ -319,16 +321,16 @@ class Pace:
 
     @property
     def usual_log_cycle(self) -> float:
-        """The same of the window in the middle: a process may have been stopped in one of them."""
+        """The same for the median window, as the process may have been stopped in one of them."""
         cycles = sorted(seconds / elements for seconds, elements in self._windows)
         return math.log(max(cycles[(len(cycles) - 1) // 2], 1e-9))
 
     @property
     def variance(self) -> float:
-        """How far from the truth that may be, squared."""
+        """The variance of the estimate."""
         count, middle = len(self._windows), self.log_cycle
         apart = sum((math.log(max(s, 1e-9) / n) - middle) ** 2 for s, n in self._windows)
-        # The longer they are the more alike.
+        # The longer windows are, the less they differ.
         seconds = sum(window[0] for window in self._windows) / count
         presumed = _UNLIKE**2 * min(1.0, _WINDOW_SECONDS / max(seconds, 1e-9))
         return (_AS_IF_SEEN * presumed + apart) / (_AS_IF_SEEN + count) / count

@@ -6,9 +6,9 @@ from bushel.core.node import Drop, Each, Expand, Fold, Guard, Node, Order, Place
 
 
 def records_read(node: Node, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[Node, int]]:
-    """The steps of a dataset, each with the number of its own elements that were needed.
+    """The steps of a dataset, each with the number of its elements that were needed.
 
-    Not those of the parts of a mixture, of which nobody knows without looking how many were.
+    Without the parts of a mixture, whose numbers are unknown without evaluating its order.
 
     >>> from bushel import MapDataset
     >>> dataset = MapDataset.range(10).map(abs).batch(4)
@@ -22,7 +22,7 @@ def records_read(node: Node, ranges: Sequence[tuple[int, int]]) -> Iterator[tupl
         if not isinstance(node, Place):
             yield node, count
         if isinstance(node, (Source, Order)):
-            # Where an order leads is not asked; it is as many, in any case.
+            # Which positions an order leads to does not matter: their number is the same.
             spans = [(0, count)] if not isinstance(node, Source) else []
         if isinstance(node, Fold):
             spans = [(_before(node, start), _before(node, stop)) for start, stop in spans]
@@ -36,7 +36,7 @@ def records_read(node: Node, ranges: Sequence[tuple[int, int]]) -> Iterator[tupl
 
 
 def _before(fold: Fold, groups: int) -> int:
-    """How many elements of its input the first so many groups of a fold have."""
+    """The number of input elements of the first so many groups of a fold."""
     length, per_epoch = fold.input.length(), fold.length()
     if not per_epoch:
         return groups * fold.group_size

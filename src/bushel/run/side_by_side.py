@@ -1,15 +1,15 @@
 """Evaluates many streams of positions together, as arrays.
 
-A stream of a random-access dataset is its next position. So a thousand of them that are read in
-turn are an array of a thousand positions, and their next elements are evaluated together:
+The stream of a random-access dataset is its next position. So a thousand such streams, read in
+turn, are an array of a thousand positions, and their next elements are evaluated together:
 
     next      4   7   5   5           before
     which     0   2   0   3           whose turn it is
     position  4   5   5   5           what is evaluated, in one go
     next      6   7   6   6           after them
 
-That holds as long as each position has an element. Where one was left out, fails or is beyond the
-end, and where elements are so heavy that threads may pay, each stream is read by itself.
+This holds as long as each position has an element. If an element was dropped, fails or is beyond
+the end, or if elements are so heavy that threads may pay, each stream is read by itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,9 +32,9 @@ from bushel.run.position_part import Known, PositionPart, part_of, places_in
 from bushel.run.thread_time import Stopwatch
 from bushel.transforms.function import any_none
 
-# With fewer streams, each is read in blocks that are worth what a block costs.
+# The least number of streams; fewer are read one by one, in blocks that are worth their overhead.
 FEWEST = 2
-# The same where elements are left out: those that are left have to be put together.
+# The same for streams that drop elements, as the remaining ones have to be put together.
 FEWEST_KEPT = 8
 _SECONDS_OF_A_PART = 10e-6
 _BYTES_AT_ONCE = 1 << 22
@@ -50,7 +50,7 @@ class _TakenOfEach(SideMarks):
 
 
 class PartsSideBySide(SideBySide):
-    """The next elements of many datasets, and how far each was read."""
+    """The next elements of many datasets, and the number taken of each."""
 
     def __init__(self, parts: Sequence[PositionPart]) -> None:
         keep_freed_memory()
@@ -62,22 +62,22 @@ class PartsSideBySide(SideBySide):
         # Whether states are more than a number.
         self._has_more_to_tell = any(part.restarts or part.mixture is not None for part in parts)
         self._inputs = Inputs([part.node for part in parts], compile_node)
-        # Each of the sources is asked by itself, be it for one element or for ten.
+        # The sources are read one after the other, be it one element of each or ten.
         seconds = max(SOON_SECONDS, _SECONDS_OF_A_PART * len(parts))
         self._block_size = BlockSize(most_bytes=_BYTES_AT_ONCE, target_seconds=seconds)
         self._light = LightElements(len(parts))
         self._leaves_out = False
-        # The next elements, where somebody else has made them.
+        # The next elements, if another part of the engine has evaluated them.
         self._given: Block | None = None
 
     @property
     def at_once(self) -> int:
-        """How many elements had better be read together."""
+        """The best number of elements to read together."""
         return self._block_size.size
 
     @property
     def is_suited(self) -> bool:
-        """Whether elements are as they should be; else each stream is better read by itself."""
+        """Whether reading together is possible and pays; else each stream is read by itself."""
         return self._light.are_light and not self._leaves_out
 
     def is_at_end(self, number: int, after: int = 0) -> bool:
@@ -86,9 +86,9 @@ class PartsSideBySide(SideBySide):
         return bool(self.taken[number] + after >= self.lengths[number])
 
     def read(self, which: Keys, least: int = 1) -> Block:
-        """The next elements of these, in turn, up to one that cannot be had like this.
+        """The next elements of these datasets, in turn, up to one that cannot be read together.
 
-        They may be fewer than could be, too, but not than `least`. They are not taken by that.
+        They may be fewer than possible, but not fewer than `least`. Reading does not take them.
         Each has the position that it has in its own dataset.
         """
         given, self._given = self._given, None
@@ -116,7 +116,7 @@ class PartsSideBySide(SideBySide):
         return self._without_nones(Block(block.values, positions[: len(block)]))
 
     def _without_nones(self, block: Block) -> Block:
-        """The same up to an element that was left out."""
+        """The block up to the first element that was dropped."""
         values = block.values
         if self._allow_nones or not isinstance(values, list) or not any_none(values):
             return block
@@ -124,13 +124,13 @@ class PartsSideBySide(SideBySide):
         return block.part(0, next(at for at, row in enumerate(values) if row is None))
 
     def give(self, block: Block, seconds: float) -> None:
-        """Takes what the next `read` is to find, made by somebody else in so many seconds."""
+        """Takes a block for the next `read`, evaluated elsewhere in `seconds`."""
         self._given = block
         self._light.given(len(block), seconds)
 
     def take(self, which: Keys, positions: Positions) -> SideMarks:
         marks = self.marks()
-        # Another array: who knows where they were keeps the old one.
+        # A new array, as other code keeps the array with the previous numbers.
         self.taken = self.taken + np.bincount(which, minlength=len(self.parts))
         return marks
 
@@ -147,7 +147,7 @@ class PartsSideBySide(SideBySide):
         return [part.state(count) for part, count in zip(self.parts, taken.tolist(), strict=True)]
 
     def restore(self, states: Sequence[State]) -> bool:
-        """Goes to states of the streams, where these say no more than how much was taken."""
+        """Restores the streams, if their states hold no more than a position."""
         if not self.is_suited:
             return False
         places = places_in(self.parts, states)
@@ -158,9 +158,9 @@ class PartsSideBySide(SideBySide):
 
 
 def side_by_side(nodes: Iterable[Node | None], most_dropped: float | None) -> SideBySide | None:
-    """Reads the streams of these nodes side by side, where they can be.
+    """Reads the streams of these nodes side by side, if that is possible.
 
-    `most_dropped` is the share of elements that may be left out; None: none may.
+    `most_dropped` is the share of elements that may be dropped; None if none may.
     """
     parts: list[PositionPart] = []
     known: Known = {}

@@ -5,24 +5,24 @@ import threading
 from collections import deque
 from typing import NamedTuple
 
-# The last so many are kept, some ten megabytes.
+# The most spans that are kept: some ten megabytes.
 MOST_SPANS = 65_536
 
-# What a worker tells of a task: its process and thread, when the task began and how long it took in
-# nanoseconds of the clock that all processes of a machine share, and what `StepSpan` says.
+# A worker's report of a task: process and thread, start and duration of the task in nanoseconds of
+# the clock that all processes of a machine share, and the fields of `StepSpan`.
 StepSpan = tuple[int, int, int, int, int]
 TaskSpans = tuple[int, int, int, int, list[StepSpan]]
 
 
 class WorkSpan(NamedTuple):
-    """A time in which something was at work."""
+    """A period in which a step or a thread was at work."""
 
     process: int
     thread: int
     name: str
     began: int
     nanoseconds: int
-    # How many records it was about, and the position of the first of them; -1 if not known.
+    # The number of records involved, and the position of the first; -1 if unknown.
     records: int = -1
     first: int = -1
 
@@ -32,7 +32,7 @@ class Spans:
 
     def __init__(self) -> None:
         self.kept: deque[WorkSpan] = deque(maxlen=MOST_SPANS)
-        # Blocks that were ready, and when.
+        # Numbers of ready blocks, with their times.
         self.ready: deque[tuple[int, int]] = deque(maxlen=MOST_SPANS)
         self.workers: set[int] = set()
         self._process = os.getpid()
@@ -45,7 +45,7 @@ class Spans:
         self.kept.append(WorkSpan(self._process, thread, name, began, nanoseconds, records, first))
 
     def add_task(self, task: TaskSpans, labels: list[str], first: int) -> None:
-        """Adds what a worker did in a task."""
+        """Adds a worker's report of a task."""
         process, thread, began, nanoseconds, steps = task
         self.workers.add(process)
         self.kept.append(WorkSpan(process, thread, "task", began, nanoseconds, -1, first))

@@ -14,7 +14,7 @@ def is_of_series(step: Node) -> bool:
 
 
 class Series(Evaluator):
-    """Steps one after the other: positions go up them to the input, and elements come down."""
+    """Steps one after the other: positions pass through them up to the input, elements down."""
 
     __slots__ = ("_input", "_steps")
 

@@ -21,32 +21,32 @@ from bushel.order.mix_held import with_held
 from bushel.run.fold import FoldStream
 from bushel.run.quota import DropQuota
 
-# Steps of a chain that are worth another element in each chunk: a step costs something for each
-# chunk. But elements that take longer than `_MOST_SECONDS` come by themselves.
+# Chunks have one more element for each so many steps of a chain, as a step has a cost per chunk.
+# But elements that take longer than `_MOST_SECONDS` come one by one.
 STEPS_FOR_ANOTHER = 32
 _MOST_SECONDS = 0.05
-# Thousands of steps take longer for one element, beside their work, than for some.
+# The overhead of thousands of steps is larger for one element than for some.
 _SECONDS_OF_A_STEP = 100e-6
 
 
 class _Elementwise(OneInput):
     """A step without memory: it changes the chunks of its input.
 
-    A chain of them may be longer than calls may be nested. So the last one has the others do
-    their work, one after the other.
+    A chain of such steps may be longer than calls may be nested. So the last step calls the others,
+    one after the other.
     """
 
     def __init__(self, input: Stream) -> None:
         super().__init__(input)
         # Rest of the chunk in whose middle the step failed.
         self._rest: Chunk | None = None
-        # How many steps this one is after, and the seconds of an element in all of them.
+        # The number of such steps before this one, and the seconds per element in all of them.
         self._steps: int = input._steps + 1 if isinstance(input, _Elementwise) else 1
         self._most_seconds = max(_MOST_SECONDS, _SECONDS_OF_A_STEP * self._steps)
         self._seconds_each = self._most_seconds
 
     def _chain(self) -> "tuple[list[_Elementwise], Stream]":
-        """This step and those that it follows, the last first, and what the first reads from."""
+        """This step and such steps before it, the last first, and the stream before them."""
         chain: list[_Elementwise] = [self]
         while isinstance(input := chain[-1]._input, _Elementwise):
             chain.append(input)
@@ -86,7 +86,7 @@ class _Elementwise(OneInput):
 
     @abstractmethod
     def _changed(self, chunk: Chunk) -> Chunk:
-        """What becomes of a chunk; what is left of one that failed is set aside."""
+        """The changed chunk; the rest of a chunk that failed is set aside."""
 
     def _set_rest(self, chunk: Chunk, start: int) -> None:
         if start < len(chunk.block) or chunk.block.failure is not None:
@@ -108,7 +108,7 @@ class _Elementwise(OneInput):
         return state
 
     def _with_own(self, state: State) -> State:
-        """The state of this step, by that of its input."""
+        """The state of this step, given that of its input."""
         return state
 
     def restore(self, state: State) -> None:
@@ -119,18 +119,18 @@ class _Elementwise(OneInput):
         input.restore(state)
 
     def _restore_own(self, state: State) -> State:
-        """Takes what is this step's, and returns the state of its input."""
+        """Takes this step's own fields from a state, and returns the state of its input."""
         return state
 
     def fields(self) -> Fields:
-        # Of the first step that has any, from here back.
+        # From the first step that has fields, back to this one.
         chain, input = self._chain()
         own = (step._own_fields() for step in chain)
         found = next((fields for fields in own if fields is not None), None)
         return input.fields() if found is None else found
 
     def _own_fields(self) -> Fields | None:
-        """What its state has, if that is not the state of its input."""
+        """The fields of its state, if the state is not just that of the input."""
         return None
 
     def most_before(self, state: State | None) -> int | None:
@@ -223,8 +223,8 @@ class CountedStream(_Elementwise):
 class KeptMarks(Marks):
     """Marks of a chunk of which only the elements at `kept` remain.
 
-    After an element that is left, the state is right after it; what was dropped before the
-    next one will be dropped again.
+    The state after a remaining element is right after it; elements dropped before the next one will
+    be dropped again.
     """
 
     marks: Marks
@@ -249,7 +249,7 @@ class KeptMarks(Marks):
 
 
 class DropStream(_Elementwise):
-    """Leaves elements out."""
+    """Drops elements."""
 
     def __init__(self, input: Stream, node: Drop, quota: DropQuota) -> None:
         super().__init__(input)
@@ -263,9 +263,9 @@ class DropStream(_Elementwise):
     def _changed(self, chunk: Chunk) -> Chunk:
         block = chunk.block
         answers, failure = self._node.keep(block.rows(), block.positions)
-        # (A byte for each answer, in a third of the time that numpy takes to look at objects.)
+        # (A byte for each answer: a third of the time that numpy takes for objects.)
         keep = np.frombuffer(bytes(answers), dtype=bool)
-        # What comes after the failure, be it the function's or the quota's.
+        # The rest after the failure, be it the function's or the quota's.
         end = len(keep) + 1
         over = self._quota.count(keep)
         if over is not None:
@@ -284,12 +284,12 @@ class DropStream(_Elementwise):
 @plain
 class _ExpandedMarks(Marks):
     marks: Marks
-    # For each input element, how many elements there are up to its end.
+    # For each input element, the number of new elements up to its end.
     ends: Keys
 
     def at(self, used: int) -> State:
-        # Right after the element that made the last one; those that made nothing after it
-        # will make nothing again.
+        # Right after the input element of the last new one; input elements without new ones will
+        # have none again.
         element = int(self.ends.searchsorted(used)) if used else 0
         if used and (element == len(self.ends) or self.ends[element] == used):
             return {"parent": self.marks.at(element + 1), "next_index_in_buffer": 0}
@@ -331,7 +331,7 @@ class ExpandStream(_Elementwise):
             ]
         out = Chunk(made, _ExpandedMarks(chunk.marks, ends))
         if not rows and made.failure is None:
-            return out  # What is to be skipped is still to come.
+            return out  # The elements to skip are still to come.
         skip, self._skip = self._skip, 0
         if not skip:
             return out
@@ -356,16 +356,16 @@ class ExpandStream(_Elementwise):
         return Fields(parent=Inner(self._input), next_index_in_buffer=Whole())
 
 
-# Makes the watch over a step that drops elements, which the label names in messages.
+# Makes the watch over a step that drops elements; messages name the label.
 MakeQuota = Callable[[str], DropQuota]
 
 
 def single_step(
     node: Node, input: Stream, quota: MakeQuota, notes: list[BadRecord] | None = None
 ) -> Stream:
-    """The stream of a step that reads from one other.
+    """The stream of a step with one input stream.
 
-    What a guard passes over goes into `notes`, where somebody else counts that.
+    `notes` receives the bad records that a guard replaces, if they are counted elsewhere.
     """
     if isinstance(node, Guard):
         return GuardStream(input, node, notes)

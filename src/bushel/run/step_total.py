@@ -7,21 +7,21 @@ from dataclasses import fields
 from bushel.core.frozen import plain
 from bushel.core.node import Node
 
-# What a worker tells of one step for one task: its number, its records, and what `StepTotal.add`
-# takes. It stays bytes on its way, and until somebody wants to know.
+# A worker's report of one step for one task: its number, its records, and the arguments of
+# `StepTotal.add`. It is sent as bytes, and decoded only when it is needed.
 SPENT = struct.Struct("<7q")
 
-# Longest calls that are remembered of a step.
+# The most long calls that are remembered of a step.
 _MOST_SLOWEST = 5
 
 
 @plain
 class StepTotal:
-    """What one step has done."""
+    """The totals of one step."""
 
     node: Node
     where: str
-    # How many it had to do with; of parts of a mixture, that is an estimate.
+    # The number of its records; for parts of a mixture, an estimate.
     records: int = 0
     is_estimate: bool = False
     # Its own time for those, and for those that were timed.
@@ -36,10 +36,10 @@ class StepTotal:
     weighted_nanoseconds: int = 0
     last_records: int = 0
     last_nanoseconds: int = 0
-    # The longest call that was timed, and the first position or element that it was about.
+    # The longest call that was timed, and the first position or element in it.
     longest_nanoseconds: int = 0
     longest_at: int = -1
-    # What is waited for, where that is all that it does.
+    # What is waited for, if the step only waits.
     waits_for: str = ""
     # The longest calls of turns, each as (nanoseconds, place): the longest first, one for a place.
     slowest: tuple[tuple[int, int], ...] = ()
@@ -54,7 +54,7 @@ class StepTotal:
     ) -> None:
         """Adds records that were timed, their time, and the longest call with its place.
 
-        It was in one of so many turns.
+        The call was in one of `turns` turns.
         """
         self.timed_records += records
         self.timed_nanoseconds += nanoseconds
@@ -73,9 +73,9 @@ class StepTotal:
             self.slowest = _with_another(slowest, longest_nanoseconds, longest_at)
 
     def settle(self, times: float) -> None:
-        """Finds the time of all records by that of those that were timed.
+        """Extrapolates the time of all records from that of the timed ones.
 
-        Where they were not counted, there were so many times as many.
+        If records were not counted, there were so many times as many.
         """
         if not self.records:
             self.records, self.is_estimate = round(self.timed_records * times), True
@@ -89,20 +89,20 @@ class StepTotal:
         self.nanoseconds = self.exact_nanoseconds + round(others * each)
 
     def copied(self) -> "StepTotal":
-        """The same as another value."""
+        """A copy."""
         return StepTotal(*_VALUES(self))
 
 
 def _with_another(
     slowest: tuple[tuple[int, int], ...], nanoseconds: int, at: int
 ) -> tuple[tuple[int, int], ...]:
-    """The longest calls, and another one.
+    """The longest calls, including another one.
 
     >>> _with_another(((9, 0), (5, 8)), 7, 8), _with_another(((9, 0), (5, 8)), 7, -1)
     (((9, 0), (7, 8)), ((9, 0), (5, 8)))
     """
     if at < 0:
-        return slowest  # Nobody could tell what it was about.
+        return slowest  # Its place is unknown.
     longest = {place: spent for spent, place in slowest}
     longest[at] = max(nanoseconds, longest.get(at, 0))
     pairs = sorted(((spent, place) for place, spent in longest.items()), reverse=True)

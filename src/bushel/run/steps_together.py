@@ -12,13 +12,13 @@ from bushel.run.many import put_together
 
 
 class StepsTogether:
-    """What follows the reading in many streams: changes of elements, and filters."""
+    """The steps after the reading of many streams: changes of elements, and filters."""
 
     def __init__(self, steps: Sequence[Sequence[Node]], allow_nones: bool) -> None:
         self._allow_nones = allow_nones
         longest = max(map(len, steps))
-        # For each place in the chains: the steps, and the number of that of each stream; that of
-        # a stream whose chain has ended is -1.
+        # For each place in the chains: the distinct steps, and for each stream the number of its
+        # step; -1 for a stream whose chain has ended.
         self._places: list[tuple[list[Any], Keys]] = []
         for place in range(longest):
             numbers: dict[Hashable, int] = {}
@@ -35,7 +35,7 @@ class StepsTogether:
             self._places.append((distinct, np.array(number_of, dtype=np.int64)))
 
     def apply(self, which: Keys, block: Block) -> tuple[Keys, Block] | None:
-        """The elements that are left, and whose they are; None where one fails."""
+        """The elements that are left, and the stream of each; None if one fails."""
         if not self._allow_nones and isinstance(block.values, list):
             which, block = _kept(which, block, [row is not None for row in block.values])
         for steps, number_of in self._places:
@@ -66,7 +66,7 @@ class StepsTogether:
 
 
 def _done(step: Each | Drop, block: Block) -> tuple[Block, Sequence[bool] | None] | None:
-    """What a step makes of elements, and which of them stay; None where it fails."""
+    """The new elements of a step, and which of them remain; None if it fails."""
     if isinstance(step, Drop):
         kept, failure = step.keep(block.rows(), block.positions)
         return None if failure is not None else (block, kept)

@@ -19,7 +19,7 @@ from bushel.run.thread_time import Stopwatch
 
 
 class Together:
-    """Evaluates what comes next in many streams, in one go where they are of positions."""
+    """Evaluates the next elements of many streams, together if they are streams of positions."""
 
     def __init__(self, cursors: Sequence[Cursor]) -> None:
         self._bases = [cursor.stream.base for cursor in cursors]
@@ -44,7 +44,7 @@ class Together:
             return
         sizes = [stop - start for start, stop in spans]
         positions = np.concatenate([run_of(*span) for span in spans])
-        # For all streams that share their threads at once: a note takes longer than an element.
+        # Once for all streams that share their threads, as a note takes longer than an element.
         counts: dict[SharedThreads, int] = {}
         for base, size in zip(bases, sizes, strict=True):
             if base.threads is not None:
@@ -59,7 +59,7 @@ class Together:
             threads.delivered(count, time.perf_counter())
         start = 0
         for base, size in zip(bases, sizes, strict=True):
-            # One that fails comes once more, when it is this stream's turn.
+            # A failed element is evaluated again, at this stream's turn.
             if start + size <= len(block):
                 base.give(block.part(start, start + size))
             start += size
@@ -73,7 +73,7 @@ class Together:
 
 
 class _Some(Many):
-    """The same where not all streams are of positions."""
+    """The same if only some of the streams are streams of positions."""
 
     def __init__(self, many: Many, bases: Sequence[Stream]) -> None:
         self._many = many

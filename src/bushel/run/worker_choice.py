@@ -1,10 +1,10 @@
 """Chooses the number of worker processes: a pure function of measurements.
 
-Nothing here looks at a clock or at the machine, so that a test can hand in figures of machines
-that it made up. What a decision goes by is the wait of whoever takes what the workers make: while
-that waits and the workers are busy, there are too few of them; where nobody waits and fewer would
-do, there are too many. How many it takes follows from the work, at once (Little's law). What was
-promised is measured afterwards, and taken back where it did not come.
+Nothing here reads a clock or examines the machine, so tests can pass measurements of machines that
+they made up. Decisions depend on how long the consumer waits for elements: if it waits and the
+workers are busy, there are too few workers; if it does not wait and fewer workers would do, there
+are too many. The number needed follows from the work, at once (Little's law). The gain is measured
+afterwards, and a change without the expected gain is taken back.
 """
 
 import math
@@ -14,72 +14,74 @@ from statistics import median
 
 from bushel.core.frozen import frozen
 
-# A loop that waits more than this share of its time is to have more workers; less than that one,
-# it may do with fewer.
+# A consumer that waits more than the first share of its time gets more workers; if it waits less
+# than the second, fewer may do.
 _WAITS, _DOES_NOT_WAIT = 0.03, 0.01
-# Workers that are idle for more than this share of their time are not what is waited for.
+# Workers that are idle for more than this share of their time are not the bottleneck.
 _IDLE = 0.2
-# Room for what is not alike from one element to the next.
+# Allowance for elements that differ from each other.
 _MARGIN = 1.1
-# After a change to fewer, workers may be busy for this share of their time.
+# The most of their time that workers may be busy after a change to fewer.
 _BUSY_AFTER_SHRINKING = 0.75
-# A change is kept where this share of what it promised came true; where more than the second did
-# not, a number in between is tried.
+# A change is kept if this share of the expected gain came true; if less than the second share did,
+# a number in between is tried.
 _DELIVERED, _NEARLY_ALL = 0.2, 0.6
-# But only if that is so much less.
+# But only if that number is smaller by this factor.
 _WORTH_A_TRY = 0.8
-# Fewer workers may make an element take this much longer, as far as clocks can tell.
+# Fewer workers may make an element take this much longer, which is within the error of measurement.
 _SAME = 1.05
-# What a change must promise, as a share of the time; less where there is less to gain.
+# The gain that a change must promise, as a share of the time; less if there is less to gain.
 _LEAST_GAIN = 0.1
-# A core that is free for less than this share of its time is no reason for a worker.
+# A core that is free for less than this share of its time is no reason for another worker.
 _FREE_CORE = 0.15
-# A worker takes at least so much of a core, whatever clocks of a hundred ticks a second say.
+# The least share of a core that a worker is assumed to use, whatever clocks of a hundred ticks a
+# second say.
 _LEAST_SHARE = 0.02
-# Stretches that are looked at together (the middle one counts), before more and before fewer.
+# The number of glances that are compared (their median counts), before a change to more and to
+# fewer.
 _LOOKS, _LOOKS_BEFORE_FEWER = 3, 8
 # And the last ones after a change to more.
 _LOOKS_AFTER_MORE = 4
 _SECONDS_BEFORE_FEWER = 10.0
-# Work that is so many times what it was when something was given up: it may be tried again. So it
-# may after a time, which doubles with each that was for nothing.
+# The factor by which the work must change before a number that was given up is tried again. It is
+# also tried again after a time, which doubles with each failure.
 _CHANGED = 1.4
 _FIRST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 120.0, 4 * 3600.0
 
 
 @frozen
 class Glance:
-    """What was seen in a stretch of time, in which the number of workers was the same."""
+    """Measurements of a period in which the number of workers was the same."""
 
     workers: int
     seconds: float
-    # Of those, in which workers were waited for.
+    # Of those, the seconds in which the consumer waited for workers.
     wait_seconds: float
-    # Of all workers together, in which they had nothing to do.
+    # Seconds in which workers had nothing to do, summed over all workers.
     idle_seconds: float
     elements: int
-    # Cores that nobody on this machine used, on average; None where nobody knows.
+    # Cores that no process on this machine used, on average; None if unknown.
     free_cores: float | None = None
-    # Memory that a worker has for itself, and that all tasks under way take per worker.
+    # Memory of a worker alone, and memory of all tasks under way, per worker.
     worker_bytes: int = 0
     ahead_bytes: int = 0
-    # The share of a core that each worker used, on average: what waits for a disk or an answer uses
-    # little. None where nobody knows.
+    # The share of a core that each worker used, on average, which is small for work that waits for
+    # a disk or an answer. None if unknown.
     core_share: float | None = None
 
     @property
     def cycle(self) -> float:
-        """Seconds an element."""
+        """Seconds per element."""
         return self.seconds / self.elements
 
     @property
     def own(self) -> float:
-        """Seconds an element that whoever takes it needs for itself."""
+        """Seconds per element that the consumer needs for itself."""
         return max(0.0, self.seconds - self.wait_seconds) / self.elements
 
     @property
     def work(self) -> float:
-        """Seconds an element that workers need, with all that they wait for."""
+        """Seconds per element that workers need, including all that they wait for."""
         idle = min(self.idle_seconds, 0.99 * self.workers * self.seconds)
         return (self.workers * self.seconds - idle) / self.elements
 
@@ -94,7 +96,7 @@ class Glance:
 
 @frozen
 class WorkerBudget:
-    """What workers may be and take."""
+    """The bounds of the number of workers, and their resources."""
 
     least: int
     most: int
@@ -104,7 +106,7 @@ class WorkerBudget:
 
 @frozen
 class Decision:
-    """Another number of workers, and why."""
+    """A new number of workers, and the reason."""
 
     workers: int
     why: str
@@ -112,7 +114,7 @@ class Decision:
 
 @frozen
 class _Trial:
-    """What was before a change, and what that is to bring."""
+    """The state before a change, and the expected gain."""
 
     workers: int
     cycle: float
@@ -121,12 +123,11 @@ class _Trial:
 
 @frozen
 class _TriedBound:
-    """A number of workers that was tried and given up, until then, or until the work is another."""
+    """A number of workers that was tried and given up, until a time, or until the work changes."""
 
     workers: int
     until_seconds: float
-    # How it was with as many workers as there have been since, own time and work; as soon as that
-    # is known.
+    # Own time and work with the number of workers since then, once these are known.
     at_workers: int = 0
     own: float = 0.0
     work: float = 0.0
@@ -134,11 +135,11 @@ class _TriedBound:
 
 @frozen
 class Learned:
-    """All that is known: handed in with what was seen, and given back with it added."""
+    """All that is known: passed in with new measurements, and returned with these added."""
 
     seen: tuple[Glance, ...] = ()
     trial: _Trial | None = None
-    # No more than, and no fewer than so many, as far as was tried.
+    # The most and the fewest workers, as far as trials have shown.
     ceiling: _TriedBound | None = None
     floor: _TriedBound | None = None
     patience_seconds: float = _FIRST_PATIENCE_SECONDS
@@ -153,9 +154,9 @@ NOTHING_LEARNED = Learned()
 
 
 def decide(learned: Learned, seen: Glance, budget: WorkerBudget) -> tuple[Learned, Decision | None]:
-    """Adds what was seen to what is known, and says whether another number is better.
+    """Adds measurements to what is known, and says whether another number is better.
 
-    After a decision, the next stretch begins when there are as many workers as it says.
+    After a decision, the next period begins when that number of workers is there.
     """
     if not seen.elements or seen.seconds <= 0:
         return learned, None
@@ -190,7 +191,7 @@ def _middle(seen: Sequence[Glance], figure: Callable[[Glance], float]) -> float:
 
 
 def _fitting(seen: Glance, budget: WorkerBudget) -> int:
-    """The most workers that the budget of memory has room for, but never fewer than the least."""
+    """The most workers that fit into the memory budget, but never fewer than the least."""
     each = seen.worker_bytes + seen.ahead_bytes
     if not each or budget.memory_bytes == math.inf:
         return budget.most
@@ -200,7 +201,7 @@ def _fitting(seen: Glance, budget: WorkerBudget) -> int:
 def _judged(
     learned: Learned, trial: _Trial, budget: WorkerBudget
 ) -> tuple[Learned, Decision | None]:
-    """Keeps what a change has brought, or takes it back, after a longer look."""
+    """Keeps a change, or takes it back, after longer measurements."""
     seen = learned.seen
     is_sure = len(seen) == _LOOKS_BEFORE_FEWER
     workers, cycle = seen[-1].workers, _middle(seen, lambda one: one.cycle)
@@ -212,8 +213,8 @@ def _judged(
             return learned, None
         why = f"with {workers} an element took {_percent(cycle / trial.cycle - 1)} longer"
         return _changed(_no_fewer(kept, trial.workers)), Decision(trial.workers, why)
-    # Those that have just come are slow at first, and as outcomes are taken in order, all wait for
-    # them: what counts is how it is in the end.
+    # New workers are slow at first, and as outcomes are taken in order, all wait for them: so only
+    # the last measurements count.
     cycle = _middle(seen[-_LOOKS_AFTER_MORE:], lambda one: one.cycle)
     promised, came = trial.cycle - trial.promised, trial.cycle - cycle
     faster = _percent(trial.cycle / cycle - 1)
@@ -253,7 +254,7 @@ def _more(learned: Learned, budget: WorkerBudget, fitting: int) -> tuple[Learned
     target = min(wanted, most)
     if target <= workers:
         return learned, None
-    # What takes all cores already does not become faster by being more.
+    # Work that uses all cores already does not become faster with more workers.
     full = cycle * (1 - min(1.0, free / budget.cores))
     promised = max(own, work / target, full)
     if cycle - promised < min(0.5 * wait, _LEAST_GAIN) * cycle:
@@ -293,7 +294,7 @@ def _fewer(learned: Learned, budget: WorkerBudget) -> tuple[Learned, Decision | 
 
 
 def refused(learned: Learned, workers: int) -> Learned:
-    """Takes note that there cannot be more than so many workers, whatever they would bring."""
+    """Takes note that there cannot be more than so many workers, whatever the gain."""
     return replace(_no_more(learned, workers), trial=None)
 
 
@@ -304,12 +305,12 @@ def _free_cores(seen: Glance, budget: WorkerBudget) -> float:
 
 
 def _core_share(seen: Glance) -> float:
-    """The part of a core that another worker takes: all of it, where nobody knows."""
+    """The share of a core that another worker uses: all of it, if unknown."""
     return 1.0 if seen.core_share is None else min(1.0, max(_LEAST_SHARE, seen.core_share))
 
 
 def _changed(learned: Learned, keep_trial: bool = False) -> Learned:
-    """What was seen before a change says nothing of the time after it."""
+    """Drops measurements before a change, which say nothing about the time after it."""
     return replace(learned, seen=(), still_seconds=0.0, trial=learned.trial if keep_trial else None)
 
 
@@ -331,7 +332,7 @@ def _less_eager(learned: Learned) -> Learned:
 
 
 def _without_old_bounds(learned: Learned) -> Learned:
-    """Forgets what was given up where the work is another now, or long ago."""
+    """Drops bounds that were found for other work, or long ago."""
     return replace(
         learned, ceiling=_still(learned.ceiling, learned), floor=_still(learned.floor, learned)
     )
@@ -348,10 +349,10 @@ def _still(bound: _TriedBound | None, learned: Learned) -> _TriedBound | None:
 
 
 def _is_another(bound: _TriedBound, seen: Sequence[Glance]) -> bool:
-    """Whether all of the last stretches tell of other work, with as many workers."""
+    """Whether all of the last measurements show other work, with the same number of workers."""
     if seen[-1].workers != bound.at_workers:
         return False
-    # Own time that is next to nothing beside the rest may be any number of times what it was.
+    # Own time that is tiny compared with the rest may be any multiple of what it was.
     little = bound.work / bound.at_workers / 10
     for was, figures in (
         (bound.own + little, [one.own + little for one in seen]),

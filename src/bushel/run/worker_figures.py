@@ -5,12 +5,12 @@ from bushel.core.frozen import frozen
 
 @frozen
 class WorkerChange:
-    """Another number of workers, or of tasks ahead, that was chosen while an iterator ran."""
+    """A new number of workers, or of tasks ahead, chosen while an iterator ran."""
 
-    # Since the first task was done; and elements that the workers had made.
+    # Seconds since the first task was done; elements that the workers had made.
     seconds: float
     elements: int
-    # What is another: "workers" or "tasks ahead".
+    # What changed: "workers" or "tasks ahead".
     what: str
     was: int
     now: int
@@ -19,27 +19,27 @@ class WorkerChange:
 
 @frozen
 class WorkerFigures:
-    """What the worker processes of one iterator have done."""
+    """Statistics of the worker processes of one iterator."""
 
     workers: int
-    # Tasks whose outcome was taken, seconds that they took, and that workers had nothing to do.
+    # Tasks whose outcome was taken, the seconds that they took, and seconds that workers were idle.
     tasks: int
     busy_seconds: float
     idle_seconds: float
     # Bytes that came from the workers.
     bytes: int
-    # Workers that ended and were replaced, and tasks that were done again for it.
+    # Workers that ended and were replaced, and tasks that were repeated because of it.
     deaths: int
     repeated_tasks: int
-    # Tasks that nobody wanted any more, after `set_state`.
+    # Tasks whose outcome was no longer needed, after `set_state`.
     cancelled_tasks: int
-    # Tasks that are done and wait to be taken, of those that are under way.
+    # Tasks under way that are done and wait to be taken.
     ready_tasks: int = 0
-    # The last ones, where the number of workers is tuned.
+    # The last changes, if the number of workers is tuned.
     changes: tuple[WorkerChange, ...] = ()
 
     @property
     def busy_share(self) -> float:
-        """The share of their time that workers had something to do."""
+        """The share of their time in which workers had something to do."""
         whole = self.busy_seconds + self.idle_seconds
         return self.busy_seconds / whole if whole else 0.0

@@ -34,7 +34,8 @@ class Zipped(Evaluator):
         self._times = times
         self._node, self._inputs, self._compile = node, inputs, compile
         self._many: Many | None = None
-        # What a guard passes over is counted by the number that the guard has among all.
+        # A guard counts its bad records by its own number among all guards, so inputs with guards
+        # are not evaluated together.
         self._may_join = not any(isinstance(step, Guard) for step in walk(node))
 
     def at(self, positions: Positions) -> Block:
@@ -48,7 +49,7 @@ class Zipped(Evaluator):
         )
 
     def _together(self, positions: Positions) -> Block | None:
-        """The elements of many inputs in one go; None where that is not better, or one fails."""
+        """The elements of many inputs, together; None if that is not better, or if one fails."""
         count, size = len(self._inputs), len(positions)
         if not self._may_join or not size or is_better_each(count, count * size):
             return None
@@ -59,7 +60,7 @@ class Zipped(Evaluator):
         which = np.tile(np.arange(count), size)
         block = self._many.at(which, positions.repeat(count))
         if block.failure is not None:
-            return None  # Whose it is, and what comes before it, is told by each.
+            return None  # One by one, the failed input and the elements before it are found.
         values = block.values
         if type(values) is Columns:
             tree = values.gather()

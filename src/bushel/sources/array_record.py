@@ -1,6 +1,6 @@
 """ArrayRecord files: random access to any number of files, many records in one call.
 
-The package's reader can be asked in two ways, and which is faster depends:
+The package's reader has two ways to read, and which is faster depends:
 
     read([5, 900, 17])   all in one call: goes through the whole index of the file, wakes dozens
                          of threads, and lets them decode
@@ -49,18 +49,19 @@ from bushel.sources.array_record_paths import OF_THE_PACKAGE, FileInstruction, F
 
 T = TypeVar("T")
 
-# What the package advises for records in any order: no reading ahead.
+# The package's advice for records in any order: no read-ahead.
 _RANDOM_ACCESS = {"readahead_buffer_size": "0", "max_parallelism": "0"}
-# Seconds that a run takes, that a list takes before its first record, and that it takes more for
-# each group of the file. (A group is what was compressed together, in most files one record.)
+# Seconds per run; seconds of a list before its first record; and further seconds of a list for each
+# group of the file. (Records of a group are compressed together; in most files a group is one
+# record.)
 _SECONDS_A_RUN = 2.7e-6
 _SECONDS_A_LIST = 7e-4
 _SECONDS_A_GROUP = 2.7e-9
-# Runs may take longer: records are large, or come from afar, or another thread keeps the
-# interpreter's lock. So now and then a few are timed, and the fastest of them counts.
+# Runs may take longer: records are large, or remote, or another thread holds the interpreter's
+# lock. So now and then a few are timed, and the fastest of them counts.
 _TIMED_RUNS, _OTHER_RUNS = 3, 61
 _SECONDS_A_SLOW_RUN = 3e-5
-# Records, and bytes of them, of one list: they are worth its overhead.
+# Records, and bytes of them, in one list: enough to be worth its overhead.
 _MOST_AT_A_TIME = 4096
 _MOST_BYTES = 2 << 20
 _AT_ONCE = 1024
@@ -113,12 +114,12 @@ class ArrayRecordDataSource:
         self._options = _options_text(reader_options)
         parts = list(parts_of(paths))
         self._paths = [part.file for part in parts]
-        # Stamps of the files when they were first opened, to notice that one was replaced.
+        # Stamps of the files when they were first opened, to notice replaced files.
         self._stamps: dict[str, str] = {}
         lengths = np.array(_lengths(parts, self._options, self._stamps))
         self._ends = lengths.cumsum()
         self._length = int(self._ends[-1])
-        # From keys to positions in a file.
+        # The difference between a key and the position in its file.
         self._shifts = np.array([part.skip for part in parts]) - (self._ends - lengths)
         self._files = _ArrayRecordFiles(self._options, self._stamps)
 
@@ -128,12 +129,12 @@ class ArrayRecordDataSource:
         return self._paths
 
     def file_stamps(self) -> dict[str, str]:
-        """Tells of each file that was opened something that is another when the file is."""
+        """For each opened file, a text that changes when the file changes."""
         return self._stamps
 
     @property
     def records_at_a_time(self) -> int:
-        """How many records had better be asked for at once."""
+        """The best number of records for one request."""
         file = self._paths[0]
         if self._length == 0 or not os.path.exists(file):
             return 1
@@ -143,7 +144,7 @@ class ArrayRecordDataSource:
         return most if opened.list_pays(most // len(self._paths)) else 1
 
     def place_of(self, key: int) -> tuple[str, int, None]:
-        """The file of a record, and its number in it; the package tells no bytes."""
+        """The file of a record, and its number in it; the package does not tell the byte."""
         self._check(key, key)
         part = int(self._ends.searchsorted(key, "right"))
         return self._paths[part], int(key + self._shifts[part]), None
@@ -192,7 +193,7 @@ class ArrayRecordDataSource:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes the files. Whoever reads again opens them again."""
+        """Closes the files. A later read opens them again."""
         self._files = _ArrayRecordFiles(self._options, self._stamps)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -203,7 +204,7 @@ class ArrayRecordDataSource:
         self._files = _ArrayRecordFiles(self._options, self._stamps)
 
     def __repr__(self) -> str:
-        # Part of every state of a loader, and the same text as in the states that Grain saved.
+        # It is part of every state of a loader, and has the same text as in states of Grain.
         paths = "".join(self._paths).encode("utf-8", "surrogateescape")
         digest = hashlib.sha1(paths, usedforsecurity=False)
         return f"ArrayRecordDataSource(hash_of_paths={digest.hexdigest()})"
@@ -228,7 +229,7 @@ class ArrayRecordDataSource:
         try:
             return opened.records(positions)
         except (RuntimeError, IndexError):
-            # Perhaps it is not the file, but a server that had to be started again.
+            # The cause may be a server that was restarted, and not the file.
             files.discard(opened.file, opened)
             return files.get(self._paths[part]).one_by_one(positions)
 
@@ -236,8 +237,8 @@ class ArrayRecordDataSource:
 class _ArrayRecordFiles(PerProcess[str, "_OpenFile"]):
     """The open files of one process, shared by its threads.
 
-    In a process that was forked, those of the parent are left alone, and not even closed: its
-    threads, which are not there any more, may have been reading, with readers in any state.
+    In a forked process, those of the parent are left alone, and not even closed: threads of the
+    parent, which do not exist here, may have been reading, with readers in any state.
     """
 
     def __init__(self, options: str, stamps: dict[str, str]) -> None:
@@ -245,7 +246,7 @@ class _ArrayRecordFiles(PerProcess[str, "_OpenFile"]):
         self._options, self._stamps = options, stamps
 
     def _forked(self) -> None:
-        self._of_parent = self._kept  # Never looked at, and so never finalised.
+        self._of_parent = self._kept  # Never used, but kept from being finalised.
         super()._forked()
 
     def _make(self, key: str) -> "_OpenFile":
@@ -263,7 +264,7 @@ class _OpenFile:
     def __init__(self, file: str, options: str) -> None:
         self.file = file
         _first_process()
-        # What the package reads far away by itself, it reads without a copy.
+        # The package reads some remote files itself, without a copy.
         local = file if file.startswith(OF_THE_PACKAGE) else local_path(file)
         try:
             reader = _package().ArrayRecordReader(_for_the_package(local), options)
@@ -278,7 +279,7 @@ class _OpenFile:
         self._groups: int = self.length // (int(group_size[1]) if group_size else 1)
 
     def records(self, positions: Keys) -> list[bytes]:
-        """Reads records, in the way that is probably the fastest."""
+        """Reads records, in the way that is probably faster."""
         if len(positions) == 1 or _is_forked():
             return [self._read(key, key + 1)[0] for key in positions.tolist()]
         breaks = (positions[1:] != positions[:-1] + 1).nonzero()[0] + 1
@@ -288,11 +289,11 @@ class _OpenFile:
 
     @property
     def _list_seconds(self) -> float:
-        """What a list takes that has no records."""
+        """The time of a list without records."""
         return _SECONDS_A_LIST + self._groups * _SECONDS_A_GROUP
 
     def list_pays(self, runs: int) -> bool:
-        # A list decodes a group once, however many of its records are wanted.
+        # A list decodes a group once, however many of its records are needed.
         worth = 1.0 if self._groups < self.length else _worth_of_threads()
         return self._list_seconds < worth * runs * _SECONDS_A_RUN
 
@@ -318,7 +319,7 @@ class _OpenFile:
         return records
 
     def one_by_one(self, positions: Keys) -> list[bytes]:
-        """Reads records to find the one that cannot be."""
+        """Reads records one by one, to find the one that fails."""
         records: list[bytes] = []
         for position in positions.tolist():
             try:
@@ -352,7 +353,7 @@ def _timed(values: Iterator[T]) -> Iterator[tuple[float, T]]:
 
 
 def _stamp(file: str, local: str) -> str:
-    """Something that is another when the file is, as far as that is known here."""
+    """A text that changes when the file changes, as far as that is known here."""
     try:
         return stamp_here(file, local, os.stat(local))
     except OSError:
@@ -360,7 +361,7 @@ def _stamp(file: str, local: str) -> str:
 
 
 def _refusal(file: str, reader: Any) -> FileError:
-    """Finds out why a file cannot be read."""
+    """Finds the reason why a file cannot be read."""
     reason = ""
     try:
         reader.close()
@@ -387,18 +388,19 @@ def _first_process() -> int:
 
 
 def _is_forked() -> bool:
-    """Whether the threads of the package are in another process.
+    """Whether the package's threads are in another process.
 
-    Who gives them work may then wait for ever: for a lock that one of them had. Records that
-    are read alone are read without them.
+    Work for them may then wait for ever: for a lock that one of them held. Single records are read
+    without them.
     """
     return os.getpid() != _first_process()
 
 
 @cache
 def _worth_of_threads() -> float:
-    """Says how much of the time of a run is saved where threads do it."""
-    # Handing work to threads costs half as much as the work, and some is done by one alone.
+    """The share of a run's time that is saved if threads do it."""
+    # Handing work to threads costs half as much as the work, and a part of it is done by one
+    # thread.
     return 0.9 - 1.4 / available_cores()
 
 
@@ -414,12 +416,12 @@ def _package() -> Any:
 
 
 def array_record_writer(path: str, options: str = "group_size:1") -> Any:
-    """A writer of the package; records that are read in any order had better be alone."""
+    """A writer of the package; records for reading in any order should each be a group."""
     return _package().ArrayRecordWriter(_for_the_package(path), options)
 
 
 def _for_the_package(path: str) -> str:
-    """A path, which the package can only take if it is text."""
+    """A path as text, which the package needs."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -448,7 +450,7 @@ def _key_array(keys: Sequence[SupportsIndex] | Keys) -> Keys:
 
 
 def _lengths(parts: list[FilePart], options: str, stamps: dict[str, str]) -> list[int]:
-    """Looks up the lengths of those files of which all is wanted."""
+    """Looks up the lengths of the files that are read completely."""
 
     def length(part: FilePart) -> int:
         if part.take is not None:

@@ -10,7 +10,7 @@ from bushel.errors import MissingFileError, PlanError
 from bushel.files.paths import expand, is_remote
 from bushel.sources.endings import ARRAY_RECORD
 
-# Files that the package of ArrayRecord reads by itself.
+# Files that the package of ArrayRecord reads itself.
 OF_THE_PACKAGE = ("gs://",)
 _SHARDS = re.compile(r"-\d{5,}-of-\d{5,}")
 
@@ -41,7 +41,7 @@ class FilePart(NamedTuple):
 
 
 def parts_of(paths: Any) -> Iterator[FilePart]:
-    """The files that paths stand for, and which of their records, one after the other."""
+    """The files of paths, and the range of records in each, in order."""
     if isinstance(paths, (str, os.PathLike, FileInstruction)):
         paths = [paths]
     if not isinstance(paths, Sequence) or isinstance(paths, (bytes, bytearray)):
@@ -75,7 +75,7 @@ def _instructed(path: FileInstruction) -> FilePart:
 
 
 def _files(path: str) -> Iterable[str]:
-    """The files that a path stands for, in the order of their names."""
+    """The files of a path, sorted by name."""
     if os.path.isdir(path):
         return _files_in(path)
     if is_remote(path) and not path.startswith(OF_THE_PACKAGE):
@@ -99,7 +99,7 @@ def _files_in(folder: str) -> list[str]:
             f"{', '.join(names[:5]) or 'nothing'}. Name the files by a glob, as "
             f"{os.path.join(folder, '*')!r}."
         )
-    # Of a folder with a training and a test set, nobody wants both.
+    # Of a folder with a training and a test set, reading both is a mistake.
     sets = sorted({_SHARDS.split(name)[0] for name in chosen if _SHARDS.search(name)})
     if len(sets) > 1:
         raise PlanError(

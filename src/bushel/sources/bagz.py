@@ -52,7 +52,7 @@ class BagzDataSource(KeyedSource):
         return list(self._paths)
 
     def file_stamps(self) -> dict[str, str]:
-        """Tells of each file something that is another when the file is, as it was opened."""
+        """For each file, a text that changes when the file changes, as of its opening."""
         return dict(zip(self._paths, self._stamps, strict=True))
 
     def __len__(self) -> int:
@@ -70,7 +70,8 @@ class BagzDataSource(KeyedSource):
         file = self._files.get(self._paths[number])
         if file.stamp != self._stamps[number]:
             raise replaced_file(file.path)
-        # The package maps files, and what is beyond the end of one must not be touched.
+        # The package maps files, and access beyond the end of a truncated one would crash the
+        # process.
         check_unchanged(file.local, file.status)
         return file
 
@@ -85,14 +86,14 @@ class BagzDataSource(KeyedSource):
 
 
 class _File:
-    """The package's reader on one file."""
+    """The package's reader for one file."""
 
     def __init__(self, path: str) -> None:
         self.path, self.local = path, local_path(path)
         _check_name(self.local)
         try:
             self.status = os.stat(self.local)
-            # Whole, so that no part of it looks like the name of a file system.
+            # The whole path, so that no part of it looks like the name of a file system.
             self.reader = _package().Reader(os.path.abspath(self.local))
         except (OSError, ValueError, RuntimeError) as error:
             raise FileError(
@@ -105,8 +106,8 @@ class _File:
         return stamp_here(self.path, self.local, self.status)
 
     def record(self, number: int) -> bytes:
-        # One by one: asked for many, the package leaves records that it cannot decompress
-        # empty and says nothing, and is slower unless records are large.
+        # One by one: in a call for many, the package returns records that it cannot decompress as
+        # empty ones, and is slower unless records are large.
         try:
             record: bytes = self.reader[number]
         except (ValueError, RuntimeError, MemoryError, OverflowError) as error:
@@ -117,7 +118,7 @@ class _File:
         return record
 
     def start_of(self, number: int) -> int:
-        """The byte at which a record starts: the file ends with the ends of all of them."""
+        """The byte at which a record starts: the file ends with the ends of all records."""
         if not number:
             return 0
         with open(self.local, "rb") as file:

@@ -24,7 +24,7 @@ class RandomAccessDataSource(Protocol[T_co]):
     def __len__(self) -> int:
         """Number of records."""
 
-    if TYPE_CHECKING:  # A list, whose index has no name, is a source as well.
+    if TYPE_CHECKING:  # A list is a source as well, and its index has no name.
 
         def __getitem__(self, index: int, /) -> T_co: ...
     else:
@@ -77,7 +77,7 @@ class ColumnReader(Protocol):
 
 
 def check_equally_long(leaves: Sequence[tuple[Path, Any]]) -> None:
-    """Refuses columns of which one is longer than another, or has no length."""
+    """Refuses columns with different lengths, or without one."""
     lengths = {show_path(path): len(leaf) if leaf.ndim else None for path, leaf in leaves}
     if len(set(lengths.values())) > 1 or None in lengths.values():
         shown = ", ".join(f"{name}: {length}" for name, length in lengths.items())

@@ -14,25 +14,27 @@ from bushel.files.local import ByteFile, LocalFile
 
 Found = TypeVar("Found")
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-# Finds something in the bytes at a place. There is memory of the same size for what it needs in
-# between, which is overwritten afterwards, as the bytes are.
+# Finds something in the bytes at a place. The array is scratch memory of the same size, overwritten
+# afterwards, as are the bytes.
 Search: TypeAlias = Callable[[int, Bytes, npt.NDArray[np.bool_]], Found]
 
-# Large, so that threads are seldom in need of the interpreter's lock.
+# Large, so that threads seldom need the interpreter's lock.
 CHUNK = 1 << 23
 _MOST_THREADS = 4
-# Bits of a float below its exponent, and what is added to the exponent.
+# Bits of a float below its exponent, and the bias of the exponent.
 _MANTISSA, _BIAS = 52, 1023
 
 
 def in_chunks(
     file: ByteFile, start: int, chunk: int, search: Search[Found]
 ) -> Iterator[tuple[int, Found]]:
-    """Searches a file from a place on, several chunks at a time; yields where each one ends, and
-    what was found in it, in the order of the file."""
+    """Searches a file from a place on, several chunks in parallel.
+
+    Yields the end of each chunk, and the results in it, in the order of the file.
+    """
     threads = min(_MOST_THREADS, available_cores())
     room = max(0, min(chunk, file.size - start))
-    # Fresh memory is as slow as the search: what one chunk was in is the next one's.
+    # Fresh memory is as slow as the search, so chunks reuse it.
     free: deque[tuple[Bytes, npt.NDArray[np.bool_]]] = deque()
 
     def look(first: int, stop: int) -> Found:
@@ -50,7 +52,7 @@ def in_chunks(
         return found
 
     if start < file.size <= start + chunk:
-        # Small files come by the thousand, and to start a thread takes longer than to look.
+        # Small files come by the thousand, and starting a thread takes longer than the search.
         yield file.size, look(start, file.size)
         return
     waiting: deque[tuple[int, Future[Found]]] = deque()
@@ -71,7 +73,7 @@ def in_chunks(
 
 
 def places_of(hits: npt.NDArray[np.bool_], apart: int = 64) -> Keys:
-    """Where something is true, fast where that is seldom the case: one in 64, or in 32.
+    """The places of True, fast if they are rare: one in 64, or in 32.
 
     >>> places_of(np.frombuffer(b"one\\ntwo\\nthree", np.uint8) == 10)
     array([3, 7])
@@ -85,7 +87,7 @@ def places_of(hits: npt.NDArray[np.bool_], apart: int = 64) -> Keys:
         words = packed.view(f"<u{bits // 8}")
         where = np.flatnonzero(words != 0)
         found = words[where]
-        # Without its lowest bit, a word should be nothing; for most of them.
+        # Without its lowest bit, most words are zero.
         others = found & (found - found.dtype.type(1))
         more = np.count_nonzero(others)
         if not more:

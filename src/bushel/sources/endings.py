@@ -33,7 +33,7 @@ COMPRESSED = tuple(compression.ending for compression in COMPRESSIONS)
 
 
 def compression_of(head: bytes) -> Compression | None:
-    """How a file is compressed that begins with these bytes.
+    """The compression of a file that begins with these bytes.
 
     >>> compression_of(b"BZh91AY").name, compression_of(b"plain text")
     ('bzip2', None)

@@ -21,7 +21,7 @@ from bushel.sources.tar.source import TarDataSource
 
 META = ".nv-meta"
 _MOST_BYTES = 1 << 28
-# Names that a pattern may stand for.
+# The most names that a pattern may expand to.
 _MOST_NAMES = 1_000_000
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -62,7 +62,7 @@ class EnergonDataSource(TarDataSource):
         self._check_counts(names, counts)
 
     def _check_counts(self, names: list[str], counts: dict[str, Any]) -> None:
-        """Compares the samples that were found with those that Energon counted."""
+        """Compares the numbers of samples found with Energon's counts."""
         before = 0
         for name, end in zip(names, self._ends.tolist(), strict=True):
             counted, found = counts.get(name), end - before
@@ -108,7 +108,7 @@ def _names_of_split(path: str, split: str) -> list[str]:
 
 
 def _counts(root: str) -> dict[str, Any]:
-    """How many samples each file had when the folder was prepared; nothing where none tells."""
+    """The number of samples in each file when the folder was prepared; empty if unknown."""
     for name in (".info.json", ".info.yaml"):
         try:
             told = _read(f"{root}/{META}/{name}")
@@ -126,7 +126,7 @@ def _read(path: str) -> dict[str, Any]:
     data = bytes(file.read(0, file.size))
     try:
         told = json.loads(data) if path.endswith(".json") else _yaml().safe_load(data)
-    except Exception as error:  # Both parsers have their own.
+    except Exception as error:  # Both parsers have their own errors.
         if isinstance(error, MissingPackageError):
             raise
         raise FileError(f"{path!r} cannot be read: {error}.") from None
@@ -136,7 +136,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _expanded(pattern: Any, path: str) -> list[str]:
-    """The names that one with braces stands for, which have to be in the folder.
+    """The names that a pattern with braces expands to, which have to be in the folder.
 
     >>> _expanded("{a,b}/{08..10}.tar", "split.yaml")[:4]
     ['a/08.tar', 'a/09.tar', 'a/10.tar', 'b/08.tar']

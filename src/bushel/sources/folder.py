@@ -146,7 +146,7 @@ def _chosen(paths: Sequence[str], keys: Keys) -> list[str]:
 
 
 def _content(path: str) -> bytes:
-    # Opened for this one read: a file that is a record is not wanted again soon.
+    # Opened for this one read, as a file that is a record is not needed again soon.
     file = open_file(path)
     return file.read(0, file.size)
 
@@ -180,7 +180,7 @@ def _below(folder: str, endings: tuple[str, ...]) -> list[str]:
     """The images in a folder and the folders within."""
     found: list[str] = []
     seen: set[tuple[int, int]] = set()
-    # Links are followed: classes of one set are often links into another.
+    # Links are followed, as classes of one set are often links into another.
     for place, inner, files in os.walk(folder, onerror=_refuse, followlinks=True):
         status = os.stat(place)
         if (status.st_dev, status.st_ino) in seen:
@@ -197,7 +197,7 @@ def _below(folder: str, endings: tuple[str, ...]) -> list[str]:
 
 
 def _refuse(error: OSError) -> None:
-    """Says which folder cannot be read; without it, its files would be missing silently."""
+    """Raises which folder cannot be read; otherwise its files would be missing silently."""
     raise _unreadable(error)
 
 

@@ -18,7 +18,7 @@ from bushel.sources.written.manifest import find_manifest
 
 _log = logging.getLogger("bushel")
 
-# So much of a file is looked at: a tar file tells what it is at byte 257.
+# The bytes read for detection: a tar file has its mark at byte 257.
 _HEAD_BYTES = 1024
 
 
@@ -43,15 +43,15 @@ def _by_name_alone(head: bytes) -> bool:
 
 @frozen
 class Format:
-    """What a format is called, what reads it, and how it is told from others."""
+    """A format: its name, its source, and how to recognise it."""
 
     name: str
     # Module and class.
     source: str
     endings: tuple[str, ...]
-    # Whether a file that begins like this is of the format, whatever its name.
+    # Whether a file with this beginning has the format, whatever its name.
     begins: Callable[[bytes], bool] = _by_name_alone
-    # For folders: what is in one that is a dataset as a whole.
+    # For folders: the entries of one that is a dataset as a whole.
     folder_has: tuple[str, ...] = ()
 
     def open(self, paths: Any, **options: Any) -> Any:
@@ -94,7 +94,7 @@ FORMATS = (
     ),
     Format("lance", "lance:LanceDataSource", (".lance",), folder_has=("_versions",)),
     Format("energon", "energon:EnergonDataSource", (), folder_has=(".nv-meta",)),
-    # Shards with an index that says which of the two they are.
+    # Shards with an index that tells which of the two formats they have.
     Format("mds", "shard_folder.mds:MDSDataSource", (".mds",)),
     Format("litdata", "shard_folder.litdata:LitDataDataSource", ()),
     # A folder with a folder for each class; images that are named one by one are files.
@@ -104,14 +104,14 @@ FORMATS = (
         "folder:FilesDataSource",
         endings.IMAGES,
     ),
-    # What `write` wrote: a folder with a manifest, whatever the format of its shards.
+    # The output of `write`: a folder with a manifest, whatever the format of its shards.
     Format("written", "written.source:WrittenDataSource", ()),
 )
 BY_NAME = {known.name: known for known in FORMATS}
 
 
 def format_of(paths: Any, format: str | None = None) -> Format:
-    """Which format files have; `format` where the user says so."""
+    """The format of files; `format` is the user's choice."""
     if format is not None:
         if format not in BY_NAME:
             raise PlanError(f"there is no format {format!r}; there are {', '.join(BY_NAME)}.")
@@ -144,7 +144,7 @@ def format_of(paths: Any, format: str | None = None) -> Format:
 
 
 def _refuse_indexes(paths: Any, files: Sequence[str]) -> None:
-    """Raises where one of several files is an index of shards, which is JSON like their records."""
+    """Raises if one of several files is an index of shards, which is JSON like their records."""
     for path in files:
         known = _by_index(path) if path.rpartition("/")[2] == INDEX else None
         if known is not None:
@@ -153,7 +153,7 @@ def _refuse_indexes(paths: Any, files: Sequence[str]) -> None:
 
 
 def _refuse_whole_folders(paths: Any) -> None:
-    """Raises where one of several paths is a folder that is a dataset as a whole."""
+    """Raises if one of several paths is a folder that is a dataset as a whole."""
     several = [] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
     for path in several:
         known = _whole_folder(path) if os.path.isdir(path) else None
@@ -211,7 +211,7 @@ def _file_format(path: str) -> Format | None:
         if known.begins(head):
             return known
     if named is not None:
-        return named  # If it is none after all, whoever reads it says what is wrong.
+        return named  # If it is not, the source will say what is wrong.
     if head.lstrip()[:1] == b"{":
         return BY_NAME["jsonl"]
     return None
@@ -239,7 +239,7 @@ def _folder_format(path: str) -> Format | None:
 
 
 def _whole_folder(path: str) -> Format | None:
-    """The format of a folder here that says by what is in it that it is one dataset."""
+    """The format of a local folder whose entries show that it is one dataset."""
     names = set(os.listdir(path))
     for known in FORMATS:
         if names & set(known.folder_has):
@@ -248,7 +248,7 @@ def _whole_folder(path: str) -> Format | None:
 
 
 def _by_index(path: str) -> Format | None:
-    """The format of shards by their index, where a path is one or the folder of one."""
+    """The format of shards by their index, if a path is that index or its folder."""
     folder, _, name = path.rstrip("/").rpartition("/")
     if name == INDEX:
         kind = kind_of_index(folder or ".")
@@ -260,7 +260,7 @@ def _by_index(path: str) -> Format | None:
 
 
 def _common_format(folder: str, names: Sequence[str]) -> Format | None:
-    """The one format that files of a folder have, beside others that are none."""
+    """The one format of a folder's files, beside others without a format."""
     found = {known.name: known for name in names if (known := _by_ending(name)) is not None}
     if len(found) == 1:
         if "text" in found:
@@ -276,7 +276,7 @@ def _common_format(folder: str, names: Sequence[str]) -> Format | None:
 
 
 def _tell_of_others(folder: str, names: Sequence[str]) -> None:
-    """Warns where a note may be taken for the data: a readme.txt beside many sounds."""
+    """Warns if a note may be taken for the data: a readme.txt beside many sounds."""
     others = sorted(name for name in names if _by_ending(name) is None)
     texts = len(names) - len(others)
     if len(others) > texts:

@@ -12,8 +12,8 @@ from bushel.errors import RecordError
 def decode_image(data: bytes, where: str) -> npt.NDArray[np.uint8]:
     """Decodes an image to an array of height × width × 3: red, green, blue, 0 to 255.
 
-    Grey is repeated, palettes are looked up, and what is transparent is not any more. The first
-    picture of several is taken. An orientation that the EXIF data ask for is not applied.
+    Grey is repeated, palettes are resolved, and transparency is dropped. Of several pictures, the
+    first is taken. The orientation in EXIF data is not applied.
 
     >>> from PIL import Image
     >>> file = io.BytesIO()
@@ -31,17 +31,17 @@ def decode_image(data: bytes, where: str) -> npt.NDArray[np.uint8]:
                     "with decode=False, and decode them in a `map`"
                 )
             if image.mode.startswith("I;16"):
-                # Pillow would cut off what is above 255.
+                # Pillow would clip values above 255.
                 grey = (np.asarray(image) >> 8).astype(np.uint8)
                 return np.repeat(grey[:, :, None], 3, axis=2)
             return np.array(image.convert("RGB"))
     except MemoryError:
         raise
     except Exception as error:
-        # Of decoders for a dozen formats, each with errors of its own.
+        # Pillow has decoders for a dozen formats, each with errors of its own.
         raise RecordError(f"the image {where} cannot be decoded: {error}.") from error
 
 
 def decode_image_of_record(data: bytes) -> npt.NDArray[np.uint8]:
-    """The same for a record whose place whoever reads it says."""
+    """The same for a record whose place its source knows."""
     return decode_image(data, "of the record")

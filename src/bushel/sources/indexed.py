@@ -1,6 +1,6 @@
 """Sources over files of consecutive records, which are read through an index.
 
-The index says where records begin: record i is what lies from `bounds[i]` up to `bounds[i+1]`.
+The index has the beginnings of records: record i is from `bounds[i]` up to `bounds[i+1]`.
 
     file     ┌ record 0 ┬ record 1 ┬ record 2 ┐
     bounds   0          57         91         140
@@ -26,9 +26,9 @@ from bushel.files.request_pool import MOST_REQUESTS, RequestPool
 from bushel.sources.endings import COMPRESSED
 from bushel.sources.indexed_unpacked import unpacked
 
-_MOST_AT_ONCE = 8  # files that are looked through at a time
-_AT_ONCE = 64  # records, when a source is gone through
-# Files far away that are waited for at a time. Each may have several requests.
+_MOST_AT_ONCE = 8  # files that are scanned in parallel
+_AT_ONCE = 64  # records of a block, in iteration over a source
+# The most remote files that are waited for in parallel. Each may have several requests.
 _together = RequestPool(MOST_REQUESTS)
 
 
@@ -37,7 +37,7 @@ Decode: TypeAlias = Callable[[Sequence[bytes], int, Keys], list[Any]]
 
 
 class _IndexedFile(NamedTuple):
-    """A file with its index. Of a compressed file it is the unpacked copy."""
+    """A file with its index; in place of a compressed file, its unpacked copy."""
 
     path: str
     stamp: str
@@ -45,16 +45,16 @@ class _IndexedFile(NamedTuple):
 
 
 class IndexedSource(ABC):
-    """Records of files whose places in them are looked up once, and kept.
+    """Records of files whose offsets are looked up once, and stored.
 
-    A subclass says how to go through a file, and what to make of the bytes of a record. A
-    pickle of a source has names of files and no index: whoever gets it finds that beside
-    the files, or makes it.
+    A subclass scans a file, and decodes records. A pickle of a source has names of files and no
+    index: the process that receives it finds that beside the files, or makes it.
     """
 
-    # What a folder's files end in; compressed ones have another ending after it.
+    # The endings of a folder's files; compressed ones have another ending after it.
     endings: ClassVar[tuple[str, ...]] = ()
-    # The columns of the index. The first is where records begin, and where the last one ends.
+    # The columns of the index. The first has the beginnings of records, and the end of the last
+    # one.
     columns: ClassVar[tuple[str, ...]] = ("bounds",)
 
     def __init__(self, paths: Any) -> None:
@@ -71,20 +71,19 @@ class IndexedSource(ABC):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """What the index is of, with every option on which it depends: "lines(header=True)"."""
+        """The kind of index, with every option on which it depends: "lines(header=True)"."""
 
     def is_plain(self, head: bytes) -> bool:
-        """Whether these are the first bytes of a file that only looks as if compressed."""
+        """Whether the first bytes of a file only look as if it were compressed."""
         return False
 
     @abstractmethod
     def scan(self, file: ByteFile, progress: ProgressLine) -> Columns:
-        """Goes through a file to make the columns of its index; the first has one entry more
-        than there are records."""
+        """Scans a file for the columns of its index; the first has one entry more than records."""
 
     @abstractmethod
     def decode(self, data: Sequence[bytes], file: int, records: Keys) -> list[Any]:
-        """Makes records of one file of their bytes."""
+        """Decodes records of one file."""
 
     @property
     def paths(self) -> list[str]:
@@ -92,26 +91,26 @@ class IndexedSource(ABC):
         return list(self._paths)
 
     def file_stamps(self) -> dict[str, str]:
-        """Tells of each file something that is another when the file is, as it was opened."""
+        """For each file, a text that changes when the file changes, as of its opening."""
         return dict(zip(self._paths, self._stamps, strict=True))
 
     @property
     def known_bytes(self) -> int | None:
-        """How many bytes all records take, where the indexes are open already."""
+        """The number of bytes in all records, if the indexes are open already."""
         if self._opened is None:
             return None
         bounds = (opened.columns[self.columns[0]] for opened in self._opened)
         return sum(int(bound[-1]) - int(bound[0]) for bound in bounds)
 
     def _open(self) -> list[_IndexedFile]:
-        """The files with their indexes; those of a source that came from elsewhere, anew."""
+        """The files with their indexes; a source from another process opens them anew."""
         opened = self._opened
         if opened is not None:
             return opened
         with self._lock:
             if self._opened is None:
                 if is_remote(self._paths[0]):
-                    _together.each(self._files.get, self._paths)  # First, whether they are there.
+                    _together.each(self._files.get, self._paths)  # First, whether they exist.
                 with ThreadPoolExecutor(min(len(self._paths), _MOST_AT_ONCE)) as pool:
                     found = self._looked_up(pool.map(self._open_one, self._paths))
                 stamps = [stamp for stamp, _ in found]
@@ -125,7 +124,7 @@ class IndexedSource(ABC):
     def _looked_up(
         self, opened: Iterable[tuple[str, _IndexedFile]]
     ) -> list[tuple[str, _IndexedFile]]:
-        """Waits for all files; many small ones take long, too."""
+        """Looks up all files, with a progress line; many small ones take long, too."""
         number = len(self._paths)
         if number == 1:
             return list(opened)
@@ -174,7 +173,7 @@ class IndexedSource(ABC):
         groups = list(grouped(which))
         wanted = [(number, keys[places] - self._first(number)) for number, places in groups]
         self._open()
-        # Far away each file is a wait, so they are waited for together.
+        # Each remote file takes a wait, so they are read in parallel.
         read = _together.each if is_remote(self._paths[0]) else map
         found: Iterable[list[bytes]] = read(lambda some: self._bytes(*some), wanted)
         records: list[Any] = [None] * len(keys)
@@ -206,14 +205,14 @@ class IndexedSource(ABC):
     def _bytes(self, number: int, records: Keys) -> list[bytes]:
         path, stamp, columns = self._open()[number]
         file = self._files.get(path)
-        if file.stamp != stamp:  # Opened again since, and another one by now.
+        if file.stamp != stamp:  # Opened again since, and now it is another version.
             raise replaced_file(self._paths[number])
         file.check()
         bounds = columns[self.columns[0]]
         if len(records) == 1:
             (record,) = records.tolist()
             start, stop = int(bounds[record]), int(bounds[record + 1])
-            # It is data: nobody reads outside of the file because an index says so.
+            # The index is data, and checked: it must not make us read outside of the file.
             if not 0 <= start <= stop <= file.size:
                 raise _damaged(self._paths[number], self.kind)
             return [file.read(start, stop)]
@@ -230,7 +229,7 @@ class IndexedSource(ABC):
         return self._paths[number], int(records[0]), int(bounds[records[0]])
 
     def places_of(self, keys: Keys) -> list[tuple[str, int, int, int]]:
-        """For each record its file, its number there, and from which byte up to which it goes."""
+        """For each record its file, its number in it, and its first and last byte."""
         if not len(keys):
             return []
         self._check(int(keys.min()), int(keys.max()))
@@ -246,7 +245,7 @@ class IndexedSource(ABC):
         return list(zip(paths, records.tolist(), *bounds.tolist(), strict=True))
 
     def _wrong(self, number: int, record: int, problem: str) -> RecordError:
-        """The error of a record that is not what it should be."""
+        """The error about a record that cannot be decoded."""
         start = int(self._open()[number].columns[self.columns[0]][record])
         return RecordError(
             f"{self._name_of(number, record)} of {self._paths[number]!r}, which begins at byte "
@@ -254,7 +253,7 @@ class IndexedSource(ABC):
         )
 
     def _name_of(self, number: int, record: int) -> str:
-        """What a record is called in messages."""
+        """The name of a record in messages."""
         return f"record {record:,}"
 
     def __getstate__(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from bushel.sources.endings import COMPRESSED, compression_of
 
 HEAD_BYTES = 12
 _CHUNK = 1 << 20
-# A few bytes may become very many; so much at a time is unpacked.
+# The most bytes that are unpacked at once, as a few bytes may become very many.
 _AT_ONCE = 1 << 16
 
 
@@ -33,7 +33,7 @@ class _Unpacker(Protocol):
 
 
 def zstd_unpacker() -> _Unpacker:
-    """What unpacks one piece that zstd has compressed."""
+    """A function that decompresses one piece of zstd."""
     try:
         import zstandard
     except ImportError:
@@ -44,7 +44,7 @@ def zstd_unpacker() -> _Unpacker:
     return unpacker
 
 
-# The first bytes of compressed files, which names may not tell.
+# Compressed files by their first bytes, whatever their names.
 _UNPACKERS: dict[str, Callable[[], Any]] = {
     "gzip": lambda: zlib.decompressobj(wbits=31),
     "bzip2": bz2.BZ2Decompressor,
@@ -56,7 +56,7 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
 def unpacked(file: ByteFile, is_plain: Callable[[bytes], bool] = lambda head: False) -> str:
     """The path of a file's contents: its own, or that of a copy if it is compressed.
 
-    `is_plain` may say of the first bytes of a file that they are the beginning of records.
+    `is_plain` tells whether the first bytes of a file are the beginning of records.
     """
     head = file.read(0, min(file.size, HEAD_BYTES))
     compression = compression_of(head)
@@ -65,7 +65,7 @@ def unpacked(file: ByteFile, is_plain: Callable[[bytes], bool] = lambda head: Fa
     name, unpacker = compression.name, _UNPACKERS[compression.name]
     if name == "bzip2" and not file.path.lower().endswith(".bz2"):
         return file.path  # Its first bytes are letters, with which a text may begin.
-    # Messages name the copy now and then; so its name should tell what it is.
+    # Some messages show the copy's name, so it contains that of the file.
     base = os.path.basename(file.path)
     if base.lower().endswith((*COMPRESSED, ".tgz")):
         base = os.path.splitext(base)[0]
@@ -74,7 +74,7 @@ def unpacked(file: ByteFile, is_plain: Callable[[bytes], bool] = lambda head: Fa
 
 
 def _pieces(file: ByteFile, name: str, unpacker: Callable[[], _Unpacker]) -> Iterator[bytes]:
-    """What a compressed file contains; it may be several, one after the other."""
+    """The contents of a compressed file, which may have several parts."""
     current: _Unpacker | None = None
     with ProgressLine(f"unpacking {os.path.basename(file.path)}", file.size) as progress:
         for start in range(0, file.size, _CHUNK):
@@ -90,7 +90,7 @@ def _pieces(file: ByteFile, name: str, unpacker: Callable[[], _Unpacker]) -> Ite
                         current = unpacker()
                     try:
                         piece = current.decompress(data)
-                    except Exception as error:  # Each library has its own.
+                    except Exception as error:  # Each library has its own errors.
                         raise RecordError(
                             f"{file.path!r} is damaged: {name} cannot unpack what lies after "
                             f"byte {start + first:,} ({error})."

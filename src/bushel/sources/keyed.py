@@ -33,7 +33,7 @@ class KeyedSource(ABC):
         return self._records(self._checked(indices))
 
     def _checked(self, indices: Sequence[int] | Keys) -> Keys:
-        """The keys as an array; an error where there is no such record."""
+        """The keys as an array; an error if there is no such record."""
         keys = np.asarray(indices)
         if not len(keys):
             return np.empty(0, dtype=np.int64)
@@ -47,7 +47,7 @@ class KeyedSource(ABC):
 
 
 def by_part(keys: Keys, ends: Keys) -> Iterator[tuple[int, Keys, Keys]]:
-    """Deals keys to parts that stand end to end: the part, places among the keys, keys in it.
+    """Distributes keys over joined parts: the part, places among the keys, keys in it.
 
     >>> [
     ...     (part, *map(np.ndarray.tolist, rest))
@@ -70,17 +70,17 @@ def by_part(keys: Keys, ends: Keys) -> Iterator[tuple[int, Keys, Keys]]:
 
 
 def rows_of(array: npt.NDArray[Any], rows: Keys) -> npt.NDArray[Any]:
-    """Some rows of an array, in one of their own. They are known to exist."""
+    """Rows of an array, copied. They are known to exist."""
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array.take(rows, 0, None, "clip")
-    # Of any other array, `take` copies the whole first.
+    # For any other array, `take` copies the whole first.
     chosen: npt.NDArray[Any] = array[rows]
     return chosen
 
 
 def shown_files(paths: Iterable[str]) -> str:
-    """How a source shows its files.
+    """The files of a source, as text.
 
     >>> shown_files(["a.npy", "b.npy"])
     "'a.npy', 2 files"

@@ -64,7 +64,7 @@ class LanceDataSource(KeyedSource):
         return self._length
 
     def _arrays(self, keys: Keys) -> list[Any]:
-        """The columns of some rows, each one Arrow array."""
+        """The columns of some rows, each as one Arrow array."""
         dataset = self._dataset.get(self._version)
         try:
             table = dataset.take(keys.tolist(), columns=self._columns)
@@ -75,7 +75,7 @@ class LanceDataSource(KeyedSource):
                 f"{self._uri!r} cannot be read: {error}"
             ) from error
         arrays = [table.column(name).combine_chunks() for name in self._columns]
-        # Older versions of pyarrow give them in chunks again, if there is only one.
+        # Older versions of pyarrow return chunks, even if there is only one.
         return [array.chunk(0) if hasattr(array, "chunk") else array for array in arrays]
 
     def _records(self, keys: Keys) -> list[Any]:
@@ -109,7 +109,7 @@ class LanceDataSource(KeyedSource):
 
 
 class _OpenDataset(PerProcess[int | str | None, Any]):
-    """A dataset that is open in this process, by its version."""
+    """A dataset that is open in this process, with its version."""
 
     def __init__(self, uri: str, options: dict[str, str] | None) -> None:
         super().__init__(most=1)

@@ -61,7 +61,7 @@ class IntegerColumn(Columns):
         return IntegerColumn(self.tree.take(indices))
 
 
-# From here on numpy's integers might not do.
+# numpy's integers may overflow from here on.
 _FAR = 2**62
 
 
@@ -90,7 +90,7 @@ class RangeNode(Source):
         start, step = numbers.start, numbers.step
         if not self._is_near:
             return Block([numbers[key] for key in keys.tolist()], positions)
-        # An array of its own, whatever the range: elements belong to the user.
+        # A new array, whatever the range: elements belong to the user.
         return Block(IntegerColumn((keys if step == 1 else keys * step) + start), positions)
 
     @classmethod
@@ -117,8 +117,8 @@ class ColumnsNode(Source):
 
     tree: Any
     size: int
-    # Whether batches are cut from the columns. With strings or objects among them records
-    # are read one by one, so that a batch does not depend on what was read along with it.
+    # Whether batches are cut from the columns. If some are strings or objects, records are read one
+    # by one, so that a batch does not depend on which records were read together.
     stay_columns: bool = True
     wraps = True
 
@@ -149,7 +149,7 @@ class ColumnsNode(Source):
 
 
 def source_node(source: Any) -> Source:
-    """Picks the way to read what a user gave as a source."""
+    """Picks the way to read a user's source."""
     if any(kind.__module__.startswith("datasets.") for kind in type(source).__mro__):
         from bushel.sources.huggingface import hugging_face_source
 
@@ -203,7 +203,7 @@ def _columns_of(source: Any) -> ColumnsNode | None:
 
 
 def _refuse_half_columns(source: Any, leaves: Sequence[tuple[Any, Any]]) -> None:
-    """A dict with names for keys is no sequence; say what is missing to make it columns."""
+    """Raises for a dict with names as keys, which is no sequence: says what columns need."""
     if not isinstance(source, dict):
         return
     for path, leaf in leaves:

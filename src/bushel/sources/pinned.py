@@ -9,7 +9,7 @@ from bushel.errors import PlanError
 
 
 class Pinned:
-    """The first records of a source, under its own name: as it was before it grew.
+    """The first records of a source, under its own name: the source before it grew.
 
     >>> records = Pinned(["a", "b", "c"], 2)
     >>> len(records), records[1], records.bushel_stands_for()
@@ -26,7 +26,7 @@ class Pinned:
         self._source, self._length = source, length
 
     def bushel_stands_for(self) -> str:
-        """What states call the source."""
+        """The name of the source in states."""
         return source_name(self._source)
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class Pinned:
         return self._source[number + self._length if number < 0 else number]
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
-        """Records of many keys, in one call where the source has one."""
+        """Records of many keys, in one call if the source can."""
         many = getattr(self._source, "__getitems__", None)
         if many is None:
             return [self[index] for index in indices]

@@ -17,7 +17,7 @@ from bushel.sources.stored_at import known_place
 
 @frozen
 class SequenceNode(Source):
-    """Anything with a length and records by key."""
+    """Any object with a length and records by key."""
 
     source: Any
     # Whether it is a `ColumnReader`.
@@ -40,7 +40,7 @@ class SequenceNode(Source):
             columns = _read_columns(self.source, keys)
             if columns is not None:
                 return Block(columns, positions)
-        # Our own sources would only make an array of a list again.
+        # Our own sources would only turn a list into an array again.
         own = getattr(self.source, "takes_arrays", False) is True
         rows, failure = read_records(self, self.source, keys if own else keys.tolist(), keys)
         return Block(rows, positions[: len(rows)], failure)
@@ -79,7 +79,7 @@ def read_records(
             )
         except Exception as error:
             whole_block_error = error
-        # Record by record, to find the one that fails (or none, if the trouble has passed).
+        # Record by record, to find the one that fails (or none, if the cause is gone).
         rows = []
     try:
         rows.extend(map(source.__getitem__, keys))
@@ -98,18 +98,18 @@ def read_records(
 
 
 def note_file(error: BaseException, source: Any, key: Any) -> None:
-    """Adds where a record is that failed, if the source knows that."""
+    """Adds the place of a failed record to its error, if the source knows it."""
     place = known_place(source, key) if place_noted(error) is None else None
     if place is not None:
         note_place(error, *place)
 
 
 def _read_columns(source: ColumnReader, keys: Keys) -> Columns | None:
-    """Reads columns; None where there are none, or a record among them fails."""
+    """Reads columns; None if there are none, or if one of the records fails."""
     try:
         tree = source.read_columns(keys)
     except Exception:
-        return None  # It is found record by record.
+        return None  # Reading record by record will find it.
     if tree is None or isinstance(tree, Columns):
-        return tree  # With rows of their own kind.
+        return tree  # These have their own rows.
     return Columns(tree, None, len(keys))

@@ -10,7 +10,7 @@ class StoredAt(NamedTuple):
     """Where a record is stored, as far as its source tells."""
 
     file: str | None = None
-    # Its number in the file, and the bytes from which and up to which it goes.
+    # Its number in the file, its first byte, and the byte after its last.
     record: int | None = None
     start: int | None = None
     stop: int | None = None
@@ -40,9 +40,9 @@ def stored_at(source: Any, keys: "Sequence[Any] | np.ndarray[Any, Any]") -> list
 
 
 def known_place(source: Any, key: Any) -> tuple[str, int, int | None] | None:
-    """The file, the number and the first byte of one record, for an error that is about it.
+    """The file, the number and the first byte of one record, for an error about it.
 
-    None where they are not known, also where the source fails: the file may be gone by now.
+    None if unknown, also if the source fails: the file may be gone by now.
     """
     try:
         found = stored_at(source, [key])

@@ -1,6 +1,6 @@
 """torch datasets as sources, with numpy arrays in place of tensors.
 
-Torch is never imported here: whoever has a dataset of it has done so.
+Torch is never imported here: a program with a torch dataset has done so.
 """
 
 import operator
@@ -49,7 +49,7 @@ class TorchDataSource(ColumnSource):
             )
         self._name = source_name(dataset)
         tensors, self._indices = _within(dataset)
-        # Where there are columns they are all that is needed, in other processes too.
+        # With columns, nothing else is needed, in other processes too.
         self._columns = None if tensors is None else _columns_of(tensors)
         self._dataset: Any = dataset if tensors is None else None
 
@@ -105,7 +105,7 @@ def refuse_iterable(dataset: Any) -> None:
 
 
 def _within(dataset: Any) -> tuple[Sequence[Any] | None, Keys | None]:
-    """The tensors of a `TensorDataset`, and which of their entries, if it is a subset of one."""
+    """The tensors of a `TensorDataset`, and the entries used of them, if it is a subset of one."""
     torch_data = sys.modules.get("torch.utils.data")
     indices: Keys | None = None
     # No subclasses, which may have a `__getitem__` of their own.
@@ -119,14 +119,14 @@ def _within(dataset: Any) -> tuple[Sequence[Any] | None, Keys | None]:
 
 
 def _columns_of(tensors: Sequence[Any]) -> tuple[npt.NDArray[Any], ...]:
-    # Rows of arrays that are not in order are slow to take, so those are put in order once.
+    # Taking rows of arrays that are not contiguous is slow, so those are copied once.
     return tuple(
         np.ascontiguousarray(_array(tensor, (number,))) for number, tensor in enumerate(tensors)
     )
 
 
 def _arrays(record: Any, path: Path = ()) -> Any:
-    """Puts arrays in the place of tensors."""
+    """Replaces tensors by arrays."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(record, torch.Tensor):
         array = _array(record, path)

@@ -14,8 +14,8 @@ from bushel.transport.slots import Ring, Slot
 class Arena:
     """Hands out the memory of one slot, piece by piece.
 
-    The slot is taken when there is something to put in it: while elements are read and
-    transformed, the receiver may let go of one that is still warm.
+    The slot is taken when the first array is allocated: while elements are read and transformed,
+    the receiver may release a slot that is still in the cache.
     """
 
     def __init__(self, ring: Ring, size: int) -> None:
@@ -25,7 +25,7 @@ class Arena:
         self._lock = threading.Lock()
 
     def allocate(self, shape: tuple[int, ...], dtype: "np.dtype[Any]") -> npt.NDArray[Any]:
-        """Makes an array without values: in the slot if it fits, or anywhere."""
+        """Makes an array without values: in the slot if it fits, or in ordinary memory."""
         size = math.prod(shape) * dtype.itemsize
         with self._lock:
             slot = self.slot
@@ -39,7 +39,7 @@ class Arena:
         return piece.view(dtype).reshape(shape)
 
     def give_back(self) -> None:
-        """Gives the slot back, unsent."""
+        """Returns the slot, unsent."""
         slot, self.slot = self.slot, None
         if slot is not None:
             self._ring.give_back(slot.number)

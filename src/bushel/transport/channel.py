@@ -8,10 +8,10 @@ import socket
 import struct
 from collections.abc import Sequence
 
-_PREFIX = struct.Struct("<II")  # Bytes of the message, and files that come with it.
+_PREFIX = struct.Struct("<II")  # Bytes of the message, and the number of files that come with it.
 _MOST_FILES = 4
 _AT_A_TIME = 1 << 16
-# Plain numbers: the members of an enumeration take microseconds to be put together.
+# Plain numbers: combining members of an enumeration takes microseconds.
 _NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
 _NOT_INHERITED = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
 _NO_WAITING = int(socket.MSG_DONTWAIT)
@@ -26,8 +26,8 @@ class ChannelClosed(Exception):
 def send_files(
     connection: socket.socket, data: "bytes | memoryview", files: Sequence[int], flags: int = 0
 ) -> int:
-    """Sends bytes, and open files with the first of them; returns how many bytes it took."""
-    # Never a signal, where the other side is gone.
+    """Sends bytes, and open files with the first of them; returns the number of bytes sent."""
+    # No signal if the other side is gone.
     flags |= _NO_SIGNAL
     if not files:
         return connection.send(data, flags)
@@ -38,13 +38,13 @@ def send_files(
 def receive_files(
     connection: socket.socket, size: int, flags: int = 0
 ) -> tuple[bytes, "array.array[int]"]:
-    """Waits for bytes, and files that came along; nothing at all is the end.
+    """Waits for bytes, and files that came with them; no bytes at all mean the end.
 
-    Raises an `OSError` where this process may have no more files open: the system then hands over
-    none, or some.
+    Raises an `OSError` if this process may not open more files: the system then delivers none, or
+    some.
     """
     files = array.array("i")
-    # No program that another thread starts just now shall have them.
+    # A program that another thread starts at this moment must not inherit them.
     flags |= _NOT_INHERITED
     data, ancillary, told, _ = connection.recvmsg(size, _SPACE_FOR_FILES, flags)
     for level, kind, rights in ancillary:
@@ -69,10 +69,10 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: bytes, file: int | None = None) -> None:
-        """Sends a message; raises `ChannelClosed` where nobody listens any more.
+        """Sends a message; raises `ChannelClosed` if the other side is gone.
 
-        While the other side does not read, what it sends is read here: otherwise both might
-        wait for the other for ever.
+        If the other side does not read, its messages are read here: otherwise both sides might wait
+        for each other for ever.
         """
         files = [] if file is None else [file]
         data = memoryview(_PREFIX.pack(len(message), len(files)) + message)
@@ -93,14 +93,14 @@ class Channel:
         return message
 
     def has_message(self) -> bool:
-        """Whether a whole message is here already."""
+        """Whether a whole message has arrived."""
         if len(self._received) < _PREFIX.size:
             return False
         length, _ = _PREFIX.unpack_from(self._received)
         return len(self._received) >= _PREFIX.size + int(length)
 
     def try_read(self) -> bool:
-        """Reads what has arrived, without waiting; tells whether a whole message is here."""
+        """Reads what has arrived, without waiting; returns whether there is a whole message."""
         while not self.has_message():
             try:
                 self._read(_NO_WAITING)
@@ -109,7 +109,7 @@ class Channel:
         return True
 
     def _wait_for_either(self) -> int:
-        """Waits until it can read or write; not by `select`, which knows 1024 files only."""
+        """Waits until it can read or write; not by `select`, which supports only 1024 files."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN | select.POLLOUT)
         return sum(found for _, found in poll.poll())
@@ -133,7 +133,7 @@ class Channel:
         try:
             data, files = receive_files(self._socket, _AT_A_TIME, flags)
         except OSError as error:
-            # Nothing is here yet, or no file can be opened: not that nobody is there.
+            # Nothing has arrived yet, or no file can be opened; the other side still exists.
             if error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE):
                 raise
             raise ChannelClosed from error

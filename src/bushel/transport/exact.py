@@ -1,7 +1,7 @@
 """Pickles values that plain pickle would change.
 
-A memoryview would become bytes; a masked array that has no mask would have one, and forget that
-its mask is hard; an array class of the user's own would lose its attributes.
+A memoryview would become bytes; a masked array without a mask would get one, and lose its hard
+mask; an array of a user's class would lose its attributes.
 """
 
 import pickle
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# What a memoryview can be told to be.
+# The formats to which a memoryview can be cast.
 _FORMATS = frozenset("cbB?hHiIlLqQnNfdP")
 
 
 class ValuePickler(pickle.Pickler):
-    """Pickles values so that they are afterwards what they were."""
+    """Pickles values so that they are restored exactly."""
 
     def reducer_override(self, obj: Any) -> Any:
         return exactly(obj)
 
 
 def exactly(value: Any) -> Any:
-    """How a value is pickled, where pickle's own way would change it; else NotImplemented."""
+    """How to pickle a value that pickle would change; else NotImplemented."""
     cls: Any = type(value)
     if cls is np.ndarray:
         return NotImplemented
@@ -30,8 +30,8 @@ def exactly(value: Any) -> Any:
         return _of_memoryview(value)
     if not isinstance(value, np.ndarray):
         return NotImplemented
-    # Only now: numpy imports what masks are when somebody asks, which takes a tenth of
-    # all that it takes a worker to begin.
+    # Only now: numpy imports its masked arrays on first use, which takes a tenth of a worker's
+    # start.
     if cls is np.ma.MaskedArray:
         return _of_masked(value)  # type: ignore[arg-type]
     return _of_array_class(value, cls)
@@ -72,10 +72,10 @@ def _masked(data: Any, mask: Any, fill_value: Any, hard: bool, more: Any) -> Any
 def _of_array_class(array: Any, cls: Any) -> Any:
     attributes = getattr(array, "__dict__", None)
     if cls is np.memmap:
-        # It arrives as what it holds; the map of the file stays here.
+        # It arrives as an array with its values; the mapped file stays here.
         return _of_class, (array.view(np.ndarray), cls, {})
     if not attributes or (cls.__reduce__, cls.__reduce_ex__) != _OF_NUMPY:
-        return NotImplemented  # It has nothing to lose, or says itself how it is pickled.
+        return NotImplemented  # It has nothing to lose, or defines itself how it is pickled.
     return _of_class, (array.view(np.ndarray), cls, attributes)
 
 

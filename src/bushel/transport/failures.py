@@ -1,6 +1,6 @@
 """Pickles exceptions: the same type, with the traceback as text and as frames.
 
-As text, which has all that there was to say, and as one that debuggers can follow.
+The text has all details; the frames are for debuggers.
 """
 
 import pickle
@@ -28,7 +28,7 @@ class RemoteTraceback(Exception):
 
 @plain
 class PackedFailure:
-    """An exception, pickled, with what to show of it."""
+    """A pickled exception, and its traceback."""
 
     pickled: bytes | None
     shown: str
@@ -38,19 +38,19 @@ class PackedFailure:
 
 
 def pack_failure(failure: Failure) -> PackedFailure:
-    """Makes a failure ready to travel; whatever the exception is, something arrives."""
+    """Makes a failure ready to travel; whatever the exception is, some error arrives."""
     error = failure.release()
     trace: TracebackType | None = _TRACEBACK.__get__(error)
     parts = (_shown(error), notes_of(error), _formatted(error, trace), places_in(trace))
     for pickle_it in (_pickled, _pickled_by_parts):
         try:
             return PackedFailure(pickle_it(error), *parts)
-        except BaseException:  # A method of the user's own may even try to end the process.
+        except BaseException:  # A user's method may even try to end the process.
             continue
     return PackedFailure(None, *parts)
 
 
-# As every exception has them, whatever its class makes of attributes.
+# Those of the base class, whatever the exception's class does with attributes.
 _TRACEBACK, _CAUSE = (BaseException.__dict__[name] for name in ("__traceback__", "__cause__"))
 
 
@@ -68,7 +68,7 @@ def _formatted(error: Exception, trace: TracebackType | None) -> str:
 
 
 def _pickled_by_parts(error: Exception) -> bytes:
-    """For an exception whose `__init__` takes other arguments than it keeps."""
+    """For an exception whose `__init__` takes other arguments than `args`."""
     parts = (type(error), error.args, vars(error))
     pickled = dump_own(_ExceptionParts(*parts))
     pickle.loads(pickled)
@@ -76,7 +76,7 @@ def _pickled_by_parts(error: Exception) -> bytes:
 
 
 class _ExceptionParts:
-    """What an exception is made of; unpickled, it is the exception."""
+    """The parts of an exception; unpickled, they become the exception."""
 
     def __init__(self, kind: type, args: tuple[Any, ...], state: dict[str, Any]) -> None:
         self._kind, self._args, self._state = kind, args, state
@@ -104,7 +104,7 @@ def _pickled(error: Exception) -> bytes:
         pickled = pickle.dumps(error, protocol=5)
     except Exception:
         pickled = dump_own(error)
-    # An exception whose `__init__` takes other arguments than it keeps fails here, not there.
+    # An exception whose `__init__` takes other arguments fails here, not in the other process.
     again = pickle.loads(pickled)
     if type(again).__name__ != type(error).__name__:
         raise TypeError(type(again))
@@ -112,7 +112,7 @@ def _pickled(error: Exception) -> bytes:
 
 
 def unpack_failure(packed: PackedFailure) -> Failure:
-    """Makes the exception again; one that cannot be made is a WorkerError that shows it."""
+    """Makes the exception again; one that cannot be made becomes a WorkerError that shows it."""
     error: Any = None
     if packed.pickled is not None:
         try:
@@ -125,6 +125,6 @@ def unpack_failure(packed: PackedFailure) -> Failure:
         )
         for note in packed.notes:
             error.add_note(note)
-    if not isinstance(error, FatalElementError):  # Which is the trainer's own.
+    if not isinstance(error, FatalElementError):  # That is the trainer's own.
         _CAUSE.__set__(error, RemoteTraceback(packed.text))
     return Failure(BaseException.with_traceback(error, traceback_of(packed.places)))

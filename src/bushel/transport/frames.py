@@ -1,15 +1,15 @@
 """Reconstructs the frames of another process's traceback.
 
-A traceback is a chain of frames, and a frame cannot leave its process. But a frame that comes of
-running one `raise`, in code that says it is of such a file, function and line, is one that
-`traceback`, pytest and a post-mortem debugger show in the same way. It has no local variables.
+A traceback is a chain of frames, and a frame cannot leave its process. But running a single
+`raise`, in code that claims another file, function and line, makes a frame that `traceback`, pytest
+and a post-mortem debugger show like the original. It has no local variables.
 """
 
 from collections.abc import Sequence
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
-# Frames that are kept of a traceback, at both ends: longer ones are of a recursion.
+# The most frames kept of a traceback, at both ends: longer ones are recursions.
 _MOST = 100
 
 
@@ -23,7 +23,7 @@ class CodePlace(NamedTuple):
 
 
 def places_in(traceback: TracebackType | None) -> list[CodePlace]:
-    """Where an exception came through, the outermost first."""
+    """The places through which an exception passed, the outermost first."""
     places = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -35,7 +35,7 @@ def places_in(traceback: TracebackType | None) -> list[CodePlace]:
 
 
 def traceback_of(places: Sequence[CodePlace]) -> TracebackType | None:
-    """A traceback that leads through these places."""
+    """A traceback with frames at these places."""
     made: TracebackType | None = None
     for place in reversed(places):
         made = TracebackType(made, _frame_at(place), 0, place.line)
@@ -61,11 +61,11 @@ def _frame_at(place: CodePlace) -> FrameType:
 
 
 def _on_the_first_line(instructions: int) -> bytes:
-    """The table of a code's lines: all of it is on the first one, in columns that nobody knows.
+    """A code's line table in which everything is on the first line, in unknown columns.
 
-    Otherwise a part of the line would be marked that is a part of this file's `raise`. An entry is
-    a byte with the kind of what follows (13: a line and no columns) and for how many instructions
-    it is, up to 8, and then the difference to the line before.
+    Otherwise a debugger would mark the columns of this file's `raise`. An entry is a byte with its
+    kind (13: a line and no columns) and the number of instructions that it covers, up to 8; then
+    comes the difference to the line before.
     """
     entries = bytearray()
     for start in range(0, instructions, 8):
@@ -74,4 +74,4 @@ def _on_the_first_line(instructions: int) -> bytes:
 
 
 class _Here(Exception):
-    """Raised to have a frame."""
+    """Raised to make a frame."""

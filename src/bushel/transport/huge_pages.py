@@ -1,14 +1,14 @@
 """Large pages of memory (2 MB) for slots.
 
-Memory is found page by page, and a batch of ten megabytes has 2,400 pages of 4 kB. Each is cleared
-and handed over by itself when it is touched for the first time, and there are more than the
-processor remembers, so that each is looked up again for every batch. In pages of 2 MB there are
-five. (Stacking 9.6 MB into slots in turn: 0.95 ms of CPU with small pages, 0.73 with large ones.)
+Memory is allocated page by page, and a batch of ten megabytes has 2,400 pages of 4 kB. Each is
+cleared and mapped by itself at its first use, and there are more than the processor's address cache
+(TLB) holds, so that each is looked up again for every batch. In pages of 2 MB there are five.
+(Stacking 9.6 MB into slots in turn: 0.95 ms of CPU with small pages, 0.73 with large ones.)
 
-Linux gives files in memory small pages unless an administrator says otherwise, but joins those of
-a mapping when asked to (`MADV_COLLAPSE`, since 6.1). If it has large pages at hand, a slot that is
-written once takes 1.3 ms of CPU in place of 7.6. If it has to make room for them first, it takes
-15 to 19, and is not asked again. Where it refuses, the memory stays as it is.
+Linux gives files in memory small pages unless an administrator changes it, but joins those of a
+mapping on request (`MADV_COLLAPSE`, since 6.1). If it has large pages ready, the first write of a
+slot takes 1.3 ms of CPU in place of 7.6. If it has to free memory for them first, it takes 15 to
+19, and no further requests are made. If it refuses, the memory stays as it is.
 """
 
 import ctypes
@@ -21,29 +21,29 @@ from collections.abc import Callable
 import numpy as np
 
 PAGE = 1 << 21
-# Smaller slots have few pages, and those stay in mind.
+# Smaller slots have few pages, which stay in the address cache.
 _LEAST = 2 * PAGE
 _MADV_COLLAPSE = 25
 _MAP_FIXED = 0x10
-# Seconds on the core for which the system hands over 2 MB in small pages.
+# CPU seconds in which the system provides 2 MB in small pages.
 _SLOW_SECONDS = 0.0016
 
 
 def file_size(size: int) -> int:
-    """How long the file of a mapping should be, which costs nothing where nothing is written."""
+    """The length of a mapping's file; parts that are not written take no memory."""
     return size if size < _LEAST else -(-size // PAGE) * PAGE
 
 
 def map_aligned(descriptor: int, size: int) -> memoryview:
-    """Maps a file of `file_size(size)`, if large where a large page may begin.
+    """Maps a file of `file_size(size)`; a large one where a large page may begin.
 
-    It may end beyond `size`, and lives as long as anything that refers to it.
+    It may end after `size`, and lives as long as any object refers to it.
     """
     if size < _LEAST or not sys.platform.startswith("linux"):
         return memoryview(mmap.mmap(descriptor, size))
     size = file_size(size)
-    # The place is chosen by the system, and is larger by what it may begin too low; the file is
-    # then mapped over a part of it, which no other thread can have taken in the meantime.
+    # The system chooses the place, larger by the most that it may be misaligned; the file is then
+    # mapped over a part of it, which no other thread can have taken in the meantime.
     place = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     view = memoryview(place)
     address = _address(view)
@@ -55,10 +55,10 @@ def map_aligned(descriptor: int, size: int) -> memoryview:
 def join_pages(
     mapped: memoryview, size: int, clock: Callable[[], float] = time.thread_time
 ) -> bool:
-    """Has the first `size` bytes of a new mapping in large pages, if that can be.
+    """Requests large pages for the first `size` bytes of a new mapping.
 
-    Tells whether it is worth asking again, for another one. The last page is a large one if at
-    least half of it is wanted.
+    Returns whether further requests, for other mappings, are worthwhile. The last page is a large
+    one if at least half of it is used.
     """
     pages = (size + PAGE // 2) // PAGE
     whole = mapped.obj
@@ -67,7 +67,7 @@ def join_pages(
     assert isinstance(whole, mmap.mmap)
     began = clock()
     for page in range(pages):
-        mapped[page * PAGE] = 0  # Where there is nothing at all, there is nothing to join.
+        mapped[page * PAGE] = 0  # Pages that do not exist cannot be joined.
     start = _address(mapped) - _address(memoryview(whole))
     try:
         whole.madvise(_MADV_COLLAPSE, start, pages * PAGE)
@@ -77,7 +77,7 @@ def join_pages(
 
 
 def _map_over(address: int, size: int, descriptor: int) -> None:
-    """Puts a file in place of memory that is mapped already, and is unmapped with it."""
+    """Maps a file over memory that is mapped already, and unmaps both together."""
     system = ctypes.CDLL(None, use_errno=True).mmap
     system.restype = ctypes.c_void_p
     system.argtypes = (

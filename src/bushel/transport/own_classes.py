@@ -1,10 +1,10 @@
 """Sends classes without an importable name (of the main module, or local) by value.
 
-cloudpickle sends such a class by value, and marks it, so that a process that sees the mark
-again has one class and not two. But it also sets everything that is in the class once more:
-an element that comes back from a worker would put the trainer's class, with the counters and
-settings that the program keeps there, back to what they were when the worker was started. So
-a class that came from the trainer goes back as its mark alone.
+cloudpickle sends such a class by value, with a mark by which a process that receives it again has
+one class and not two. But it also sets all attributes of the class once more: an element that comes
+back from a worker would reset the trainer's class, with the counters and settings that the program
+keeps there, to the values at the worker's start. So a class that came from the trainer is sent back
+as its mark alone.
 """
 
 import io
@@ -19,7 +19,7 @@ from bushel.transport.unsendable import refuse_file
 
 
 class ByValue(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, unused-ignore]
-    """Pickles as cloudpickle does, but so that values and classes stay what they are."""
+    """Pickles as cloudpickle does, but keeps values and classes as they are."""
 
     def reducer_override(self, obj: Any) -> Any:
         reduced = exactly(obj)
@@ -32,7 +32,7 @@ class ByValue(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, unu
 
 
 class OwnClasses(ByValue):
-    """The same, but classes that came from elsewhere go by their marks."""
+    """The same, but classes that came from the other process are sent as their marks."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type):
@@ -43,10 +43,11 @@ class OwnClasses(ByValue):
 
 
 def _with_slots(cls: type, reduced: Any) -> Any:
-    """Has a class made with its slots.
+    """Makes the receiver create a class with its slots.
 
-    cloudpickle makes one whose objects have a `__dict__`, and names slots that are none: what
-    such an object has would be pickled twice, and not fit an object of the class that it is of.
+    cloudpickle would make a class whose objects have a `__dict__`, and whose slots are only names:
+    the attributes of such an object would be pickled twice, and not fit an object of the original
+    class.
     """
     make, arguments, state, *rest = reduced
     if make is not internals._make_skeleton_class:
@@ -70,7 +71,7 @@ def dump_own(value: Any) -> bytes:
 
 
 def marked_classes() -> list[type]:
-    """The classes that were sent by value so far: to be kept, or their marks mean nothing."""
+    """The classes sent by value so far, to be kept, as otherwise their marks become invalid."""
     return list(getattr(internals, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", ()))
 
 
@@ -78,7 +79,7 @@ _came_with: dict[type, str] = {}
 
 
 def remember_classes() -> None:
-    """Takes note of the classes that came so far; called when something was received."""
+    """Takes note of the classes received so far; called after each message."""
     known = getattr(internals, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", None)
     if known is not None:
         _came_with.update(known)

@@ -1,7 +1,7 @@
 """Sends similar rows as columns, and restores the same rows.
 
-Elements that are alike, or differ in their lengths only, are taken apart (`core/ragged.py`) into
-a few flat arrays. Those are made where they will be sent from, so that nothing is copied twice.
+Similar elements, which may differ in length, are taken apart (`core/ragged.py`) into a few flat
+arrays. These are made in the memory from which they are sent, so that nothing is copied twice.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from bushel.core.room import Make
 
 
 def pack_values(values: list[Any] | Columns, make: Make | None = None) -> list[Any] | Columns:
-    """Turns a block's values into what is quick to pickle; `make` makes the arrays of it.
+    """Converts a block's values to a form that is quick to pickle; `make` allocates its arrays.
 
     >>> import numpy as np
     >>> rows = [{"x": np.arange(i), "y": i} for i in range(5)]
@@ -28,5 +28,5 @@ def pack_values(values: list[Any] | Columns, make: Make | None = None) -> list[A
 
 
 def unpack_values(packed: list[Any] | Columns) -> list[Any] | Columns:
-    """Turns what was rows into rows again, for who needs all of them at once."""
+    """Restores rows, for a caller that needs all of them at once."""
     return packed.rows() if isinstance(packed, RaggedRows) else packed

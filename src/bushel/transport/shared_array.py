@@ -30,7 +30,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class SharedMemoryArrayMetadata:
-    """What another process needs to know to open an array: small, and easily sent."""
+    """The description with which another process opens an array: small, and easy to send."""
 
     name: str
     shape: Iterable[int]
@@ -70,18 +70,18 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         _check_dtype(kind)
         if min(sizes, default=0) < 0:
             raise ValueError(f"an array cannot have the shape {sizes}: sizes are not negative.")
-        # There is no shared memory of no bytes.
+        # Shared memory cannot be empty.
         descriptor, name = create_named(max(1, math.prod(sizes) * kind.itemsize))
         return cls._over(_Mapping(descriptor, name), sizes, kind)
 
     def __array_finalize__(self, obj: Any) -> None:
-        # A copy is given memory of its own, which nobody else can open.
+        # A copy has its own memory, which other processes cannot open.
         self._memory = None if self.flags.owndata else getattr(obj, "_memory", None)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         if array is self:  # `array += 1`
             return self
-        # numpy 1 does not say when it expects a scalar: wherever there is a single number.
+        # numpy 1 does not say when it expects a scalar: return one for any single number.
         plain = np.asarray(array)
         return plain if plain.ndim else plain[()]
 
@@ -101,7 +101,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
     def from_shared_memory(
         cls, shm: "SharedMemory", shape: Any, dtype: npt.DTypeLike
     ) -> "SharedMemoryArray":
-        """Makes an array on memory that is open; closing `shm` afterwards does it no harm."""
+        """Makes an array on open memory; closing `shm` afterwards does it no harm."""
         return cls._over(_opened(shm.name), shape, dtype)
 
     @classmethod
@@ -114,7 +114,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         strides: tuple[int, ...] | None = None,
     ) -> "SharedMemoryArray":
         _check_dtype(np.dtype(dtype))
-        # Every view of this array refers to the bytes, and they to the memory.
+        # Every view of this array refers to the bytes, and they refer to the memory.
         array: SharedMemoryArray = super().__new__(
             cls, shape, dtype, np.asarray(memory), offset, strides
         )
@@ -134,7 +134,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         return SharedMemoryArrayMetadata(memory.name, self.shape, self.dtype)
 
     def unlink_on_del(self) -> None:
-        """Has the memory removed when this array, and every view of it here, is gone."""
+        """Removes the memory when this array, and every view of it here, is gone."""
         memory = self._in_memory()
         if memory.removal is None:
             memory.removal = weakref.finalize(memory, _remove, memory.name, os.getpid())
@@ -149,9 +149,9 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
 
     @classmethod
     def enable_async_del(cls, num_threads: int = 1, max_outstanding_requests: int = 50) -> None:
-        """Has memory let go of by threads from now on: to free a gigabyte takes a while.
+        """Frees memory in threads from now on, as freeing a gigabyte takes a while.
 
-        With `max_outstanding_requests` waiting, whoever lets go of another does it itself.
+        If `max_outstanding_requests` are waiting, the calling thread frees it itself.
         """
         if num_threads < 1 or max_outstanding_requests < 0:
             raise ValueError(
@@ -162,9 +162,9 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
 
     @classmethod
     def close_shm_async(cls, shm: "SharedMemory", unlink: bool) -> None:
-        """Closes memory, and removes it if told so, in the threads of `enable_async_del`.
+        """Closes memory, and removes it if asked to, in the threads of `enable_async_del`.
 
-        Without them it is done at once.
+        Without such threads it is done at once.
         """
         if unlink:
             with suppress(FileNotFoundError):
@@ -175,9 +175,8 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
 class _Mapping:
     """A mapping that is closed when the last array on it is gone.
 
-    Arrays find it by its address, not as a buffer: a buffer could not be closed while any
-    array refers to it, and by the time none does there would be nobody left to close it in
-    a thread.
+    Arrays have its address, not its buffer: a buffer could not be closed while any array refers to
+    it, and later there would be no object left to close it in a thread.
     """
 
     def __init__(self, descriptor: int, name: str) -> None:
@@ -186,7 +185,7 @@ class _Mapping:
         finally:
             os.close(descriptor)
         self.name = name
-        # Kept, because at the very end of a program there are no globals any more.
+        # Kept, as at the very end of a program there are no globals any more.
         self._close = _closer.close
         self.address: int = np.frombuffer(self._mapping, np.uint8).ctypes.data
         self.removal: weakref.finalize[..., Any] | None = None
@@ -198,7 +197,7 @@ class _Mapping:
         }
 
     def __del__(self) -> None:
-        if hasattr(self, "_close"):  # Or it could not be mapped.
+        if hasattr(self, "_close"):  # Mapping may have failed.
             self._close(self._mapping)
 
 
@@ -225,9 +224,9 @@ def _reopen(
 
 
 def _remove(name: str, pid: int) -> None:
-    # A process that was forked has the array too, and is not the one to clean up.
+    # A forked process has the array, too, but must not clean up.
     if os.getpid() == pid:
-        with suppress(FileNotFoundError):  # Somebody else has removed it.
+        with suppress(FileNotFoundError):  # Another process has removed it.
             remove_named(name)
 
 
@@ -244,7 +243,7 @@ class _Closable(Protocol):
 
 
 def _close(memory: _Closable) -> None:
-    # A `SharedMemory` of which the user has a view: it goes with that.
+    # A `SharedMemory` of which the user has a view: it ends with that.
     with suppress(BufferError):
         memory.close()
 
@@ -252,15 +251,15 @@ def _close(memory: _Closable) -> None:
 class _Closer:
     """Closes mappings: in threads if there are any, or at once.
 
-    Called by destructors, which may interrupt any line of Python, this class included. So
-    there is no lock, and a queue that may be interrupted in the middle of its own `put`.
+    Destructors call it, which may interrupt any line of Python, this class included. So there is no
+    lock, and the queue is of a kind whose `put` may be interrupted.
     """
 
     def __init__(self) -> None:
         self._waiting: queue.SimpleQueue[_Closable | None] = queue.SimpleQueue()
         self._most_waiting = 0
         self._threads: list[threading.Thread] = []
-        self._pid = 0  # Threads do not come along into a process that is forked.
+        self._pid = 0  # A fork does not copy threads.
 
     def start(self, num_threads: int, most_waiting: int) -> None:
         """Starts threads until there are `num_threads`."""
@@ -282,7 +281,7 @@ class _Closer:
             _close(memory)
 
     def stop(self) -> None:
-        """Ends the threads after what is waiting; from then on memory is closed at once."""
+        """Ends the threads after the waiting requests; from then on memory is closed at once."""
         threads, self._threads = self._threads, []
         if self._pid == os.getpid():
             for _ in threads:

@@ -1,8 +1,8 @@
 """Refuses objects that belong to one process: open files, sockets, iterators, locks.
 
-Some of them can be pickled all the same: an open text file as a copy of the rest of it, an
-iterator as another one at the same place. Each process would then have its own, and what one
-takes from it the others take again.
+Some of them can be pickled nevertheless: an open text file as a copy of its remaining text, an
+iterator as another one at the same place. Each process would then have its own, and elements taken
+in one process would be taken in the others again.
 """
 
 import io
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class UnsendableKind(NamedTuple):
-    """What a thing is, why it is not sent, and what to write instead."""
+    """A kind of object, why it is not sent, and what to write instead."""
 
     name: str
     why: str
@@ -51,20 +51,20 @@ ITERATOR = UnsendableKind(
     "element, which `map_with_index` tells",
 )
 _KINDS: tuple[tuple[tuple[type, ...], UnsendableKind], ...] = (
-    # Not `StringIO` and `BytesIO`, which are their contents.
+    # Not `StringIO` and `BytesIO`, which are just their contents.
     ((io.TextIOWrapper, io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom), _FILE),
     ((socket.socket,), _SOCKET),
     ((mmap.mmap,), _MAP),
     ((type(Lock()), type(RLock())), _LOCK),
     ((Generator,), _GENERATOR),
 )
-# A class of the user's own, or of a library, says itself what becomes of it.
+# A class of the user's, or of a library, defines itself how it is sent.
 _BUILT_IN = frozenset(["builtins", "itertools"])
 
 
 def kind_of(cls: type) -> UnsendableKind | None:
-    """What the objects of a class are, where they should not be sent to another process."""
-    # Asked for each of a hundred thousand objects, of a few classes.
+    """The kind of a class's objects, if they must not be sent to another process."""
+    # This is called for a hundred thousand objects of a few classes.
     if cls not in _known:
         _known[cls] = _find_kind(cls)
     return _known[cls]
@@ -81,7 +81,7 @@ def _find_kind(cls: type) -> UnsendableKind | None:
 
 
 def output_of(value: Any) -> tuple[Any, ...] | None:
-    """How an output of this program becomes that of the other process; None if it is none."""
+    """The name of a standard stream, which is replaced by that of the other process; else None."""
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         if value is not None and value is getattr(sys, name, None):
             return getattr, (sys, name)
@@ -89,14 +89,14 @@ def output_of(value: Any) -> tuple[Any, ...] | None:
 
 
 class UnsendableError(TypeError):
-    """Something was to be sent that means something in one process only."""
+    """An object was to be sent that is meaningful in one process only."""
 
     def __init__(self, kind: UnsendableKind) -> None:
         super().__init__(f"{kind.name} cannot be sent to another process")
 
 
 def refuse_file(value: Any) -> tuple[Any, ...] | None:
-    """Raises for an open file in an element, of which pickle might make something else."""
+    """Raises for an open file in an element, which pickle might convert."""
     if kind_of(type(value)) is not _FILE:
         return None
     output = output_of(value)

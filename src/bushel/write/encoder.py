@@ -9,7 +9,7 @@ from bushel.write.write_plan import WritePlan
 
 
 class Encode(transforms.MapWithIndex):
-    """Makes of an element what the files of a format hold."""
+    """Encodes an element for the files of a format."""
 
     def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
@@ -25,5 +25,5 @@ class Encode(transforms.MapWithIndex):
 
 
 def cannot_be_written(misfit: MisfitError, format: str) -> PlanError:
-    """The error of an element that a format cannot hold."""
+    """The error about an element that a format cannot hold."""
     return PlanError(f"this element cannot be written as {format}: {misfit}.")

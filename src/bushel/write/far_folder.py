@@ -1,7 +1,7 @@
 """The target folder in an object store: objects are written atomically.
 
-Nobody is locked out: who writes the same dataset twice at once writes the same bytes, and who
-writes another one finds the plan of the first.
+No process is locked out: two that write the same dataset at once write the same bytes, and one that
+writes another dataset finds the plan of the first.
 """
 
 import os
@@ -14,7 +14,7 @@ from bushel.write.target_folder import Folder, scratch
 
 
 class FarFolder(Folder):
-    """A folder in an object store. Files are written here first, and then put there."""
+    """A folder in an object store. Files are written locally first, and then uploaded."""
 
     def __init__(self, folder: str, pattern: str) -> None:
         super().__init__(folder, pattern)
@@ -31,7 +31,7 @@ class FarFolder(Folder):
 
     @contextmanager
     def lasting(self, private: str) -> Iterator[None]:
-        yield  # The file of this machine is gone soon.
+        yield  # The local file is removed soon.
 
     def publish(self, private: str, name: str) -> None:
         uploads.put(self.path(name), Path(private))

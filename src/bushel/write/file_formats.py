@@ -17,7 +17,7 @@ from bushel.write.writers import write_array_record, write_lines, write_tar
 
 @frozen
 class FileFormat:
-    """A format: its name, what files of it are called, and how one is written."""
+    """A format: its name, the ending of its files, and their writer."""
 
     name: str
     endings: tuple[str, ...]
@@ -26,7 +26,7 @@ class FileFormat:
 
     @property
     def ending(self) -> str:
-        """What files are called where nobody says: as the format, if that is an ending."""
+        """The ending of files by default: that of the format."""
         return f".{self.name}" if f".{self.name}" in self.endings else self.endings[0]
 
 
@@ -65,7 +65,7 @@ FILE_FORMATS = {
 
 
 def file_format(to: str, name: str | None) -> FileFormat:
-    """The format of a name, or the one that a path says by its ending."""
+    """The format of a name, or the one that the ending of a path tells."""
     if name is not None:
         if name not in FILE_FORMATS:
             raise PlanError(

@@ -22,13 +22,13 @@ from bushel.write.shard_counts import ShardCounts, shared_counts, shown
 from bushel.write.target_folder import Folder, part_of
 from bushel.write.write_plan import WritePlan
 
-# A shard has about so many bytes, where nobody says how many records it has.
+# The approximate size of a shard, if the number of its records is not set.
 SHARD_BYTES = 128 << 20
 _COUNT_EVERY = 256
 
 
 def size_of(record: Any) -> int:
-    """About how many bytes an encoded element takes."""
+    """The approximate size of an encoded element, in bytes."""
     if isinstance(record, bytes):
         return len(record)
     if isinstance(record, np.ndarray):
@@ -47,9 +47,9 @@ def size_of(record: Any) -> int:
 def write_stream(
     ds: Any, plan: WritePlan, folder: Folder, workers: int | RayOptions, progress: bool | None
 ) -> tuple[Sequence[WrittenShard], str | None]:
-    """Writes the shards of a stream that are not there yet, one after the other.
+    """Writes the missing shards of a stream, one after the other.
 
-    And tells why it is not known where elements come from, if that was tried in vain.
+    Also returns why the origins of elements are unknown, if finding them failed.
     """
     done = folder.noted(plan.digest)
     shards: list[WrittenShard] = []
@@ -88,10 +88,10 @@ def write_stream(
 
 
 class _StreamOrigins:
-    """Where the elements of a stream come from, shard by shard, as far as the plan asks for it."""
+    """The origins of a stream's elements, shard by shard, as far as the plan asks for them."""
 
     def __init__(self, ds: Any, plan: WritePlan, node: Node, state: Any) -> None:
-        """`node` is the stream that is written, and `state` where it begins."""
+        """`node` is the stream to write, and `state` its beginning."""
         self._node, self._keeps = ds._stream_node(), plan.told["keeps_origins"]
         self._traced: TracedOrigins | None = None
         self.problem: str | None = None
@@ -99,7 +99,7 @@ class _StreamOrigins:
             self._traced = TracedOrigins(node, state, plan.told["traces"] == "calls")
 
     def columns(self, first: int, stop: int) -> tuple[dict[str, Numbers], list[str]]:
-        """Those of elements that follow those before."""
+        """The origins of the next elements."""
         if not self._keeps or first == stop or self.problem is not None:
             return {}, []
         find = None if self._traced is None else self._traced.records
@@ -110,7 +110,7 @@ class _StreamOrigins:
             return {}, []
 
     def check_end(self) -> None:
-        """Takes back what was told, where more elements were expected than there were."""
+        """Takes origins back, if there were fewer elements than expected."""
         if self._traced is not None and self.problem is None and not self._traced.ended:
             self.problem = "functions of the pipeline left elements out"
 
@@ -149,20 +149,20 @@ def _write_rest(
 
 
 class _StreamInShards:
-    """A stream cut into shards, by records or by bytes; and what is known between two of them."""
+    """A stream cut into shards, by records or by bytes; and the state between two of them."""
 
     def __init__(self, iterator: Any, plan: WritePlan, taken: int, counts: ShardCounts) -> None:
         self._iterator, self._counts = iterator, counts
         self._most_records = plan.told["shard_records"]
         self._most_bytes = None if plan.shards == 1 or self._most_records else SHARD_BYTES
         self._has_lengths = plan.format == "tokens"
-        # Elements of the stream up to here, and the state after them.
+        # The number of elements so far, and the state after them.
         self.taken = taken
         self.state: Any = iterator.get_state()
         self.bad = bad_records_in(self.state)
         self.ended = False
         self.lengths: list[int] | None = None
-        # The element that comes next, in a list; none where nobody has looked.
+        # The next element, in a list; empty if it was not read yet.
         self._next: list[Any] = []
         self._began = taken
 
@@ -187,7 +187,7 @@ class _StreamInShards:
                 break
         if not self.ended:
             self.state = self._iterator.get_state()
-            # Whether there is more: a shard without records is none.
+            # Whether there is more, as a shard must not be empty.
             self._look()
         self.bad = bad_records_in(self._iterator.get_state() if self.ended else self.state)
 

@@ -16,12 +16,12 @@ from bushel.sources.written.origins import Numbers
 
 # Positions that are looked up together.
 _AT_ONCE = 1 << 16
-# Files of a source that a manifest names; of more there is the number.
+# The most files of a source that a manifest names; of more it has the number.
 _MOST_FILES = 4096
 
 
 def why_unknown(node: Node, is_stream: bool) -> str | None:
-    """Why nobody knows where elements come from, if nobody does."""
+    """Why the origins of elements are unknown, if they are."""
     try:
         first = np.zeros(1, dtype=np.int64)
         records = records_of_steps(node, first) if is_stream else records_of_positions(node, first)
@@ -35,16 +35,17 @@ def why_unknown(node: Node, is_stream: bool) -> str | None:
 
 
 class TracedOrigins:
-    """Where elements of a stream come from that no number tells: the stream is run beside it.
+    """Origins that arithmetic cannot find: a second stream with tagged elements runs beside.
 
-    What decides which elements there are, such as a filter, is called once more for that.
+    Functions that decide which elements there are, such as filters, are called a second time for
+    that.
     """
 
     def __init__(self, node: Node, state: Any, calls: bool) -> None:
         """From the beginning, or from a state on.
 
-        With `calls`, functions of the user's may be called; otherwise it is believed that none of
-        them leaves an element out, and `NotKnown` is raised where that is not enough.
+        With `calls`, functions of the user's may be called; otherwise none is assumed to drop an
+        element, and `NotKnown` is raised if that is not enough.
         """
         self._replay = Replay(node, believes=not calls)
         if self._replay.reads and not calls:
@@ -54,7 +55,7 @@ class TracedOrigins:
             self._replay.go_to(verify(state, describe_pipeline(node)))
 
     def records(self, positions: Positions) -> Records:
-        """The records of the elements that come next, as many as there are positions."""
+        """The records of the next elements, one for each position."""
         tags = self._replay.take(len(positions))
         records = self._replay.records(tags)
         if len(tags) < len(positions) or records.keys.dtype.kind not in "iu":
@@ -63,7 +64,7 @@ class TracedOrigins:
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing more; asked once, at the end."""
+        """Whether the stream has ended; asked once, at the end."""
         return not self._replay.take(1)
 
     def close(self) -> None:
@@ -71,7 +72,7 @@ class TracedOrigins:
 
 
 def can_be_traced(node: Node, calls: bool) -> bool:
-    """Whether elements of a stream can be told where they come from by running it beside."""
+    """Whether a second stream can find the origins of a stream's elements."""
     try:
         TracedOrigins(node, None, calls).close()
     except NotKnown:
@@ -87,7 +88,7 @@ def columns_of(
 ) -> tuple[dict[str, Numbers], Any]:
     """The columns of elements at these positions, and the files that they name.
 
-    `find` gives the records of positions, where arithmetic does not.
+    `find` returns the records of positions if arithmetic cannot.
     """
     known = sources_of(node)
     numbers: dict[str, int] = {}
@@ -120,7 +121,7 @@ def columns_of(
 
 
 def _places(records: Records, numbers: dict[str, int]) -> dict[str, Numbers]:
-    """The file, the number in it and the first byte of each record; -1 where nobody knows."""
+    """The file, the number in it and the first byte of each record; -1 if unknown."""
     found = {name: np.full(len(records), -1, np.int64) for name in ("files", "records", "starts")}
     for number, source in enumerate(records.sources):
         mine = np.flatnonzero(records.which == number)
@@ -137,7 +138,7 @@ def _places(records: Records, numbers: dict[str, int]) -> dict[str, Numbers]:
 
 
 def sources_told(node: Node) -> list[dict[str, Any]]:
-    """What a manifest says of the sources of a pipeline."""
+    """The description of a pipeline's sources in a manifest."""
     told = []
     for source in sources_of(node):
         given = getattr(source, "source", None)

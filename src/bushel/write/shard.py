@@ -25,14 +25,14 @@ from bushel.write.shard_counts import ShardCounts
 from bushel.write.target_folder import Folder, part_of
 from bushel.write.write_plan import WritePlan
 
-# Records after which the count that others see is brought up to date.
+# The interval, in records, at which the shared count is updated.
 _COUNT_EVERY = 256
-# The share of its time for which a shard has a core, if there is next to nothing to wait for.
+# The share of its time in which a shard uses a core, if it hardly waits for anything.
 _BUSY = 0.8
 
 
 class WriteShard:
-    """Writes shards of a random-access dataset by their numbers; runs in workers."""
+    """Writes shards of a random-access dataset by number; runs in workers."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class WriteShard:
         cores: float = math.inf,
         threads: bool = True,
     ) -> None:
-        """With `workers`, so many processes make the elements of a shard, which this one writes.
+        """With `workers`, that many processes make the elements of a shard, and this one writes it.
 
-        `cores` are those that whoever writes a shard may use: others write others. `threads` says
-        whether threads may make the elements of the first one.
+        `cores` is the number of cores for this process; other processes write other shards.
+        `threads` says whether threads may make the elements of the first shard.
         """
         self._ds, self._plan, self._folder = ds, plan, folder
         self._counts, self._workers, self._cores = counts, workers, cores
-        # Whether threads may make elements, by what the last shard took.
+        # Whether threads may make elements, given the times of the last shard.
         self._threads = threads
 
     def __call__(self, number: int) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class WriteShard:
         return {"number": int(number), "shard": shard.to_json()}
 
     def write(self, number: int) -> WrittenShard:
-        """Writes one, and its note."""
+        """Writes one shard, and its note."""
         plan, folder = self._plan, self._folder
         name = plan.name(number)
         elements = _Elements(self._ds, plan, number, self._counts, self._workers, self._threads)
@@ -79,7 +79,7 @@ class WriteShard:
         return shard
 
     def _index(self, number: int, elements: "_Elements") -> AbstractContextManager[Part | None]:
-        """Writes where the elements came from, and where they begin if that is not known else."""
+        """Writes the origins of elements, and their beginnings if these are not found otherwise."""
         columns: dict[str, Numbers] = {}
         files: list[str] = []
         if self._plan.told["keeps_origins"] and elements.count:
@@ -88,10 +88,10 @@ class WriteShard:
 
 
 def threads_may_pay(cores: float, on_core: float, seconds: float) -> bool:
-    """Whether threads may make the elements of the next shard faster, by what the last one took.
+    """Whether threads may make the next shard's elements faster, given the times of the last.
 
-    To find out that they do not costs something, in every shard. On one core they only pay where
-    elements wait.
+    Finding out that they do not takes time in every shard. On one core they only pay if elements
+    wait.
 
     >>> threads_may_pay(cores=1.0, on_core=2.0, seconds=2.1), threads_may_pay(1.0, 0.4, 2.1)
     (False, True)
@@ -109,7 +109,7 @@ def written_index(
 ) -> Iterator[Part | None]:
     """Writes the file beside a shard, if there is anything to write.
 
-    The disk takes it while the block runs, and it has its name after that.
+    It is synced to the disk while the block runs, and has its name after that.
     """
     if lengths is not None:
         columns = {**columns, "lengths": np.array(lengths, dtype=np.int64)}
@@ -126,7 +126,7 @@ def written_index(
 
 
 class _Elements:
-    """The encoded elements of a shard, and which ones there were."""
+    """The encoded elements of a shard, and their positions."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _Elements:
         self._counts, self._workers = counts, workers
         self._options = ReadOptions() if threads else ReadOptions(num_threads=0)
         self._start, self._stop = plan.bounds(number)
-        # The positions that were left out.
+        # The positions that were dropped.
         self._dropped: list[int] = []
         self.count = 0
         self.bad: list[int] = []
@@ -153,7 +153,7 @@ class _Elements:
         return np.delete(whole, np.array(self._dropped, dtype=np.int64) - self._start)
 
     def records(self) -> Iterator[Any]:
-        """Makes them."""
+        """Makes the encoded elements."""
         if self._stop <= self._start:
             return
         stream = encoded(self._ds, self._plan)[self._start : self._stop].to_iter_dataset(
@@ -184,7 +184,7 @@ class _Elements:
         self._counts.set(self._number, self._stop - self._start)
 
     def _place_of(self, position: int) -> str:
-        """Which element it was, for an error."""
+        """The position of an element, for an error."""
         told = f"bushel: in shard {self._number} of {self._plan.shards}, element {position}"
         try:
             records = records_of_positions(map_node(self._ds), np.array([position]))

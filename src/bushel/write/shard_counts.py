@@ -19,28 +19,28 @@ class ShardCounts:
     """Numbers, one for each shard, in a file that the processes of this machine share."""
 
     def __init__(self, path: str, name: str, count: int) -> None:
-        """`name` is what the file is called, wherever `path` leads to it."""
+        """`name` is the name of the file, whatever `path` leads to it."""
         self._path, self._name, self._count = path, name, count
         self._mapped: Any = None
 
     def _open(self) -> Any:
         if self._mapped is None:
             try:
-                # On another machine, the path may lead to a file of somebody else.
+                # On another machine, the path may lead to an unrelated file.
                 if self._name not in os.path.realpath(self._path):
                     raise FileNotFoundError(self._path)
                 self._mapped = np.memmap(self._path, np.int64, "r+", shape=(self._count,))
             except (OSError, ValueError):
-                # Nobody would see them.
+                # No process would read them.
                 self._mapped = np.zeros(self._count, np.int64)
         return self._mapped
 
     def set(self, number: int, value: int) -> None:
-        """Says how far a shard is."""
+        """Updates the count of a shard."""
         self._open()[number] = value
 
     def total(self) -> int:
-        """How far all of them are."""
+        """The sum of all counts."""
         return int(self._open().sum())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -49,11 +49,11 @@ class ShardCounts:
 
 @contextmanager
 def shared_counts(count: int) -> Iterator[ShardCounts]:
-    """ShardCounts for as long as the block lasts."""
+    """A ShardCounts that exists within the block."""
     count = max(1, count)
     name = f"bushel-counts-{os.urandom(8).hex()}"
     if hasattr(os, "memfd_create"):
-        # In memory: nothing is left of it, whoever is killed, and no disk can be full.
+        # A file in memory: it ends with the processes, however they end, and needs no disk.
         descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
         try:
             os.truncate(descriptor, 8 * count)
@@ -77,7 +77,7 @@ def shown(
     before: int,
     asked: bool | None,
 ) -> Iterator[None]:
-    """Shows how much is done and how long the rest will take, as long as the block lasts."""
+    """Shows the progress and the time left within the block."""
     if look_of(sys.stderr, asked) == "none":
         yield
         return

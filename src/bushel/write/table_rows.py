@@ -9,15 +9,15 @@ import numpy as np
 from bushel.errors import PlanError
 from bushel.sources.arrow.package import arrow, parquet
 
-# Rows, or bytes of rows, that are put into columns together.
+# Rows, or bytes of rows, that are converted to columns together.
 _AT_ONCE = 1024
 _BYTES_AT_ONCE = 8 << 20
-# Most bytes of a row group of a Parquet file.
+# The most bytes in a row group of a Parquet file.
 _GROUP_BYTES = 32 << 20
 
 
 def to_row(record: Any, number: int = 0) -> dict[str, Any]:
-    """A record as a row of a table; what has no names gets one.
+    """A record as a row of a table; a record without names gets one.
 
     >>> to_row(b"ab"), to_row(3)
     ({'data': b'ab'}, {'value': 3})
@@ -55,9 +55,9 @@ def schema_of(rows: Iterable[dict[str, Any]]) -> Any:
 
 
 def schema_text(schema: Any) -> str:
-    """A schema for a plan; `schema_from` makes it again."""
+    """A schema as text for a plan; `schema_from` restores it."""
     pa = arrow()
-    # Values are written as they are: what was shared between rows of one file is in each of them.
+    # Values are written without dictionaries: what rows of one file shared is in each of them.
     plain = [(field.name, _stored(field.type)) for field in schema]
     return str(pa.schema(plain).serialize().to_pybytes().hex())
 
@@ -75,11 +75,11 @@ def _stored(kind: Any) -> Any:
 
 
 def write_parquet(path: str, rows: Iterable[dict[str, Any]], schema: Any = None) -> None:
-    """Writes rows to a Parquet file; without a schema, the first rows have one."""
+    """Writes rows to a Parquet file; without a schema, the first rows determine it."""
     pa = arrow()
     schema, batches = _batches(rows, schema)
     try:
-        # Opened here: of names, pyarrow knows only those in UTF-8.
+        # Opened here, as pyarrow supports only names in UTF-8.
         with open(path, "wb") as file, parquet().ParquetWriter(file, schema) as writer:
             for group in _of_size(batches):
                 writer.write_table(pa.Table.from_batches(group))
@@ -88,7 +88,7 @@ def write_parquet(path: str, rows: Iterable[dict[str, Any]], schema: Any = None)
 
 
 def write_arrow(path: str, rows: Iterable[dict[str, Any]], schema: Any = None) -> None:
-    """The same for a file of Arrow's."""
+    """The same for an Arrow file."""
     pa = arrow()
     schema, batches = _batches(rows, schema)
     with open(path, "wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -123,7 +123,7 @@ def _batch(group: list[dict[str, Any]], number: int, schema: Any) -> Any:
 
 
 def _groups(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Rows that are put into columns together, with the number of the first of them."""
+    """Rows that are converted to columns together, with the number of the first."""
     number, nbytes = 0, 0
     group: list[dict[str, Any]] = []
     for row in rows:
@@ -138,7 +138,7 @@ def _groups(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str
 
 
 def _size(value: Any) -> int:
-    """About how large a value is; only of those that can be very large."""
+    """The approximate size of a value; only for kinds that can be very large."""
     if isinstance(value, (bytes, str, list)):
         return len(value)
     return value.nbytes if isinstance(value, np.ndarray) else 0
@@ -150,7 +150,7 @@ def _records(group: list[dict[str, Any]], number: int) -> str:
 
 
 def _column(name: str, group: list[dict[str, Any]], number: int, kind: Any) -> Any:
-    """The values of a column: of a type that is given, or of the one that they have."""
+    """The values of a column: with a given type, or their own."""
     pa = arrow()
     values = [row.get(name) for row in group]
     try:
@@ -159,7 +159,7 @@ def _column(name: str, group: list[dict[str, Any]], number: int, kind: Any) -> A
             return column if kind is None or column.type == kind else column.cast(kind)
         plain = [_plain(value) for value in values]
         if kind is not None and _has_structs(kind):
-            # Of a value with more fields than the type has, only those would be taken.
+            # If a value has more fields than the type, the others would be lost silently.
             met = pa.schema([(name, kind)]), pa.schema([(name, pa.array(plain).type)])
             if _fields(pa.unify_schemas(met, promote_options="permissive").types[0]) > _fields(
                 kind
@@ -179,7 +179,7 @@ def _column(name: str, group: list[dict[str, Any]], number: int, kind: Any) -> A
 
 
 def _regular(values: list[Any]) -> Any:
-    """A column of numbers, or of arrays of numbers, without a Python object for each of them."""
+    """A column of numbers, or of arrays of numbers, without a Python object for each."""
     pa = arrow()
     first = values[0]
     kinds = {type(value) for value in values}
@@ -196,7 +196,7 @@ def _regular(values: list[Any]) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        # Numbers keep their types, and times become Python's, which a zone can be given to.
+        # Numbers keep their types, and times become Python's, which can have a zone.
         return list(value) if value.ndim == 1 and value.dtype.kind not in "mM" else value.tolist()
     if isinstance(value, dict):
         return {str(name): _plain(part) for name, part in value.items()}
@@ -213,7 +213,7 @@ def _has_structs(kind: Any) -> bool:
 
 
 def _fields(kind: Any) -> int:
-    """How many fields a type has, those of its fields included."""
+    """The number of fields in a type, including nested ones."""
     return int(kind.num_fields) + sum(
         _fields(kind.field(place).type) for place in range(kind.num_fields)
     )
@@ -225,7 +225,7 @@ def _lists(arrays: list[Any]) -> Any:
     column = pa.array(np.concatenate([array.ravel() for array in arrays]))
     depth = arrays[0].ndim
     for level in range(depth - 1, -1, -1):
-        # How many lists each array has at this level, and how long they are.
+        # The number of lists of each array at this level, and their lengths.
         counts = np.array([int(np.prod(array.shape[:level])) for array in arrays])
         lengths = np.repeat([array.shape[level] for array in arrays], counts)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -249,7 +249,7 @@ def _of_size(batches: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def schema_of_columns(columns: Iterable[tuple[str, str, Any]]) -> Any:
-    """The schema of columns of which the kind and the type of the values are known."""
+    """The schema of columns, given the kind and type of their values."""
     pa = arrow()
     plain = {
         "int": pa.int64(),

@@ -1,9 +1,9 @@
 """The folder that shards are written to, and the notes of finished shards.
 
-While shards are being written, a folder beside them has the plan, a note for each shard that is
-done, and files that are not whole yet. A shard counts as done when its note and the shard itself
-are there; its note is written first, so that a process that is killed between the two leaves
-nothing that would be believed.
+While shards are being written, a folder beside them has the plan, a note for each finished shard,
+and unfinished files. A shard counts as finished when its note and the shard itself exist; its note
+is written first, so that a process that is killed between the two leaves nothing that would be
+trusted.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _AT_ONCE = 1 << 20
 
 
 class Folder(ABC):
-    """Where a dataset is written: by name, each file whole."""
+    """The folder to which a dataset is written: by name, each file complete."""
 
     def __init__(self, folder: str, pattern: str) -> None:
         self.folder, self.pattern = folder, pattern
@@ -43,27 +43,27 @@ class Folder(ABC):
         self.origins = f"{stem_of(pattern)}origins"
 
     def path(self, name: str) -> str:
-        """Where a file of that name is."""
+        """The path of a file of that name."""
         return f"{self.folder}/{name}" if self.folder else name
 
     @abstractmethod
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Makes the folder, and sees to it that nobody else writes there."""
+        """Makes the folder, and makes sure that no other process writes there."""
 
     @abstractmethod
     @contextmanager
     def private(self, name: str) -> Iterator[str]:
-        """The path of a file of this machine to write, which is gone when the block ends."""
+        """The path of a local file to write, which is removed when the block ends."""
 
     @abstractmethod
     @contextmanager
     def lasting(self, private: str) -> Iterator[None]:
-        """Has the disk take a file that is whole while the block runs; it has it at its end."""
+        """Syncs a complete file to the disk while the block runs; done at its end."""
 
     @abstractmethod
     def publish(self, private: str, name: str) -> None:
-        """Gives a file that is whole, and lasting, its name."""
+        """Gives a complete, synced file its name."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> None:
@@ -71,11 +71,11 @@ class Folder(ABC):
 
     @abstractmethod
     def get(self, name: str) -> bytes | None:
-        """Reads a small file; None where there is none."""
+        """Reads a small file; None if it does not exist."""
 
     @abstractmethod
     def sizes(self, inside: str = "") -> dict[str, int]:
-        """The files of the folder, or of one in it, and their sizes."""
+        """The files of the folder, or of a subfolder, and their sizes."""
 
     @abstractmethod
     def remove(self, names: list[str]) -> None:
@@ -83,17 +83,17 @@ class Folder(ABC):
 
     @abstractmethod
     def remove_folder(self, name: str) -> None:
-        """Removes a folder with all that is in it."""
+        """Removes a folder and its content."""
 
     def note(self, number: int, shard: WrittenShard, digest: str) -> None:
-        """Notes that a shard is about to be there."""
+        """Notes that a shard is about to be published."""
         told = {**shard.to_json(), "plan": digest, "number": number}
         if shard.state is not None:
             told["state"] = shard.state
         self.put(f"{self.work}/{number:05d}.json", json.dumps(told).encode())
 
     def noted(self, digest: str) -> dict[int, WrittenShard]:
-        """The shards that are done, by their numbers."""
+        """The finished shards, by number."""
         there = self.sizes()
         found: dict[int, WrittenShard] = {}
         for name in self.sizes(self.work):
@@ -104,14 +104,14 @@ class Folder(ABC):
                 told = json.loads(self.get(f"{self.work}/{name}") or b"")
                 shard = shard_from(told)
             except (BushelError, ValueError, KeyError, TypeError, RecursionError):
-                continue  # Cut short by a machine that went down; the shard is made again.
+                continue  # Cut short by a crash of the machine; the shard is made again.
             if told.get("plan") == digest and there.get(shard.file.name) == shard.file.bytes:
                 found[int(stem)] = shard
         return found
 
 
 def part_of(path: str, name: str) -> Part:
-    """What there is to know of a file of this machine that is whole."""
+    """The name, size and digest of a complete local file."""
     digest, size = hashlib.sha256(), 0
     with open(path, "rb", buffering=0) as file:
         while data := file.read(_AT_ONCE):
@@ -140,18 +140,18 @@ def _told(path: str, what: str) -> Iterator[None]:
             raise
         why = refusal(error, path)
         if isinstance(error, FileExistsError):
-            # In the way of a folder that this makes beside the shards.
+            # It is in the way of a folder to make beside the shards.
             why += f" ({os.fspath(error.filename)!r} is no folder)"
         raise FileError(f"{path!r} {what}: {why}.") from error
 
 
 class _Sync(threading.Thread):
-    """Waits until the disk has a file; others compute meanwhile."""
+    """Waits until a file is synced to the disk; other work goes on meanwhile."""
 
     def __init__(self, path: str) -> None:
         super().__init__(name="bushel-sync", daemon=True)
         self._path = path
-        # Of the disk, which tells it once, to whoever asks first.
+        # The disk reports an error once, to the first caller.
         self.error: OSError | None = None
 
     def run(self) -> None:
@@ -163,7 +163,7 @@ class _Sync(threading.Thread):
 
 
 class LocalFolder(Folder):
-    """A folder of this machine, or one that it sees as such."""
+    """A local folder, or one that is mounted."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -182,14 +182,14 @@ class LocalFolder(Folder):
                     yield
             finally:
                 with suppress(OSError):
-                    os.rmdir(work)  # If there is nothing in it that would be of use later.
+                    os.rmdir(work)  # Only if it has nothing that would be of use later.
         finally:
             os.close(lock)
 
     @contextmanager
     def _unfinished_files(self, folder: str) -> Iterator[None]:
-        # What was being written when somebody was killed. A worker of theirs that is still there
-        # finds that it is gone, and gives up.
+        # Unfinished files of a process that was killed. A worker of it that still runs finds them
+        # gone, and gives up.
         shutil.rmtree(folder, ignore_errors=True)
         try:
             with _told(self.folder, "cannot be written to"):
@@ -224,12 +224,13 @@ class LocalFolder(Folder):
         path = self.path(name)
         with _told(path, "cannot be written"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            # What is in it was waited for by `lasting`, and names are with the manifest, the last.
+            # `lasting` has synced its content, and its name is synced with that of the manifest,
+            # the last.
             rename(private, path, lasting=False)
 
     def put(self, name: str, data: bytes) -> None:
         path = self.path(name)
-        # Notes are checked when they are read, and made again if need be.
+        # Notes are verified when they are read, and made again if necessary.
         lasting = not name.startswith(self.work)
         with _told(path, "cannot be written"), written_whole(path, lasting=lasting) as file:
             file.write(data)
@@ -261,5 +262,5 @@ class LocalFolder(Folder):
 
 
 def scratch(name: str) -> "tempfile.TemporaryDirectory[str]":
-    """A folder of this machine for files that go elsewhere when they are whole."""
+    """A local folder for files that are uploaded when they are complete."""
     return tempfile.TemporaryDirectory(prefix=f"bushel-{os.path.basename(name)[:30]}-")

@@ -18,9 +18,9 @@ R = TypeVar("R")
 def by_workers(
     function: Callable[[int], R], numbers: Sequence[int], workers: "int | RayOptions"
 ) -> Iterator[R]:
-    """Does tasks in worker processes, here or on a cluster; without any where `workers` is 0.
+    """Does tasks in worker processes, here or on a cluster; without any if `workers` is 0.
 
-    An exception of the function is raised here; what others are at then is given up.
+    An exception of the function is raised here; tasks in progress are then abandoned.
     """
     if not workers or not numbers:
         yield from map(function, numbers)

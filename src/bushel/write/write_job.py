@@ -37,12 +37,12 @@ from bushel.write.target_folder import Folder, folder_of
 from bushel.write.tasks import by_workers
 from bushel.write.write_plan import COMPARED, WritePlan, differences, read_plan
 
-# Elements that are looked at for the fields that elements have.
+# Elements that are examined to find their fields.
 _LOOKED_AT = 16
-# A shard is work that a process loses when it is killed, and that others wait for at the end. So
-# there are some even of little data, unless that is next to none.
+# A shard is the work that is lost if a process is killed, and that others wait for at the end. So
+# there are several even for little data, unless it is tiny.
 _FEW_SHARDS, _FEW_RECORDS = 16, 256
-# So many shards for each worker are many: what is done wrong in the first one is little of all.
+# With so many shards per worker, a wrong choice in the first one costs little.
 _MANY_SHARDS = 4
 # More files than a folder should have; a manifest has a few hundred bytes for each.
 _MOST_SHARDS = 1_000_000
@@ -62,7 +62,7 @@ def write(
     origins: bool | str = True,
     progress: bool | None = None,
 ) -> Manifest:
-    """Writes a dataset to shards: `ds.write(...)`, which has the rest of the words."""
+    """Writes a dataset to shards: `ds.write(...)`, which has the full documentation."""
     path = _pattern(_path(to), format)
     folder = folder_of(path)
     file_format(folder.pattern, format)
@@ -74,7 +74,7 @@ def write(
         raise PlanError(f"`workers` is a number of processes, and cannot be {workers}.")
     home = Home()
     if isinstance(workers, int) and workers:
-        # It starts while elements are looked at and the plan is written.
+        # It starts while elements are examined and the plan is written.
         early_nursery.expect(home)
     with folder.alone():
         done = job.settle(overwrite)
@@ -120,7 +120,7 @@ def _a(value: Any) -> str:
 
 
 def _pattern(to: str, format: str | None) -> str:
-    """The path of the shards, with a star where their number goes."""
+    """The path of the shards, with a star in place of their number."""
     if is_remote(to) and not to.partition("://")[2].strip("/"):
         raise PlanError(
             f"{to!r} names no bucket: write it as {to.rstrip('/')}//bucket/out/a-*.jsonl."
@@ -151,7 +151,7 @@ def _pattern(to: str, format: str | None) -> str:
 
 
 class _WriteJob:
-    """One call of `write`: what is asked for, and what comes of it."""
+    """One call of `write`: its arguments, and its results."""
 
     def __init__(
         self,
@@ -208,9 +208,9 @@ class _WriteJob:
         self._check_end()
         self._check_count()
         self.plan: WritePlan | None = None
-        # Why it could not be traced where elements come from, if that was tried in vain.
+        # Why the origins of elements could not be traced, if that failed.
         self.untraced: str | None = None
-        # Seconds that this was on a core for the elements that were looked at, and that they took.
+        # CPU seconds and wall seconds that the examined elements took.
         self._look = 0.0, math.inf
 
     def _check_end(self) -> None:
@@ -238,7 +238,7 @@ class _WriteJob:
             )
 
     def settle(self, overwrite: bool) -> Manifest | None:
-        """Finds what is there already; returns the manifest where all of it is."""
+        """Finds the existing files; returns the manifest if it is complete."""
         folder = self._folder
         if overwrite:
             self._remove()
@@ -262,7 +262,7 @@ class _WriteJob:
 
     def _remove(self) -> None:
         folder = self._folder
-        # First what makes others believe the rest.
+        # First the file on which trust in the others depends.
         folder.remove([folder.manifest])
         folder.remove(
             [f"{folder.work}/{name}" for name in folder.sizes(folder.work)],
@@ -332,7 +332,7 @@ class _WriteJob:
         return WritePlan(told)
 
     def _tracing(self) -> str | None:
-        """How origins are found that no arithmetic tells: "beside" or with "calls", or None."""
+        """How origins are found if arithmetic cannot: "beside" or with "calls", or None."""
         if not self.is_stream:
             return None
         if can_be_traced(self._node, calls=False):
@@ -341,7 +341,7 @@ class _WriteJob:
         return "calls" if is_wanted else None
 
     def _looked_at(self, format: str, json_fields: list[str]) -> tuple[ElementLayout | None, int]:
-        """What elements are made of, and how many bytes one has as a record, about."""
+        """The structure of elements, and the approximate bytes of one as a record."""
         elements: list[Any] = []
         if self._asked["length"] != 0:
             skips = self._asked["on_error"] == "skip"
@@ -357,7 +357,7 @@ class _WriteJob:
                 raise
             finally:
                 iterator.close()
-            # Of threads that make elements nothing is known: then it looks as if this waited.
+            # The time of threads that make elements is unknown: then it looks like waiting.
             self._look = time.thread_time() - on_core, time.perf_counter() - began
         if not elements:
             return None, 0
@@ -372,7 +372,7 @@ class _WriteJob:
     def write_shards(
         self, workers: int | RayOptions, progress: bool | None
     ) -> Sequence[WrittenShard]:
-        """Writes the shards that are not there yet, in any order."""
+        """Writes the missing shards, in any order."""
         plan, folder = self.plan, self._folder
         assert plan is not None and plan.shards is not None and plan.length is not None
         done = folder.noted(plan.digest)
@@ -384,7 +384,7 @@ class _WriteJob:
             shared_counts(plan.shards) as counts,
             shown("writing", plan.length, "elements", counts, before, progress),
         ):
-            # Where there is one to write, others can still make its elements.
+            # If there is a single shard to write, other workers can still make its elements.
             within = workers if len(pending) == 1 and isinstance(workers, int) else 0
             cores = math.inf
             if isinstance(workers, RayOptions):
@@ -392,7 +392,7 @@ class _WriteJob:
             elif workers and not within:
                 cores = available_cores() / min(workers, len(pending) or 1)
             ds: Any = self._ds
-            # The first elements may tell too little of the others, which shows after a shard.
+            # The first elements may not be typical, which shows after a shard.
             many = isinstance(workers, int) and len(pending) >= _MANY_SHARDS * workers
             threads = not many or threads_may_pay(cores, *self._look)
             task = WriteShard(ds, plan, folder, counts, within, cores, threads)
@@ -400,7 +400,7 @@ class _WriteJob:
                 number = result["number"]
                 done[number] = shard_from(result["shard"])
                 budget.add(done[number])
-                # Whoever made it has counted it, unless that was on another machine.
+                # The worker that made it has counted it, unless that was on another machine.
                 start, stop = plan.bounds(number)
                 counts.set(number, stop - start)
         return [done[number] for number in range(plan.shards)]

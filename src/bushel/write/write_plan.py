@@ -17,24 +17,24 @@ VERSION = 1
 
 
 class WritePlan:
-    """A dataset to be written: plain values, in a file beside the shards while they are made."""
+    """The plan of a dataset: plain values, in a file beside the shards while they are made."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.told = told
         self.pattern: str = told["pattern"]
         self.format: str = told["format"]
-        # How many positions the dataset has, and shards; None for a stream.
+        # The number of positions, and of shards; None for a stream.
         self.length: int | None = told["length"]
         self.shards: int | None = told["shards"]
 
     @cached_property
     def digest(self) -> str:
-        """What shards and their notes are told apart by."""
+        """The digest that distinguishes shards and notes of different plans."""
         return digest_of_plan(self.told)
 
     @cached_property
     def layout(self) -> ElementLayout:
-        """What elements are made of."""
+        """The structure of elements."""
         return ElementLayout.from_json(self.told["layout"], "the plan")
 
     @cached_property
@@ -61,12 +61,12 @@ class WritePlan:
         self.__init__(state["told"])  # type: ignore[misc]
 
     def to_bytes(self) -> bytes:
-        """The plan as a file has it."""
+        """The plan in the form of its file."""
         return json.dumps({"version": VERSION, **self.told}).encode()
 
 
 def read_plan(data: bytes) -> WritePlan | None:
-    """The plan of a file; None where that is of another version, or damaged."""
+    """The plan in a file; None if that has another version, or is damaged."""
     try:
         told = json.loads(data)
         if not isinstance(told, dict) or told.pop("version", None) != VERSION:
@@ -80,7 +80,7 @@ def read_plan(data: bytes) -> WritePlan | None:
         return None
 
 
-# What is compared as it stands, and what it is called.
+# Fields that are compared as they are, and their names in messages.
 COMPARED = {
     "pattern": "the name of the shards",
     "format": "the format",
@@ -92,7 +92,7 @@ COMPARED = {
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    """Says in what two plans differ; of shards only where somebody asked for a number of them."""
+    """Lists the differences of two plans; the number of shards only if the user set it."""
     if before["pipeline"] != now["pipeline"]:
         yield differing_steps(list(before["pipeline"]), list(now["pipeline"]))
     yield from changes_since(before["made_with"], now["made_with"])

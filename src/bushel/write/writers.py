@@ -27,9 +27,9 @@ class Target:
 
     name: str
     endings: tuple[str, ...]
-    # Makes of a record, and its number, what `write` takes. Runs in workers.
+    # Converts a record, and its number, for `write`. Runs in workers.
     encode: Callable[[Any, int], Any]
-    # Writes a file, and nothing beside it. Of a table it also takes the schema.
+    # Writes a file. For a table it also takes the schema.
     write: Callable[..., None]
     is_table: bool = False
 
@@ -67,7 +67,7 @@ def _features(record: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
         if isinstance(value, dict):
             yield from _features(value, f"{whole}/")
         elif value is None:
-            continue  # A feature that is not there.
+            continue  # A missing feature.
         elif isinstance(value, np.ndarray) and value.ndim > 1:
             yield whole, value.ravel()
             yield f"{whole}/shape", np.array(value.shape)
@@ -94,7 +94,7 @@ def write_array_record(path: str, records: Iterable[bytes]) -> None:
 
 
 def _disk_error(error: RuntimeError) -> OSError:
-    """What the package has one exception for."""
+    """Tells an error of the disk from others, which the package does not."""
     is_full = os.strerror(errno.ENOSPC) in str(error)
     return OSError(errno.ENOSPC if is_full else errno.EIO, str(error))
 
@@ -121,7 +121,7 @@ def to_members(record: Any, number: int = 0) -> list[tuple[str, bytes]]:
                 f"{name!r} of record {number} cannot be written to a tar file: {error}."
             ) from None
         ending = ending.replace("/", "%2F")
-        # Whoever reads it does not tell large letters from small ones.
+        # Readers do not distinguish upper and lower case.
         if any(ending.lower() == other.lower() for other in members):
             raise PlanError(
                 f"record {number} cannot be written to a tar file: two of its parts would be "
@@ -137,7 +137,7 @@ def to_members(record: Any, number: int = 0) -> list[tuple[str, bytes]]:
 
 
 def to_sample(image: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """A picture of a folder of classes as WebDataset has it: its own ending, and `cls`.
+    """A picture of a class folder as WebDataset has it: its own ending, and `cls`.
 
     >>> to_sample({"image": b"...", "label": 1, "path": "/data/train/dog/7.JPG"}, "/data/train")
     {'__key__': 'dog/7', 'jpg': b'...', 'cls': 1}
@@ -148,7 +148,7 @@ def to_sample(image: Mapping[str, Any], folder: str) -> dict[str, Any]:
 
 
 def _key(key: Any) -> str:
-    """A key as the beginning of the names of files: a dot in the last part would end it.
+    """A key as the beginning of file names: a dot in the last part would end it.
 
     >>> _key("v1.0/img.1")
     'v1.0/img%2E1'
@@ -236,7 +236,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        value.encode()  # What is no text is found here, by its field.
+        value.encode()  # Raises here for invalid text, with the name of its field.
         return value
     return json.dumps(value, ensure_ascii=False)
 

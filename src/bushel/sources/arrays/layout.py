@@ -4,13 +4,13 @@
     │ MAGIC │ length │ description │ array 0 │ array 1 │ ... │
     └───────┴────────┴─────────────┴─────────┴─────────┴─────┘
 
-Columns are stored as they are: an array each. So are arrays of one shape and type, stacked.
-Records of other kinds take three arrays: what each one is; its value, or where its bytes
-begin; and all the bytes. Numbers are their own value. The bytes of an array follow its shape.
+Columns are stored unchanged: one array each. So are arrays of one shape and type, stacked. Records
+of other kinds take three arrays: the kind of each; its value, or the place of its bytes; and all
+the bytes. Numbers are their own value. The bytes of an array follow its shape.
 
-The description is that of an element (`files/elements.py`): the tree that the columns form, the
-arrays, and the types of records that are arrays. It is data, and says nothing that would be run.
-MAGIC is written last: whoever finds it finds the rest.
+The description is that of an element (`files/elements.py`): the tree of the columns, the arrays,
+and the types of records that are arrays. It is data, never code to run. MAGIC is written last: a
+reader that finds it finds the rest.
 """
 
 import json
@@ -36,10 +36,10 @@ Array: TypeAlias = npt.NDArray[Any]
 
 _MAGIC = b"bushel 2"
 _PREFIX_BYTES = 16
-_ALIGNMENT = 64  # A cache line, and as much as any vector instruction asks for.
-_ALIGNMENT_IN_BYTES = 16  # Enough for any one number, and little for a short record to waste.
+_ALIGNMENT = 64  # A cache line, and as much as any vector instruction needs.
+_ALIGNMENT_IN_BYTES = 16  # Enough for any number type, and little waste for a short record.
 
-# What a record is. From _ARRAY on, it is an array of a type from a table of them.
+# The kind of a record. From _ARRAY on, it is an array, whose type is in a table.
 _NONE, _BOOL, _INT, _FLOAT, _STR, _BYTES, _LARGE_INT, _ARRAY = range(8)
 _PLAIN: dict[type, int] = {
     type(None): _NONE,
@@ -51,7 +51,7 @@ _PLAIN: dict[type, int] = {
 }
 _LETTERS = {_NONE: "x", _BOOL: "?", _INT: "q", _FLOAT: "d"}
 _INT64 = np.iinfo(np.int64)
-# What comes of bytes that are not as they were written.
+# Errors of decoding bytes that are not as they were written.
 _NOT_OURS = (
     AttributeError, ImportError, LookupError, RecursionError, StopIteration, TypeError, ValueError,
 )  # fmt: skip
@@ -59,7 +59,7 @@ _NOT_OURS = (
 
 @frozen
 class _ArrayKind:
-    """What arrays, or numpy's scalars, have in common beside their shape."""
+    """The type and number of axes that arrays, or numpy's scalars, have in common."""
 
     dtype: "np.dtype[Any]"
     ndim: int
@@ -76,7 +76,7 @@ _NO_BYTES = Later(np.dtype(np.uint8), (0,), lambda room: None)
 
 
 class LayoutWriter:
-    """Records that have been looked at: how much memory they need, and how to fill it.
+    """Records that have been examined: the memory that they need, and how to fill it.
 
     >>> packing = LayoutWriter(["a", 1, None])
     >>> memory = np.zeros(packing.size, np.uint8)
@@ -87,8 +87,8 @@ class LayoutWriter:
 
     def __init__(self, elements: Any) -> None:
         tree, parts, kinds = _columns(elements) or _stacked_or_rows(elements)
-        # What the columns form where the description cannot say it, such as a named tuple, and
-        # why. Only those who are handed it along with the memory can read that.
+        # The tree of the columns if the description cannot express it, such as a named tuple, and
+        # the reason. Only a process that receives it with the memory can read that.
         self.tree: Any = None
         self.unheld: UnheldError | None = None
         try:
@@ -127,7 +127,7 @@ _Looked: TypeAlias = tuple[Any, list[Later], list[_ArrayKind] | None]
 
 
 def _columns(elements: Any) -> _Looked | None:
-    """Lays out a tree of equally long arrays, if that is what was given."""
+    """Lays out a tree of equally long arrays, if the records are one."""
     if not isinstance(elements, (dict, tuple, np.ndarray)):
         return None
     leaves = list(leaves_with_paths(elements))
@@ -174,14 +174,14 @@ def _stacked_or_rows(elements: Iterable[Any]) -> _Looked:
 
 
 def _rows(rows: Sequence[Any]) -> _Looked:
-    """Lays out records of any of the kinds."""
+    """Lays out records of any kinds."""
     numbers = _numbers(rows)
     if numbers is not None:
         kind, values = numbers
         return None, [_copied(np.full(len(rows), kind, np.int32)), _copied(values), _NO_BYTES], []
     what = np.empty(len(rows), np.int32)
     values = np.zeros(len(rows), np.int64)
-    pieces: list[tuple[int, Any]] = []  # Where, and an array or bytes.
+    pieces: list[tuple[int, Any]] = []  # The place of each array or bytes.
     kinds: dict[tuple[Any, ...], int] = {}
     end = 0
     for index, row in enumerate(rows):
@@ -192,7 +192,7 @@ def _rows(rows: Sequence[Any]) -> _Looked:
             kind = _LARGE_INT
             row = row.to_bytes(row.bit_length() // 8 + 1, "little", signed=True)
         elif kind == _STR:
-            # As Python keeps it: a file name that is not valid text comes back as it was.
+            # As in Python's own memory: a file name that is not valid text remains the same.
             row = row.encode("utf-8", "surrogatepass")
         elif kind in (_BOOL, _INT):
             values[index] = row
@@ -215,7 +215,7 @@ def _rows(rows: Sequence[Any]) -> _Looked:
 
 
 def _numbers(rows: Sequence[Any]) -> tuple[int, npt.NDArray[np.int64]] | None:
-    """Turns records that are all numbers of one kind into their values, at once."""
+    """Turns records into their values at once, if all are numbers of one kind."""
     types = set(map(type, rows))
     kind = _PLAIN.get(types.pop()) if len(types) == 1 else None
     if kind not in (_BOOL, _INT, _FLOAT):
@@ -225,7 +225,7 @@ def _numbers(rows: Sequence[Any]) -> tuple[int, npt.NDArray[np.int64]] | None:
     try:
         return kind, np.array(rows, np.int64)
     except OverflowError:
-        return None  # One of them needs more than 64 bits.
+        return None  # A number needs more than 64 bits.
 
 
 def _as_array(row: Any, index: int) -> Array:
@@ -297,15 +297,15 @@ def _a_type(value: Any) -> str:
 
 
 class Packed:
-    """Memory that a `LayoutWriter` was written to, for reading.
+    """Memory that a `LayoutWriter` has filled, for reading.
 
-    Every record is a new object that belongs to whoever asked. Elements are changed in place
-    by many a `map`, and memory that other processes read must not be.
+    Every record is a new object that belongs to the caller. Many functions for `map` change
+    elements in place, and memory that other processes read must not change.
     """
 
     def __init__(self, memory: Memory, tree: Any = None) -> None:
-        """`tree` is what the columns form, where the memory does not say so."""
-        # Not writable, so that nobody changes what other processes read.
+        """`tree` has the tree of the columns, if the memory does not describe it."""
+        # Read-only, so that no code changes what other processes read.
         memory = memory[:]
         memory.flags.writeable = False
         if memory[:8].tobytes() != _MAGIC:
@@ -345,7 +345,7 @@ class Packed:
         return self._row(key)
 
     def records(self, keys: Sequence[int]) -> list[Any]:
-        """Returns many records, read at once where they are columns or numbers of one kind."""
+        """Returns many records, read at once if they are columns or numbers of one kind."""
         numbers = _checked(keys, self.length)
         if self._kinds is None:
             return Columns(self.columns, numbers).rows()
@@ -388,7 +388,7 @@ class Packed:
         return copied[()] if found.is_scalar else copied
 
     def format(self) -> str:
-        """Writes what is stored: the types of columns, or a letter for each row."""
+        """Writes the types as text: those of columns, or a letter for each row."""
         if self._kinds is None:
             return str(
                 map_leaves(lambda column: f"{column.dtype}{list(column.shape)}", self.columns)

@@ -17,10 +17,10 @@ from bushel.files.local import check_same, written_to
 
 
 class MappedFile:
-    """A file of which every byte is an entry of `bytes`, without a copy.
+    """A mapped file: every byte is an entry of `bytes`, without a copy.
 
-    It cannot be written to. Other processes that map the same file share its memory. Of a file
-    that is far away, it is a copy.
+    It is read-only. Other processes that map the same file share its memory. A remote file is
+    copied first.
     """
 
     def __init__(self, path: str) -> None:
@@ -30,13 +30,13 @@ class MappedFile:
 
     @property
     def stamp(self) -> str:
-        """Something that is another when the file is."""
+        """A text that changes when the file changes."""
         return stamp_here(self.path, self._local, self._status)
 
     def check(self) -> None:
-        """Raises where the file was written to: what is beyond its end must not be touched.
+        """Raises if the file was written to: access beyond its end would crash the process.
 
-        A file that was put in its place does not disturb us.
+        A new file under its name does not matter.
         """
         if self._map is not None and self._map.size() < len(self.bytes):
             raise written_to(self.path, len(self.bytes), self._map.size())
@@ -44,11 +44,11 @@ class MappedFile:
 
 
 def check_unchanged(path: str, before: os.stat_result) -> None:
-    """Raises where a file is still the one that it was, and was written to."""
+    """Raises if a file is still the same one, and was written to."""
     try:
         now = os.stat(path)
     except OSError:
-        return  # Removed; its bytes are there as long as somebody has it open.
+        return  # It was removed; its bytes exist as long as it is open.
     if (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino):
         check_same(path, before, now)
 
@@ -65,7 +65,7 @@ def _mapped(path: str) -> tuple[npt.NDArray[np.uint8], mmap.mmap | None, os.stat
         if not stat.S_ISREG(status.st_mode):
             what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
             raise FileError(f"{path!r} is {what}, and a file was expected.")
-        if not status.st_size:  # Nothing cannot be mapped.
+        if not status.st_size:  # An empty file cannot be mapped.
             return np.empty(0, dtype=np.uint8), None, status
         mapped = mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ)
         return np.frombuffer(mapped, dtype=np.uint8), mapped, status
@@ -74,9 +74,9 @@ def _mapped(path: str) -> tuple[npt.NDArray[np.uint8], mmap.mmap | None, os.stat
 
 
 class MappedFiles(PerProcess[str, MappedFile]):
-    """The files of a source, mapped when they are first read, in each process anew.
+    """The files of a source, each mapped at its first read, in each process anew.
 
-    One that is not the same as when it was first read is an error.
+    A file that has changed since its first read is an error.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -87,7 +87,7 @@ class MappedFiles(PerProcess[str, MappedFile]):
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
-        # A map keeps a descriptor. It is unmapped when the last array on it is gone.
+        # A mapping keeps a descriptor. It ends with the last array on it.
         super().__init__(most=descriptors_to_keep())
         self._stamps: dict[str, str | None] = dict.fromkeys(paths)
 

@@ -20,15 +20,15 @@ from bushel.errors import FileError
 
 Bytes = npt.NDArray[np.uint8]
 
-# A header is text that is parsed, and no array needs more of it.
+# A header is text to parse, and no array needs a longer one.
 _MOST_HEADER = 1 << 16
-# Axes that numpy allows an array.
+# The most axes that numpy allows.
 _MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
-# What an archive ends with: 22 bytes, and a comment.
+# The end of an archive: 22 bytes, and a comment.
 _MOST_END = 22 + (1 << 16)
 # Errors by which `zipfile` reports damage. A `NotImplementedError`, which is a `RuntimeError`, is
-# about a method of compression that it does not know.
+# about an unknown method of compression.
 _ZIP_ERRORS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
     ValueError, KeyError, MemoryError,
@@ -36,7 +36,7 @@ _ZIP_ERRORS = (
 
 
 class Layout(NamedTuple):
-    """What lies in a stretch of bytes: an array of this type and shape, from `start` on."""
+    """An array in some bytes: type, shape and `start`."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -44,15 +44,15 @@ class Layout(NamedTuple):
     start: int
 
     def over(self, data: Bytes) -> npt.NDArray[Any]:
-        """The array, where it lies."""
+        """The array, without a copy."""
         order: Any = "F" if self.fortran_order else "C"
         return np.ndarray(self.shape, self.dtype, data.data, self.start, order=order)
 
 
 def layout_of(data: Bytes, where: str, begin: int = 0, end: int | None = None) -> Layout:
-    """Reads the header of an `.npy` that stands from byte `begin` up to `end`.
+    """Reads the header of an `.npy` from byte `begin` up to `end`.
 
-    `where` says in messages which one it is.
+    `where` names it in messages.
     """
     end = len(data) if end is None else end
     file = io.BytesIO(data[begin : min(begin + 12 + _MOST_HEADER, end)].tobytes())
@@ -109,10 +109,10 @@ def _header(
 
 
 def _as_version_2(file: io.BytesIO) -> io.BytesIO:
-    """The header of version 3 as one of version 2, since numpy offers no reader for the former.
+    """The header of version 3 as one of version 2, as numpy has no reader for the former.
 
-    Version 3 is UTF-8, for the names of fields. They are text of Python, in which any character
-    can be written by its number.
+    Version 3 is UTF-8, for the names of fields. The header is a Python literal, in which any
+    character can be escaped.
     """
     length = int.from_bytes(file.read(4), "little")
     text = file.read(length).decode().encode("ascii", "backslashreplace")
@@ -120,14 +120,14 @@ def _as_version_2(file: io.BytesIO) -> io.BytesIO:
 
 
 class Member(NamedTuple):
-    """An array of an `.npz`: where it lies in the file, or that it is compressed."""
+    """An array of an `.npz`: its place in the file, or that it is compressed."""
 
     name: str
-    # None where the member has to be decompressed first.
+    # None if the member has to be decompressed first.
     layout: Layout | None
     # The byte of the file at which the member begins.
     start: int
-    # How many bytes it is, decompressed.
+    # Its size in bytes, decompressed.
     size: int
 
 
@@ -157,11 +157,11 @@ def members_of(data: Bytes, path: str) -> list[Member]:
 
 
 def _check_count(data: Bytes, path: str, found: int) -> None:
-    """Refuses an archive with fewer members than it says, which `zipfile` passes over."""
+    """Refuses an archive with fewer members than it says, which `zipfile` accepts."""
     end = data[-_MOST_END:].tobytes()
     at = end.rfind(b"PK\x05\x06")
     (said,) = struct.unpack_from("<H", end, at + 10) if 0 <= at <= len(end) - 22 else (found,)
-    if said not in (found, 0xFFFF):  # That many is said elsewhere.
+    if said not in (found, 0xFFFF):  # Such large counts are elsewhere.
         raise FileError(
             f"{path!r} is damaged: it says that it has {said:,} members, and {found:,} are there. "
             "Write or copy it anew."
@@ -169,7 +169,7 @@ def _check_count(data: Bytes, path: str, found: int) -> None:
 
 
 def decompressed(data: Bytes, path: str, name: str) -> npt.NDArray[Any]:
-    """Reads a member that is compressed, as a whole."""
+    """Decompresses a member as a whole."""
     where, archive = member_name(path, name), _archive(data, path)
     try:
         content = np.frombuffer(archive.read(f"{name}.npy"), dtype=np.uint8)
@@ -179,7 +179,7 @@ def decompressed(data: Bytes, path: str, name: str) -> npt.NDArray[Any]:
 
 
 def member_name(path: str, name: str) -> str:
-    """How messages call a member."""
+    """The name of a member in messages."""
     return f"the array {name!r} of {path!r}"
 
 
@@ -194,7 +194,7 @@ def _archive(data: Bytes, path: str) -> zipfile.ZipFile:
 
 
 def _start_of(data: Bytes, info: zipfile.ZipInfo, where: str) -> int:
-    """The byte at which the content of a member begins, after a header of its own."""
+    """The byte at which a member's content begins, after its own header."""
     at = info.header_offset
     header = data[at : at + _LOCAL_HEADER.size].tobytes()
     if len(header) == _LOCAL_HEADER.size:
@@ -216,7 +216,7 @@ def _start_of(data: Bytes, info: zipfile.ZipInfo, where: str) -> int:
 
 
 class _Reading:
-    """Bytes in memory, as `zipfile` wants them: nothing is copied but what it reads."""
+    """Bytes in memory, as a file for `zipfile`: only what it reads is copied."""
 
     def __init__(self, data: Bytes) -> None:
         self._data = data

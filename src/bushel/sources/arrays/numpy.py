@@ -18,7 +18,7 @@ from bushel.sources.arrays.npy import Layout, decompressed, layout_of, member_na
 from bushel.sources.endings import NUMPY
 from bushel.sources.keyed import KeyedSource, by_part, rows_of, shown_files
 
-# Decompressed bytes from which on the log says what they take.
+# The decompressed size above which the log mentions it.
 _LARGE_IN_MEMORY = 1 << 28
 
 
@@ -138,8 +138,8 @@ class NumpyDataSource(KeyedSource):
     def place_of(self, key: int, column: str | None = None) -> tuple[str, int, int]:
         """The file of a record, its number in it, and the byte at which it starts.
 
-        Of the first column, unless one is named. An array that is compressed has one byte for
-        all records: the one at which it begins.
+        Of the first column, unless one is named. All records of a compressed array have one byte:
+        the one at which it begins.
         """
         self._checked([key])
         return self._columns[next(iter(self._columns)) if column is None else column].place_of(key)
@@ -163,7 +163,7 @@ class _ArrayFile(NamedTuple):
 
 
 class _ArrayColumn:
-    """Arrays of one type and shape, end to end."""
+    """Arrays of one type and shape, joined."""
 
     def __init__(self, name: str, parts: Sequence[_ArrayFile]) -> None:
         self.name, self.parts = name, parts
@@ -176,7 +176,7 @@ class _ArrayColumn:
         self.stacks = is_stackable_array(np.empty(0, self.dtype))
 
     def take(self, keys: Keys, open_part: Any) -> npt.NDArray[Any]:
-        """The entries with these keys, in an array of their own."""
+        """The entries with these keys, in a new array."""
         taken: npt.NDArray[Any] | None = None
         for number, places, records in by_part(keys, self.ends):
             part = rows_of(open_part(self.parts[number]), records)
@@ -202,14 +202,14 @@ class _ArrayColumn:
 
 
 class _Loaded(PerProcess[tuple[str, str], npt.NDArray[Any]]):
-    """Arrays that had to be decompressed, by file and name; in a pickled copy, again."""
+    """Arrays that had to be decompressed, by file and name; a pickled copy does so again."""
 
     def __init__(self, files: MappedFiles) -> None:
         super().__init__()
         self._files = files
 
     def _forked(self) -> None:
-        self._unlock()  # Arrays are as good in a child, and shared with it.
+        self._unlock()  # A forked child can use the arrays, and shares their memory.
 
     def _make(self, key: tuple[str, str]) -> npt.NDArray[Any]:
         path, member = key

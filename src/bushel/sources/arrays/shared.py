@@ -14,7 +14,7 @@ from bushel.errors import ClosedError, PlanError, SourceError
 from bushel.sources.arrays.layout import LayoutWriter, Memory, Packed, checked_key
 from bushel.sources.base import ColumnSource
 
-# Records in the text of a source, and letters of each.
+# The most records in the text of a source, and letters of each.
 _SHOWN_RECORDS = 6
 _SHOWN_LETTERS = 40
 
@@ -93,7 +93,7 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
 
     @classmethod
     def _over(cls, buffer: Any, tree: Any = None) -> "SharedMemoryDataSource":
-        """Reads what `__reduce_ex__` gave out, where it is."""
+        """Reads the memory that `__reduce_ex__` returned, in place."""
         source = cls.__new__(cls)
         source._unlink = None
         source._open(np.frombuffer(memoryview(buffer).toreadonly(), dtype=np.uint8), None, tree)
@@ -104,7 +104,7 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
         if self._name is not None:
             return _by_name, (cls, self._name)
         packed = self._opened()
-        # As an array: whoever pickles decides how its memory travels, or whether it has to.
+        # As an array: the pickler decides how its memory travels, or whether it has to.
         return cls._over, (packed.memory, packed.tree)
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
     def columns(self) -> Any:
         """The arrays, as one tree, of a source of columns; None where records are apart.
 
-        Arrays of one shape and type, given as a list, are one column. It cannot be written to.
+        Arrays of one shape and type, given as a list, are one column. It is read-only.
         """
         return self._opened().columns
 
@@ -140,13 +140,13 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
         return self._opened().format()
 
     def close(self) -> None:
-        """Lets go of the memory; nothing can be read any more through this object."""
+        """Releases the memory; nothing can be read any more through this object."""
         self._packed = None
 
     def unlink(self) -> None:
         """Removes the name, if there is one, so that no further process can open it.
 
-        Whoever has it open goes on reading. What has no name needs no removing.
+        Processes that have it open continue to read. Memory without a name needs no removal.
         """
         if self._name is None:
             return
@@ -164,7 +164,7 @@ class SharedMemoryDataSource(Sequence[Any], ColumnSource):
         return f"InMemoryDataSource(name={self._name}, len={self._length})"
 
     def __repr__(self) -> str:
-        # Without contents at length: it is part of every state of a loader.
+        # Without long contents, as it is part of every state of a loader.
         if self._packed is None:
             shown = "closed"
         elif self._packed.columns is not None:
@@ -208,9 +208,9 @@ def _by_name(cls: type[SharedMemoryDataSource], name: str) -> SharedMemoryDataSo
 
 
 def _remove(name: str, pid: int) -> None:
-    # A process that was forked has the object too, and is not the one to clean up.
+    # A forked process has the object, too, but must not clean up.
     if os.getpid() == pid:
-        with suppress(FileNotFoundError):  # Somebody else has removed it.
+        with suppress(FileNotFoundError):  # Another process has removed it.
             remove_named(name)
 
 

@@ -127,7 +127,7 @@ class TokenDataSource(KeyedSource):
     def _take(self, keys: Keys) -> Any:
         if not self._targets:
             return self._windows(keys, 0)
-        # Two arrays, not two views of one: who masks some inputs does not mean the targets.
+        # Two arrays, not two views of one: masking some inputs must not change the targets.
         return {"inputs": self._windows(keys, 0), "targets": self._windows(keys, 1)}
 
     def _windows(self, keys: Keys, shift: int) -> npt.NDArray[Any]:
@@ -145,7 +145,7 @@ class TokenDataSource(KeyedSource):
         return np.empty((0, self._length), self._dtype) if taken is None else taken
 
     def _view(self, part: "_TokenFile", file: MappedFile, shift: int) -> npt.NDArray[Any]:
-        """All windows of a file, as the rows of an array that lies on it."""
+        """All windows of a file, as the rows of an array over it."""
         step = part.dtype.itemsize
         return np.ndarray(
             (part.windows, self._length),
@@ -173,7 +173,7 @@ class TokenDataSource(KeyedSource):
 
 
 class _TokenFile(NamedTuple):
-    """One file, and how many windows are in it."""
+    """One file, and the number of windows in it."""
 
     path: str
     dtype: np.dtype[Any]

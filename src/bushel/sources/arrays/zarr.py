@@ -91,7 +91,7 @@ class ZarrDataSource(KeyedSource):
 
 
 class _ZarrColumn:
-    """One array, of which chunks are read."""
+    """One array, read by chunks."""
 
     def __init__(self, name: str, array: Any) -> None:
         self.name, self.array = name, array
@@ -108,7 +108,7 @@ class _ZarrColumn:
         return f"{self.dtype}{shape} in chunks of {self.rows:,}"
 
     def take(self, keys: Keys, cache: "_Chunks") -> npt.NDArray[Any]:
-        """The entries with these keys, in an array of their own."""
+        """The entries with these keys, in a new array."""
         numbers, inverse = np.unique(keys // self.rows, return_inverse=True)
         if len(numbers) * self.chunk_bytes > cache.most:
             wanted, inverse = np.unique(keys, return_inverse=True)
@@ -121,7 +121,7 @@ class _ZarrColumn:
         return taken
 
     def _chunks(self, numbers: list[int], cache: "_Chunks") -> list[npt.NDArray[Any]]:
-        """Whole chunks: those that are not kept are read in one call."""
+        """Whole chunks: those that are not cached are read in one call."""
         kept = {number: cache.find((self.name, number)) for number in numbers}
         missing = [number for number, chunk in kept.items() if chunk is None]
         if missing:
@@ -133,7 +133,7 @@ class _ZarrColumn:
             stop = 0
             for number, (first, last) in zip(missing, bounds, strict=True):
                 start, stop = stop, stop + last - first
-                # A copy, so that one chunk that is kept does not keep all others.
+                # A copy, so that one cached chunk does not keep all others in memory.
                 chunk = data[start:stop].copy() if len(missing) > 1 else data
                 kept[number] = chunk
                 cache.keep((self.name, number), chunk)
@@ -150,7 +150,7 @@ class _ZarrColumn:
             else:
                 data = self.array.oindex[rows]
         except Exception as error:
-            # Of any codec or store, each with errors of its own.
+            # Codecs and stores have errors of their own.
             raise FileError(
                 f"the records {first:,} to {last:,} of {self.array} cannot be read, chunks "
                 f"{first // self.rows:,} to {last // self.rows:,}: {error}."
@@ -159,7 +159,7 @@ class _ZarrColumn:
 
 
 class _Chunks(LastUsed[tuple[str, int], npt.NDArray[Any]]):
-    """The chunks that were last asked for, by column and number, up to a number of bytes."""
+    """The most recently used chunks, by column and number, up to a number of bytes."""
 
     def _weigh(self, value: npt.NDArray[Any]) -> float:
         return value.nbytes

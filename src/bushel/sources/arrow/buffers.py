@@ -1,7 +1,7 @@
 """Columns in Arrow's memory, of which numpy reads some rows without copying the rest.
 
-The arrays of a column may lie in several record batches. Where those are in one stretch of memory,
-as the batches of a file that is mapped are, a row is found by arithmetic in the whole of it.
+The arrays of a column may be in several record batches. If those are in one stretch of memory, as
+the batches of a mapped file are, a row is found by arithmetic in the whole stretch.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from bushel.core.positions import Keys
 
 
 class Rows:
-    """Rows of arrays: the number of the array, and the row in it; None where there is one."""
+    """Rows of arrays: the number of the array, and the row in it; None if there is one array."""
 
     __slots__ = ("inner", "which")
 
@@ -25,12 +25,12 @@ class Rows:
         return len(self.inner)
 
     def of(self, starts: Keys) -> Any:
-        """What belongs to the array of each row."""
+        """The entry of `each` for the array of each row."""
         return starts[0] if self.which is None else starts.take(self.which)
 
 
 def stretch_of(batches: Sequence[Any]) -> Any:
-    """The memory in which all bytes of some batches lie, as a buffer; None if in several."""
+    """The memory that has all bytes of some batches, as a buffer; None if there are several."""
     stretch = None
     for batch in batches:
         for column in batch.columns:
@@ -45,14 +45,14 @@ def stretch_of(batches: Sequence[Any]) -> Any:
 
 
 def _whole(buffer: Any) -> Any:
-    """What a buffer was cut from."""
+    """The buffer from which a buffer was cut."""
     while buffer.parent is not None:
         buffer = buffer.parent
     return buffer
 
 
 class Memory:
-    """One of the buffers of some arrays, as values of a type: where those of each begin."""
+    """One of the buffers of some arrays, as values of a type; and where those of each begin."""
 
     __slots__ = ("starts", "values")
 
@@ -63,7 +63,7 @@ class Memory:
 def memory_of(
     arrays: Sequence[Any], number: int, dtype: Any, stretch: Any, counts_offset: bool = True
 ) -> Memory | None:
-    """Finds buffer `number` of each array; None where it is not where numpy could read it."""
+    """Finds buffer `number` of each array; None if numpy cannot read it in place."""
     dtype = np.dtype(dtype)
     buffers = [array.buffers()[number] for array in arrays]
     offsets = [array.offset if counts_offset else 0 for array in arrays]

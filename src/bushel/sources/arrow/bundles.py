@@ -1,9 +1,9 @@
 """Which row groups are read together: small ones of one file or of many.
 
-A group is what a file can be asked for: a row group, a record batch. To open a file takes longer
-than to decode a few rows of it, so that records in any order of thousands of small files would
-cost an opened file each. Neighbours that are small make one part, which is read as a whole and
-kept as a whole:
+A group is the unit that can be read from a file: a row group, a record batch. Opening a file takes
+longer than decoding a few rows of it, so records in any order of thousands of small files would
+take an opened file each. Small neighbours make one part, which is read as a whole and cached as a
+whole:
 
     files    a      b    c    d        e
     groups   0   1  2    3    4        5
@@ -17,12 +17,13 @@ import numpy as np
 
 from bushel.core.positions import Keys
 
-# Groups of a bundle. To read them takes some milliseconds, as it does to decode a usual row group.
+# The most groups in a bundle. Reading them takes some milliseconds, as long as decoding a usual row
+# group.
 _MOST_GROUPS = 64
 _MOST_BYTES = 1 << 20
-# A group this large is worth a file that is opened for it.
+# A group of this size is worth opening a file for it.
 _SMALL_BYTES = 1 << 17
-# How many bundles fit into the cache at least.
+# The least number of bundles that fit into the cache.
 _LEAST_KEPT = 64
 
 
@@ -34,11 +35,9 @@ class Span(NamedTuple):
 
 
 class Bundles:
-    """The parts that rows lie in.
+    """The parts that rows are in.
 
-    Args:
-        rows: of each group.
-        stops: for each part, where its groups end.
+    Args: rows: of each group. stops: the end of each part, as a number of groups.
     """
 
     def __init__(self, rows: Keys, stops: Keys) -> None:
@@ -49,7 +48,7 @@ class Bundles:
 
     @classmethod
     def of(cls, rows: Sequence[int], sizes: Sequence[int], cache_bytes: int) -> "Bundles":
-        """Puts small neighbours together.
+        """Joins small neighbours.
 
         >>> bundles = Bundles.of([4, 4, 1000, 4], [32, 32, 10**6, 32], 10**8)
         >>> [bundles.span(part) for part in range(3)]
@@ -57,10 +56,8 @@ class Bundles:
         >>> bundles.ends
         array([   8, 1008, 1012])
 
-        Args:
-            rows: of each group.
-            sizes: bytes of each group when it is decoded, as far as that is known.
-            cache_bytes: how much is kept in memory.
+        Args: rows: of each group. sizes: bytes of each group when it is decoded, as far as known.
+        cache_bytes: the size of the cache in memory.
         """
         most_bytes = min(_MOST_BYTES, cache_bytes // _LEAST_KEPT)
         small = min(_SMALL_BYTES, most_bytes)
@@ -71,7 +68,7 @@ class Bundles:
             if count and not (is_small and count < _MOST_GROUPS and total + size <= most_bytes):
                 stops.append(group)
                 count, total = 0, 0
-            # After one that is not small, there is no room.
+            # After a large group, the bundle is full.
             count, total = count + 1, total + size if is_small else most_bytes + 1
         if sizes:
             stops.append(len(sizes))
@@ -82,6 +79,6 @@ class Bundles:
         return Span(int(self._stops[part - 1]) if part else 0, int(self._stops[part]))
 
     def without(self, span: Span) -> "Bundles":
-        """The same parts, but each group of a bundle for itself."""
+        """The same parts, but each group of this bundle by itself."""
         inside = np.arange(span.first + 1, span.stop, dtype=np.int64)
         return Bundles(self._rows, np.union1d(self._stops, inside))

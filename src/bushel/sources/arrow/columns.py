@@ -13,14 +13,14 @@ from bushel.sources.arrow.types import inner_array, is_tensor, number_type, stor
 
 
 class View(Protocol):
-    """A column in which every row has the same type and shape."""
+    """A column whose rows all have the same type and shape."""
 
     def new(self, count: int) -> Any:
-        """Room for `count` rows."""
+        """Allocates `count` rows."""
         ...
 
     def copy(self, rows: Rows, into: Any, places: Keys | slice) -> None:
-        """Copies rows to places of such room."""
+        """Copies rows to places of that array."""
         ...
 
 
@@ -34,7 +34,7 @@ class ArrayView:
         self._size = math.prod(shape)
         self._table: Any = memory.values
         if shape:
-            # Row n is the values from n on: a view, whatever it overlaps with.
+            # Row n is the values from n on: a view whose rows overlap.
             count = max(0, len(memory.values) - self._size + 1)
             self._table = np.ndarray(
                 (count, self._size),
@@ -110,9 +110,9 @@ def is_regular(kind: Any) -> bool:
 
 
 def view_of(arrays: Sequence[Any], stretch: Any = None) -> View | None:
-    """A view of arrays of a regular type, which are one, or lie in one stretch of memory.
+    """A view of arrays of a regular type, which are one, or in one stretch of memory.
 
-    None where there are nulls.
+    None if there are nulls.
     """
     if any(array.null_count for array in arrays):
         return None
@@ -131,7 +131,7 @@ def view_of(arrays: Sequence[Any], stretch: Any = None) -> View | None:
 
 
 def column_of(array: Any) -> Any:
-    """All rows of an array of a regular type; None where there are nulls."""
+    """All rows of an array of a regular type; None if there are nulls."""
     view = view_of([array])
     if view is None:
         return None
@@ -141,7 +141,7 @@ def column_of(array: Any) -> Any:
 
 
 def _flat_view(arrays: Sequence[Any], stretch: Any, shape: tuple[int, ...]) -> View | None:
-    """A view of rows of a shape, whose values stand one after the other."""
+    """A view of rows of a shape, whose values are consecutive."""
     if any(array.null_count for array in arrays):
         return None
     kind = arrays[0].type

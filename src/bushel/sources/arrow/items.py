@@ -11,21 +11,21 @@ from bushel.sources.arrow.buffers import Memory, Rows, memory_of
 from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.types import number_type, stored_type
 
-# Shorter lists than that are made of one that has all their numbers: a slice of it takes less than
-# an array does, and each number takes more.
+# Shorter lists are cut out of one list of all numbers: slicing it takes less time than making an
+# array, but each number takes more.
 _SHORT = 32
 
 
 class Items(Protocol):
-    """A column of which rows are taken as a list."""
+    """A column whose rows are taken as a list."""
 
     def take(self, rows: Rows, python: bool) -> list[Any]:
-        """The values of rows; with `python`, lists of numbers are Python's."""
+        """The values of rows; with `python`, lists of numbers are Python lists."""
         ...
 
 
 class _Bounds:
-    """Where rows start and stop, and how many values their memory has."""
+    """The start and end of rows, and the number of values in their memory."""
 
     __slots__ = ("_count", "_offsets", "_starts")
 
@@ -38,7 +38,7 @@ class _Bounds:
         offsets = self._offsets.values
         begins = offsets.take(index, 0, None, "clip") + shift
         ends = offsets.take(index + 1, 0, None, "clip") + shift
-        # They are data: nobody reads elsewhere, or makes room for it, because a file says so.
+        # They are data, and checked: a file must not make us read elsewhere, or allocate memory.
         if len(begins) and (begins.min() < 0 or ends.max() > self._count or (ends < begins).any()):
             raise ValueError("values should lie where there are none")
         return begins, ends
@@ -81,12 +81,12 @@ class NumberLists:
         begins, ends = first.tolist(), last.tolist()
         if python:
             return [values[a:b].tolist() for a, b in zip(begins, ends, strict=True)]
-        # Copies: what a record has may be written to, and does not keep a file in memory.
+        # Copies: the user may write to records, and these must not keep a file in memory.
         return [values[a:b].copy() for a, b in zip(begins, ends, strict=True)]
 
 
 class NestedLists:
-    """Lists of lists: those within are taken all at once, and dealt out."""
+    """Lists of lists: the inner ones are taken all at once, and distributed."""
 
     __slots__ = ("_bounds", "_inner")
 
@@ -101,7 +101,7 @@ class NestedLists:
 
 
 def _all_within(begins: Keys, ends: Keys) -> tuple[Keys, list[int]]:
-    """All numbers of some ranges, one after the other, and where those of each begin and end.
+    """All numbers of some ranges, joined, and where those of each begin and end.
 
     >>> _all_within(np.array([7, 2]), np.array([9, 3]))
     (array([7, 8, 2]), [0, 2, 3])
@@ -116,7 +116,7 @@ def _dealt(values: list[Any], bounds: list[int]) -> list[Any]:
 
 
 def has_items(kind: Any) -> bool:
-    """Whether rows of a type are such items, if there are no nulls."""
+    """Whether rows of a type can be taken like this, if there are no nulls."""
     types = arrow().types
     if types.is_list(kind) or types.is_large_list(kind):
         inner = kind.value_type
@@ -136,7 +136,7 @@ def _offset_type(kind: Any) -> type | None:
 def has_nested_items(kind: Any) -> bool:
     """Whether rows of a type are lists of lists of numbers, or lists of those, if without nulls.
 
-    Lists of strings are none: pyarrow makes them as quickly as one string is made here.
+    Not lists of strings: pyarrow makes them as quickly as one string is made here.
 
     >>> import pyarrow as pa
     >>> has_nested_items(pa.list_(pa.list_(pa.int8()))), has_nested_items(pa.list_(pa.int8()))
@@ -148,7 +148,7 @@ def has_nested_items(kind: Any) -> bool:
 
 
 def items_of(arrays: Sequence[Any], stretch: Any = None) -> Items | None:
-    """The items of arrays, which are one, or in one stretch; None where there are nulls."""
+    """The items of arrays, which are one, or in one stretch; None if there are nulls."""
     if any(array.null_count for array in arrays):
         return None
     kind = arrays[0].type
@@ -162,7 +162,7 @@ def items_of(arrays: Sequence[Any], stretch: Any = None) -> Items | None:
     inner = [array.values for array in arrays]
     if _is_list(kind.value_type):
         items = items_of(inner, stretch)
-        # Those of one array each, which may be of several lengths.
+        # The bounds of each array, which may have different lengths.
         bounds = _Bounds(offsets, np.zeros(len(arrays), np.int64), max(map(len, inner)))
         return None if items is None else NestedLists(bounds, items)
     if any(array.null_count for array in inner):

@@ -8,7 +8,7 @@ from bushel.errors import MissingPackageError
 
 @cache
 def arrow(what: str = "Arrow data", extra: str = "arrow") -> Any:
-    """The package; `what` needs it, and `extra` installs it."""
+    """Imports pyarrow; errors say that `what` needs it, and that `extra` installs it."""
     try:
         import pyarrow
     except ImportError as error:
@@ -18,7 +18,7 @@ def arrow(what: str = "Arrow data", extra: str = "arrow") -> Any:
 
 @cache
 def parquet() -> Any:
-    """The part of it that reads Parquet files."""
+    """The module of pyarrow that reads Parquet files."""
     arrow("Parquet files", "parquet")
     import pyarrow.parquet
 

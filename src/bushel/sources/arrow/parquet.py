@@ -69,7 +69,7 @@ class ParquetDataSource(TableFiles):
         disk_bytes: int = DISK_BYTES,
     ) -> None:
         parquet()
-        # Columns of the last file, in two forms, and the types that they are read as.
+        # The columns of the last file, in two forms, and the types that they are read as.
         self._alike: tuple[Any, Any, Any] | None = None
         super().__init__(paths, columns, cache_bytes, disk_bytes)
         self._alike = None
@@ -80,12 +80,12 @@ class ParquetDataSource(TableFiles):
             metadata = _FOOTERS.put(path, stamp, file.metadata)
             groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
             rows = [group.num_rows for group in groups]
-            # Bytes of all columns, read or not: this only tells whether groups are small.
+            # Bytes of all columns, read or not: this only decides which groups are small.
             sizes = [group.total_byte_size for group in groups]
             return Contents(stamp, rows, sizes, self._schema_of(path, file))
 
     def _schema_of(self, path: str, file: Any) -> Any:
-        """The columns as they are read. To find out takes a while, and files are mostly alike."""
+        """The columns as they are read; cached, as it takes a while, and files are mostly alike."""
         alike = self._alike
         if alike is not None and alike[0].equals(file.schema) and alike[1] == file.schema_arrow:
             return alike[2]
@@ -117,7 +117,8 @@ class ParquetDataSource(TableFiles):
                 kept = disk.keep(number, self._schema, map(self._in_order, batches), size)
                 if kept is not None:
                     return TablePart(kept.batches, mapped=kept.mapped)
-            # Threads are bushel's: several row groups are decoded at a time, not one by several.
+            # bushel has its own threads: several row groups are decoded in parallel, each by one
+            # thread.
             group = table.read_row_group(number, self._columns, use_threads=False)
         batches = self._in_order(group).to_batches()
         size = group.nbytes
@@ -133,14 +134,14 @@ class ParquetDataSource(TableFiles):
             return self._in_order(groups)
 
     def place_of(self, key: int) -> tuple[str, int, int | None]:
-        """The file of a record, its number in it, and the byte at which its row group starts;
-        None where that is damaged."""
+        """The file of a record, its number in it, and the byte of its row group if intact."""
         path, record, _ = super().place_of(key)
         file, number = self._file_of(int(self._ends.searchsorted(key, "right")))
         try:
             with opened(path, number, metadata=_FOOTERS.get(path, self._stamps[file])) as table:
                 leaf = table.schema.column(0).path
-                # What is said of a column that is damaged ends the process. To read it does not.
+                # Reading the metadata of a damaged column crashes the process. Reading the column
+                # does not.
                 table.read_row_group(number, [leaf], use_threads=False)
                 first = table.metadata.row_group(number).column(0)
         except FileError:
@@ -148,7 +149,7 @@ class ParquetDataSource(TableFiles):
         return path, record, int(first.dictionary_page_offset or first.data_page_offset)
 
     def _size(self, group: Any) -> int:
-        """How large the columns of a row group that are read are before they are decoded."""
+        """The size of the columns of a row group that are read, before decoding."""
         columns = map(group.column, range(group.num_columns))
         return sum(
             column.total_uncompressed_size
@@ -157,7 +158,7 @@ class ParquetDataSource(TableFiles):
         )
 
     def _in_order(self, table: Any) -> Any:
-        """The columns as in the first file, each in one piece if that is possible."""
+        """The columns in the order of the first file, each in one piece if possible."""
         if isinstance(table, arrow().RecordBatch):
             table = arrow().Table.from_batches([table])
         return _decoded(table).select(self._schema.names).cast(self._schema).combine_chunks()
@@ -170,7 +171,7 @@ def _is_in(leaf: str, name: str) -> bool:
 
 @contextmanager
 def opened(path: str, number: int | None = None, **options: Any) -> Iterator[Any]:
-    """A file, open; what pyarrow says about it, or about a row group, is a `FileError`."""
+    """An open file; errors of pyarrow about it, or about a row group, become a `FileError`."""
     data = open_file(path)
     source: Any = path
     if data.size <= SMALL_BYTES:
@@ -180,7 +181,7 @@ def opened(path: str, number: int | None = None, **options: Any) -> Iterator[Any
     what = f"{path!r} is no Parquet file, or not a whole one"
     why = "If it once was one, it has been cut short or damaged; write or copy it anew."
     try:
-        # No map of the file: where that is cut short, reading would end the process.
+        # No mapping: reading a truncated file would crash the process.
         with parquet().ParquetFile(source, **options) as file:
             if number is not None:
                 what = f"row group {number} of {path!r} cannot be read"
@@ -189,15 +190,15 @@ def opened(path: str, number: int | None = None, **options: Any) -> Iterator[Any
     except (arrow().ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         if isinstance(error, FileError):
             raise
-        said = " ".join(str(error).split()).rstrip(".")  # It may be several lines.
+        said = " ".join(str(error).split()).rstrip(".")  # It may have several lines.
         raise FileError(f"{what}: {said}. {why}") from None
 
 
 class _Footers:
-    """What files say of themselves, those last read: with many row groups that takes a while.
+    """Metadata of files, those read last: with many row groups, reading it takes a while.
 
-    A file that is opened anyway tells it by the way, and is not opened for that alone: of
-    thousands of small files, to open is most of the work.
+    A file that is opened for its rows has its metadata added here, and is not opened for that
+    alone: with thousands of small files, opening is most of the work.
     """
 
     def __init__(self, most: int) -> None:
@@ -205,14 +206,14 @@ class _Footers:
         self._kept: dict[tuple[str, str], Any] = {}
 
     def get(self, path: str, stamp: str) -> Any:
-        """What is known of a file, or None."""
+        """The metadata of a file, or None."""
         return self._kept.get((path, stamp))
 
     def put(self, path: str, stamp: str, footer: Any) -> Any:
-        """Keeps what a file says, and gives it back."""
+        """Keeps the metadata of a file, and returns it."""
         self._kept[path, stamp] = footer
         while len(self._kept) > self._most:
-            # Another thread may do the same. (A process that is forked might find a lock taken.)
+            # Another thread may do the same. (A lock might be held in a forked process.)
             with suppress(KeyError, RuntimeError):
                 del self._kept[next(iter(self._kept))]
         return footer
@@ -222,7 +223,7 @@ _FOOTERS = _Footers(64)
 
 
 def _decoded(table: Any) -> Any:
-    """Categories as what they stand for: each row group may have its own."""
+    """Dictionary-encoded columns as their values, as each row group may have its own dictionary."""
     for number, field in enumerate(table.schema):
         if arrow().types.is_dictionary(field.type):
             column = table.column(number).cast(field.type.value_type)

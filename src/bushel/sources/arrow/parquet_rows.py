@@ -36,7 +36,7 @@ class ParquetRows:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._groups: dict[int, dict[str, npt.NDArray[Any]]] = {}
-        # What the file says of itself. With many row groups that takes a while to read.
+        # The metadata of the file. With many row groups, reading it takes a while.
         self._footer: dict[str, Any] = {}
 
     def _find_ends(self) -> Keys:

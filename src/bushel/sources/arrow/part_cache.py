@@ -6,8 +6,8 @@ from typing import TypeVar
 from bushel.core.per_process import PerProcess
 from bushel.sources.arrow.table_parts import TablePart
 
-# Parts that are views of files need no memory, but a map each, of which Linux allows 65,530: so
-# each counts for a share of what may be kept.
+# Parts that are views of files need no memory, but a mapping each, of which Linux allows 65,530: so
+# each counts as a share of the limit.
 _MOST_VIEWS = 16384
 
 
@@ -15,7 +15,7 @@ K = TypeVar("K")
 
 
 class PartCache(PerProcess[K, TablePart]):
-    """Keeps the parts that were last asked for, up to a number of bytes in each process.
+    """Keeps the most recently used parts, up to a number of bytes in each process.
 
     >>> loads = []
     >>> def load(number, again):
@@ -27,9 +27,8 @@ class PartCache(PerProcess[K, TablePart]):
     >>> loads
     [(1, False), (2, False), (1, True)]
 
-    Args:
-        most_bytes: how much is kept. One part may be larger; then it is kept alone.
-        load: makes a part. It is told whether that was done before, and room had to be made.
+    Args: most_bytes: the limit. One part may be larger; then it is kept alone. load: makes a part.
+    It is told whether the part was made before, and had to be dropped.
     """
 
     def __init__(self, most_bytes: int, load: Callable[[K, bool], TablePart]) -> None:

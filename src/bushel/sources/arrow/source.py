@@ -87,7 +87,8 @@ class ArrowDataSource(TableFiles):
         return TablePart(batches, max(1, size))
 
     def _table(self, file: int, numbers: range) -> Any:
-        # Small, so it is in memory; and not kept open, as what is read of it is kept instead.
+        # It is small, so it is in memory; and not kept open, as its decoded rows are cached
+        # instead.
         table = OpenTable(self._paths[file])
         batches = [batch for number in numbers for batch in table.read(number)]
         return arrow().Table.from_batches(batches, table.schema).select(self._schema.names)

@@ -23,20 +23,20 @@ from bushel.sources.keyed import KeyedSource, shown_files
 
 R = TypeVar("R")
 
-_MOST_AT_ONCE = 8  # files that are looked at at a time
-# Files far away that are waited for at a time. Each may have several requests.
+_MOST_AT_ONCE = 8  # files that are examined in parallel
+# The most remote files that are waited for in parallel. Each may have several requests.
 _together = RequestPool(MOST_REQUESTS)
-# A file this small is read as a whole.
+# A file of this size is read as a whole.
 SMALL_BYTES = 1 << 17
 CACHE_BYTES = 1 << 28
 DISK_BYTES = 1 << 35
 
 
 class Contents(NamedTuple):
-    """What a file has: groups that can be read, and which columns.
+    """The content of a file: its groups, and its columns.
 
-    Of each group, how many rows it has, and how many bytes when it is decoded. Those that are not
-    known are negative.
+    For each group, the number of rows, and the number of bytes when it is decoded; negative if
+    unknown.
     """
 
     stamp: str
@@ -46,16 +46,16 @@ class Contents(NamedTuple):
 
 
 class _TakenApart(Exception):
-    """A bundle could not be read, and the groups of it are read one by one from now on."""
+    """A bundle could not be read; its groups are read one by one from now on."""
 
 
 class TableFiles(KeyedSource):
     """The rows of tables in files, one file after the other.
 
-    A subclass says what is in a file, and how groups of it are read.
+    A subclass examines a file, and reads its groups.
     """
 
-    # What a folder's files end in.
+    # The file name endings of a folder's files.
     endings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -91,7 +91,7 @@ class TableFiles(KeyedSource):
 
         def part_of(number: int) -> TablePart:
             part = cache.get(span(number))
-            if not part.is_whole():  # What was unpacked is unpacked again.
+            if not part.is_whole():  # The parts on disk are made again.
                 cache.discard(span(number), part)
                 part = cache.get(span(number))
             return part
@@ -105,11 +105,11 @@ class TableFiles(KeyedSource):
 
     @abstractmethod
     def _look(self, path: str) -> Contents:
-        """Looks at what is in a file."""
+        """Examines a file."""
 
     @abstractmethod
     def _read(self, file: int, number: int, again: bool) -> TablePart:
-        """Reads a group of a file; `again` where that was done before."""
+        """Reads a group of a file; `again` if that was done before."""
 
     @abstractmethod
     def _table(self, file: int, numbers: range) -> Any:
@@ -121,7 +121,7 @@ class TableFiles(KeyedSource):
         return list(self._paths)
 
     def file_stamps(self) -> dict[str, str]:
-        """Tells of each file something that is another when the file is, as it was opened."""
+        """For each file, a text that changes when the file changes, as of its opening."""
         return dict(zip(self._paths, self._stamps, strict=True))
 
     @property
@@ -139,7 +139,7 @@ class TableFiles(KeyedSource):
         return part
 
     def _load_bundle(self, span: Span, again: bool) -> TablePart:
-        """Reads small groups, of several files or of one, to be kept together."""
+        """Reads small groups, of several files or of one, to be cached together."""
         wanted = self._by_file(span)
         disk = self._unpacked(f"{span}", wanted)
         try:
@@ -148,11 +148,11 @@ class TableFiles(KeyedSource):
             kept = disk.open(span.first)
             if kept is not None:
                 return TablePart(kept.batches, mapped=kept.mapped)
-            # Far away each file is a wait, so they are waited for together.
+            # Each remote file takes a wait, so they are read in parallel.
             read = _together.each if is_remote(self._paths[0]) else map
             found = list(read(lambda file: self._small(file, *wanted[file]), list(wanted)))
         except FileError:
-            # Only records of the file that is damaged are lost: each group is read alone.
+            # Only records of the damaged file are lost: each group is read alone.
             with self._lock:
                 self._bundles = self._bundles.without(span)
                 self._reader = self._reader_of(self._bundles)
@@ -171,7 +171,7 @@ class TableFiles(KeyedSource):
         return table
 
     def _check_rows(self, file: int, span: Span, found: int) -> None:
-        """Refuses groups with another number of rows than the file says."""
+        """Refuses groups whose number of rows differs from the metadata."""
         expected = self._ends[span.stop - 1] - (self._ends[span.first - 1] if span.first else 0)
         if found != expected:
             raise FileError(
@@ -180,7 +180,7 @@ class TableFiles(KeyedSource):
             )
 
     def _by_file(self, span: Span) -> dict[int, Span]:
-        """Groups by their files, as numbers in these."""
+        """Groups by file, as their numbers in it."""
         found: dict[int, Span] = {}
         for group in range(span.first, span.stop):
             file, number = self._file_of(group)
@@ -192,11 +192,11 @@ class TableFiles(KeyedSource):
             raise replaced_file(self._paths[file])
 
     def _unpacked(self, kind: str, files: Iterable[int]) -> Unpacked:
-        """Where decoded groups of files are kept on disk."""
+        """The cache of decoded groups on disk."""
         paths = [self._paths[file] for file in files]
         names = [path if is_remote(path) else os.path.abspath(path) for path in paths]
         stamps = [self._stamps[file] for file in files]
-        # As text, a schema may leave out what is too long.
+        # The text of a schema may leave out long parts.
         columns = [(field.name, str(field.type)) for field in self._schema]
         return Unpacked(f"{kind}\n{names}\n{stamps}\n{columns}", self._disk_bytes)
 
@@ -209,15 +209,15 @@ class TableFiles(KeyedSource):
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def _records(self, keys: Keys) -> list[Any]:
-        """Each part is read once."""
+        """Reads each part once."""
         return self._explained(keys, lambda some: self._reader.records(some))
 
     def read_columns(self, keys: Keys) -> dict[str, Any] | None:
-        """Many records as columns, where all are numbers without nulls."""
+        """Many records as columns, if all are numbers without nulls."""
         return self._explained(self._checked(keys), lambda some: self._reader.columns(some))
 
     def _explained(self, keys: Keys, read: Callable[[Keys], R]) -> R:
-        """What is read; an error that names the record, where the values of one cannot be."""
+        """Reads records; an error names the record whose values cannot be read."""
         while True:
             try:
                 return read(keys)
@@ -238,13 +238,13 @@ class TableFiles(KeyedSource):
                 raise
 
     def place_of(self, key: int) -> tuple[str, int, int | None]:
-        """The file of a record, and its number in it; it is not at one place in its bytes."""
+        """The file of a record, and its number in it; its values are in several places there."""
         file, _ = self._file_of(int(self._ends.searchsorted(key, "right")))
         before = int(self._last_groups[file - 1]) if file else 0
         return self._paths[file], key - (int(self._ends[before - 1]) if before else 0), None
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was read stays here; whoever gets the source reads for himself.
+        # Cached data stays here; a process that receives the source reads for itself.
         kept = {**vars(self)}
         del kept["_cache"], kept["_reader"]
         return kept
@@ -271,7 +271,7 @@ def _checked_names(columns: Sequence[str] | None) -> list[str] | None:
 
 
 def _check_same(first: str, expected: Any, path: str, found: Any) -> None:
-    """Refuses files with other columns than the first."""
+    """Refuses files whose columns differ from those of the first."""
     kinds = dict(zip(found.names, found.types, strict=True))
     if len(kinds) < len(found.names):
         twice = next(name for name in found.names if found.names.count(name) > 1)
@@ -292,18 +292,18 @@ def unknown_column(name: str, path: str, names: Sequence[str]) -> PlanError:
 
 
 def stamp_at(path: str) -> str:
-    """Something that is another when the file is."""
+    """A text that changes when the file changes."""
     if is_remote(path):
         return open_file(path).stamp
     try:
         status = os.stat(path)
     except OSError:
-        return open_file(path).stamp  # Which says what is wrong.
+        return open_file(path).stamp  # It raises what is wrong.
     return stamp_of(status)
 
 
 class SeekableFile:
-    """A file of bytes in the form that pyarrow reads."""
+    """A file of bytes with the interface that pyarrow reads."""
 
     closed = False
 
@@ -334,7 +334,7 @@ class SeekableFile:
         return False
 
     def flush(self) -> None:
-        """There is nothing to write."""
+        """Nothing is written."""
 
     def close(self) -> None:
-        """The bytes are closed by whoever opened them."""
+        """The opener of the file closes it."""

@@ -14,18 +14,16 @@ from bushel.sources.arrow.items import Items, has_items, has_nested_items, items
 from bushel.sources.arrow.package import arrow
 from bushel.sources.arrow.values import values_of
 
-# So few rows of a part are cut out one by one, which takes less than to ask for them at once.
+# Up to this number of rows, cutting them out one by one is faster than a call for all.
 _FEW = 8
 
 
 class TablePart:
-    """Rows that lie together, as one record batch or several.
+    """Rows in one record batch or several.
 
-    Args:
-        batches: the record batches.
-        nbytes: memory that is held for them; none where they are views of a file.
-        stretch: memory in which all of them lie, if that is known.
-        mapped: the file in which they lie, where others may have cut it short.
+    Args: batches: the record batches. nbytes: their memory; 0 if they are views of a file. stretch:
+    the memory that has all of them, if known. mapped: their file, which may be truncated by other
+    programs.
     """
 
     __slots__ = ("_ends", "_mapped", "_pieces", "nbytes")
@@ -46,7 +44,7 @@ class TablePart:
         self.nbytes = nbytes
 
     def is_whole(self) -> bool:
-        """Whether all of it is still there: to look beyond the end of a file ends a process."""
+        """Whether its file is still complete: access beyond its end crashes the process."""
         return self._mapped is None or self._mapped.size() >= len(self._mapped)
 
     @property
@@ -54,7 +52,7 @@ class TablePart:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def pieces(self, rows: Keys) -> "list[tuple[TablePiece, Rows, Keys | slice]]":
-        """The pieces with some of these rows: which rows of it, and where those are in `rows`."""
+        """The pieces with some of these rows: the rows in each, and their places in `rows`."""
         if len(self._pieces) == 1:
             piece = self._pieces[0]
             return [(piece, piece.find(rows), slice(None))]
@@ -67,7 +65,7 @@ class TablePart:
 
 
 class TablePiece:
-    """A record batch, or several in one stretch of memory, with its columns as numpy sees them."""
+    """A record batch, or several in one stretch of memory, with its columns for numpy."""
 
     __slots__ = (
         "_arrays_of", "_batches", "_checked", "_columns", "_ends", "_is_view", "_starts",
@@ -81,27 +79,27 @@ class TablePiece:
         self._starts = self._ends - counts
         self.length = int(self._ends[-1])
         self._columns: dict[int, Any] = {}
-        # To ask a batch for a column takes as long as to cut a row out of it.
+        # Asking a batch for a column takes as long as cutting a row out of it.
         self._arrays_of: dict[int, list[Any]] = {}
-        # (column, array) of the arrays that were checked.
+        # (column, array) of the arrays that were validated.
         self._checked: set[tuple[int, int]] = set()
 
     def find(self, rows: Keys) -> Rows:
-        """Rows as those of the batches."""
+        """Rows, as rows of the batches."""
         if len(self._batches) == 1:
             return Rows(rows, None)
         which = self._ends.searchsorted(rows, "right")
         return Rows(rows - self._starts.take(which), which)
 
     def view(self, column: int) -> View | None:
-        """A column to copy rows from; None where there are nulls in it."""
+        """A column to copy rows from; None if it has nulls."""
         if column not in self._columns:
             self._columns[column] = view_of(self._arrays(column), self._stretch)
         found: View | None = self._columns[column]
         return found
 
     def items(self, column: int) -> Items | None:
-        """A column to take rows from; None where there are nulls in it."""
+        """A column to take rows from; None if it has nulls."""
         if column not in self._columns:
             self._columns[column] = items_of(self._arrays(column), self._stretch)
         found: Items | None = self._columns[column]
@@ -114,10 +112,9 @@ class TablePiece:
         return found
 
     def _check(self, column: int, rows: Rows) -> None:
-        """Has pyarrow look once whether what a file says of an array can be: it goes by that
-        without looking, and would read any memory."""
+        """Makes pyarrow validate an array once, which otherwise follows wrong offsets anywhere."""
         if not self._is_view:
-            return  # It was made by a decoder, or looked at by whoever made it.
+            return  # A decoder made it, or the maker has validated it.
         arrays = self._arrays(column)
         for number in [0] if rows.which is None else distinct(rows.which).tolist():
             if (column, number) not in self._checked:
@@ -132,21 +129,18 @@ class TablePiece:
             found = zip(rows.which.tolist(), rows.inner.tolist(), strict=True)
             return [arrays[number].slice(row, 1) for number, row in found]
         (array,) = arrays
-        # What is cut out keeps the whole in memory, so it must be no more than a view itself.
+        # A slice keeps the whole array in memory, so that must be a view itself.
         if self._is_view and len(rows) <= _FEW:
             return [array.slice(row, 1) for row in rows.inner.tolist()]
         return [array.take(arrow().array(rows.inner))]
 
 
 class Reader:
-    """Reads rows of parts, as columns where all of them are regular, and as records.
+    """Reads rows of parts, as columns if all of them are regular, and as records.
 
-    Args:
-        schema: the columns.
-        ends: how many rows there are up to the end of each part.
-        part: gives a part by its number.
-        waits: tells whether a part is just being made by another thread.
-        regular: tells which types are read as columns.
+    Args: schema: the columns. ends: the number of rows up to the end of each part. part: returns a
+    part by its number. waits: tells whether another thread is making a part. regular: tells which
+    types are read as columns.
     """
 
     def __init__(
@@ -159,7 +153,7 @@ class Reader:
     ) -> None:
         self._names: list[str] = list(schema.names)
         self._ends, self._part, self._waits = ends, part, waits
-        # How columns are read; those with nulls in them turn out to be arrays.
+        # The way to read each column; those with nulls turn out to be arrays.
         self._ways = [
             "view"
             if regular(kind)
@@ -170,7 +164,7 @@ class Reader:
         ]
 
     def columns(self, keys: Keys) -> dict[str, Any] | None:
-        """Rows as columns; None where there are columns that have no type and shape."""
+        """Rows as columns; None if some columns have no type and shape."""
         if not len(keys) or not self._names or set(self._ways) != {"view"}:
             return None
         gathered = self._gather(keys, python=False)
@@ -193,7 +187,7 @@ class Reader:
         rows: Callable[[Any], list[Any]],
         python: bool = False,
     ) -> list[list[Any]]:
-        """The values of each column: `rows` makes them of numpy's columns, `values` of others."""
+        """The values of each column: `rows` converts numpy's columns, `values` others."""
         if not len(keys):
             return [[] for _ in self._names]
         gathered = self._gather(keys, python)
@@ -206,7 +200,7 @@ class Reader:
 
     def _gather(self, keys: Keys, python: bool) -> "_Gathered":
         groups = grouped(self._ends.searchsorted(keys, "right"))
-        # Those first that nobody else is busy with.
+        # Parts that another thread is making come last.
         groups.sort(key=lambda group: self._waits(group[0]))
         while True:
             gathered = _Gathered(len(keys), self._ways, python)
@@ -224,7 +218,7 @@ class Reader:
 
 
 class _Gathered:
-    """What is wanted of parts, copied out of them one after the other."""
+    """Columns for the wanted rows, copied from parts one after the other."""
 
     def __init__(self, count: int, ways: list[str], python: bool) -> None:
         self.views: dict[int, Any] = {}
@@ -235,7 +229,7 @@ class _Gathered:
         self._places: list[Keys] = []
 
     def add(self, part: TablePart, rows: Keys, places: Keys) -> int | None:
-        """Copies rows; gives the number of a column that should have no nulls and has."""
+        """Copies rows; returns the number of a column that has unexpected nulls."""
         for piece, found, chosen in part.pieces(rows):
             into = places[chosen]
             for number, way in enumerate(self._ways):

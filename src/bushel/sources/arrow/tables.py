@@ -1,7 +1,7 @@
 """Open Arrow files: batches of a file or a stream, memory-mapped where possible.
 
-Batches that are in place are one part, in which numpy finds rows by itself. Those that have to be
-decoded are a part each; of a stream, which says nowhere where they begin, all together.
+Batches in place are one part, in which numpy finds rows by itself. Batches that have to be decoded
+are a part each; those of a stream, which has no index of them, are one part together.
 """
 
 import threading
@@ -28,7 +28,7 @@ class OpenTable:
         self.path = path
         self._file = open_file(path)
         self._lock = threading.Lock()
-        # The whole file: in memory if it is small, or a map of it where it is on this machine.
+        # The whole file: in memory if it is small, or a mapping if it is on this machine.
         self.map: Any = None
         # The reader of an Arrow file; or the batches of an Arrow stream, if they are in place.
         self._reader: Any = None
@@ -51,13 +51,13 @@ class OpenTable:
                 self._read_stream(source)
         if self.in_place:
             self.rows = [sum(self.rows)]
-        # Bytes of each part when decoded; negative where that would take long to find out.
+        # Bytes of each part when decoded; negative if finding out would take long.
         self.sizes = [-1] * len(self.rows)
         if self._file.size <= SMALL_BYTES:
             self.sizes = [self._size_of(number) for number in range(len(self.rows))]
 
     def _bytes(self) -> Any:
-        """What pyarrow reads the file from."""
+        """The bytes from which pyarrow reads the file."""
         if not self._file.size:
             raise FileError(f"{self.path!r} is empty, and so no Arrow file.")
         if self.map is None and self._file.size <= SMALL_BYTES:
@@ -65,7 +65,7 @@ class OpenTable:
         if self.map is None and is_remote(self.path):
             return arrow().PythonFile(SeekableFile(self._file), mode="r")
         if self.map is None:
-            # The map stays when the file is closed, as long as anybody has a part of it.
+            # The mapping survives closing the file, as long as some part uses it.
             with arrow().memory_map(self.path) as mapped:
                 self.map = mapped.read_buffer(self._file.size)
         return arrow().BufferReader(self.map)
@@ -90,7 +90,8 @@ class OpenTable:
     def _find_in_place(self) -> list[Any] | None:
         """The batches of a file, if all are in place.
 
-        Of those of a compressed one, some may be: what would not have become smaller.
+        Some batches of a compressed file may be: those that compression would not have made
+        smaller.
         """
         batches = []
         for number in range(len(self.rows)):
@@ -109,7 +110,7 @@ class OpenTable:
         return all(start <= b.address < stop for b in buffers if b is not None and b.size)
 
     def read(self, number: int) -> list[Any]:
-        """The batches of a part; views of the file, where those are in place."""
+        """The batches of a part; views of the file, if those are in place."""
         with _explained(self.path, number):
             if self._batches is not None:
                 batches = self._batches
@@ -121,7 +122,7 @@ class OpenTable:
                 with self._lock if self.map is None else nullcontext():
                     batches = [self._reader.get_batch(number)]
             for batch in batches:
-                # Bytes in place: no more than is asked for is ever looked at.
+                # Batches in place are validated cheaply: only rows that are read are looked at.
                 batch.validate(full=not self.in_place)
             return batches
 
@@ -129,16 +130,16 @@ class OpenTable:
         try:
             return sum(batch.nbytes for batch in self.read(number))
         except FileError:
-            return -1  # Whoever wants it is told.
+            return -1  # Reading it will raise the error.
 
     def check(self) -> None:
-        """Raises where the file was written to: what was cut off would end the process."""
+        """Raises if the file was written to: access to truncated bytes would crash the process."""
         self._file.check()
 
 
 @contextmanager
 def _explained(path: str, number: int | None = None) -> Iterator[None]:
-    """What pyarrow says about a file, or a batch of it, is a `FileError`."""
+    """Turns errors of pyarrow about a file, or a batch of it, into a `FileError`."""
     try:
         yield
     except (arrow().ArrowException, OSError, EOFError, ValueError, OverflowError) as error:
@@ -159,7 +160,7 @@ class OpenTables(PerProcess[str, OpenTable]):
         return OpenTable(key)
 
     def check(self, path: str) -> None:
-        """Raises where a file that is open was written to."""
+        """Raises if an open file was written to."""
         table = self.find(path)
         if table is not None:
             table.check()

@@ -20,7 +20,7 @@ def number_type(kind: Any) -> np.dtype[Any] | None:
         found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
         return found
     if types.is_timestamp(kind):
-        return np.dtype(f"datetime64[{kind.unit}]")  # In UTC where there is a time zone.
+        return np.dtype(f"datetime64[{kind.unit}]")  # In UTC if there is a time zone.
     if types.is_duration(kind):
         return np.dtype(f"timedelta64[{kind.unit}]")
     if types.is_date32(kind):
@@ -31,14 +31,14 @@ def number_type(kind: Any) -> np.dtype[Any] | None:
 
 
 def stored_type(kind: Any) -> np.dtype[Any]:
-    """The numpy type of what Arrow stores for a number: days have 32 bits, in numpy 64."""
+    """The numpy type in which Arrow stores a number: days have 32 bits, in numpy 64."""
     dtype = number_type(kind)
     assert dtype is not None
     return np.dtype(np.int32) if arrow().types.is_date32(kind) else dtype
 
 
 def numbers(array: Any) -> npt.NDArray[Any]:
-    """The values of an array of numbers, in memory of their own; any value for a null."""
+    """The values of an array of numbers, copied; any value for a null."""
     kind, count = array.type, len(array)
     if not count:
         return np.empty(0, number_type(kind))
@@ -60,9 +60,9 @@ def inner_array(array: Any) -> Any:
 
 
 def is_tensor(kind: Any) -> bool:
-    """Whether a type is Arrow's for arrays of one shape."""
+    """Whether a type is Arrow's type for arrays of one shape."""
     tensor = getattr(arrow(), "FixedShapeTensorType", None)
     if tensor is None or not isinstance(kind, tensor):
         return False
-    # Stored with its axes in another order, it is left to pyarrow.
+    # With its axes stored in another order, it is left to pyarrow.
     return kind.permutation in (None, [], list(range(len(kind.shape))))

@@ -1,9 +1,8 @@
 """The cache of decoded row groups on disk, memory-mapped.
 
-They lie in bushel's cache folder, where all processes of a user find them, as files of pieces
-(`files/container.py`). A process checks all of a part when it first opens it: ten times as fast
-as to decode it. What is there may be removed at any time: a file that is in use stays until it
-is not.
+The files are in bushel's cache folder, where all processes of a user find them, as files of pieces
+(`files/container.py`). A process verifies all of a part when it first opens it: ten times as fast
+as decoding it. The files may be removed at any time: a file that is in use remains readable.
 """
 
 import hashlib
@@ -23,21 +22,21 @@ from bushel.sources.arrow.package import arrow
 
 _ENDING = ".unpacked"
 _FOLDER = "parts"
-# Files that nobody has opened for so long make room for others.
+# Files that were unused for so long make room for others.
 _STALE_SECONDS = 3600.0
-# Others need the disk too.
+# The share of the disk that is left to other programs.
 _LEAVE_FREE = 0.1
-# Columns begin where vector instructions like it.
+# Columns begin at boundaries that suit vector instructions.
 _ALIGNMENT = 64
 _PIECE = 1 << 20
 
-# Files whose bytes this process has checked: device, number, size. They are written once.
+# Files whose bytes this process has verified: device, number, size. They are written once.
 _checked: set[tuple[int, int, int]] = set()
 _MOST_CHECKED = 1 << 16
 
 
 class UnpackedPart(NamedTuple):
-    """The record batches of a part, and the file that they lie in."""
+    """The record batches of a part, and the file that has them."""
 
     batches: list[Any]
     mapped: mmap.mmap
@@ -46,14 +45,13 @@ class UnpackedPart(NamedTuple):
 class Unpacked:
     """The parts of some files, in bushel's cache folder.
 
-    Args:
-        of: what the parts are of, with everything that they depend on.
-        most_bytes: how much the folder may hold, whatever it is of; nothing is kept beyond.
+    Args: of: a text for the origin of the parts, with everything that they depend on. most_bytes:
+    the limit of the folder, over all origins.
     """
 
     def __init__(self, of: str, most_bytes: int) -> None:
-        # What was written shortly before a power cut may be there in part; nobody looks at it
-        # after the machine was started again.
+        # Files written shortly before a power cut may be incomplete; none are used after a restart
+        # of the machine.
         self._name = hashlib.sha256(f"2\n{of}\n{boot_id()}".encode()).hexdigest()[:32]
         self._most_bytes = most_bytes
 
@@ -85,7 +83,7 @@ class Unpacked:
     def keep(
         self, number: int, schema: Any, tables: Iterable[Any], size: int
     ) -> UnpackedPart | None:
-        """Writes a part of about `size` bytes if there is room, and gives its batches."""
+        """Writes a part of about `size` bytes if there is room, and returns its batches."""
         limit = FolderLimit(
             kept_folder(_FOLDER),
             self._most_bytes,
@@ -95,7 +93,7 @@ class Unpacked:
         try:
             if not limit.reserve(size):
                 return None
-            # Parts of an earlier start of the machine are never looked at, so none need last.
+            # Parts from before a restart of the machine are never used, so none need to be synced.
             with written_whole(self._path(number), mode=0o600, lasting=False) as out:
                 pieces = PieceWriter(out.write)
                 pieces.add(1, bytes(_ALIGNMENT - len(MAGIC)))
@@ -109,7 +107,7 @@ class Unpacked:
             warn_once(f"Parts of tables are not kept: {error}")
             return None
         except (OSError, arrow().ArrowException):
-            return None  # A disk that is full, or a type that cannot be written.
+            return None  # The disk is full, or a type cannot be written.
         return self.open(number)
 
     def _path(self, number: int) -> str:
@@ -117,7 +115,7 @@ class Unpacked:
 
 
 class _Cut:
-    """A file to write to, which cuts what it gets into pieces."""
+    """A file to write to, which cuts its input into pieces."""
 
     closed = False
 
@@ -146,7 +144,7 @@ class _Cut:
 
 
 def _arrow_bytes(descriptor: int) -> memoryview:
-    """The bytes of an Arrow file in a mapped file of pieces, which are as they were written."""
+    """The bytes of an Arrow file within a mapped file of pieces, verified."""
     status = os.fstat(descriptor)
     mapped = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     pieces = PieceReader(lambda start, stop: mapped[start:stop], len(mapped))

@@ -97,7 +97,7 @@ def _pairs(array: Any) -> list[Any]:
 
 
 def _within(array: Any, inner: Any) -> tuple[list[tuple[int, int]], Any]:
-    """Where the values of each row start and stop, and the values."""
+    """Where the values of each row start and end, and the values."""
     offsets = array.offsets.to_numpy()
     if not len(offsets):
         return [], inner.slice(0, 0)
@@ -106,7 +106,7 @@ def _within(array: Any, inner: Any) -> tuple[list[tuple[int, int]], Any]:
 
 
 def _as_array(row: list[Any], kind: Any) -> Any:
-    """A list of numbers, or of rows of one length, as an array, unless nulls are among them."""
+    """A list of numbers, or of rows of one length, as an array, unless some are nulls."""
     dtype = number_type(kind)
     if dtype is not None:
         return row if any(value is None for value in row) else np.array(row, dtype)

@@ -1,7 +1,7 @@
 """Reads and checks the file `index.json` of a folder of shards, which is not trusted.
 
-It says which shards there are. Nothing of it is believed that was not looked at: counts are
-counts, and names are names of files in the folder.
+It lists the shards. Everything in it is checked: counts are counts, and names are names of files in
+the folder.
 """
 
 import json
@@ -17,7 +17,7 @@ from bushel.files.paths import is_remote
 NAME = "index.json"
 # More than any index has: one of a million shards has 500 MB.
 _MOST_BYTES = 1 << 30
-# Shards have places in them as numbers of four bytes.
+# Places in shards are numbers of four bytes.
 MOST_SHARD_BYTES = (1 << 32) - 1
 _PART = re.compile(r"[^\\\0]+")
 
@@ -27,19 +27,20 @@ class FolderShard:
     """A file of records, as the index describes it."""
 
     path: str
-    # Records that a source has of it, and things that it has places of: the same, but for tokens.
+    # The records that the source has of it, and the number of entries in its table of places: the
+    # same, except for tokens.
     records: int
     items: int
-    # Of the file; where that is compressed as a whole, of what it becomes.
+    # The size of the file; of its content, if it is compressed as a whole.
     bytes: int
-    # The file that is compressed, and how; None where it is not.
+    # The compressed file, and its compression; None if it is not compressed.
     packed: tuple[str, str] | None
-    # What its records are made of, which is up to the format.
+    # The structure of its records, which depends on the format.
     layout: Any
 
 
 def path_of_index(folder: Any, kind: str) -> str:
-    """Where the index of a folder is; the path of the index itself is as good."""
+    """The path of a folder's index; the path may be that of the index itself."""
     if not isinstance(folder, (str, os.PathLike)) or isinstance(folder, bytes):
         raise PlanError(
             f"`{kind}` takes the folder that has the file {NAME!r} and the shards, and got "
@@ -59,7 +60,7 @@ def path_of_index(folder: Any, kind: str) -> str:
 
 
 def read_index(path: str) -> tuple[ByteFile, dict[str, Any]]:
-    """The file of an index, and what it says."""
+    """The path of an index, and its content."""
     file = open_file(path)
     if file.size > _MOST_BYTES:
         raise FileError(f"{path!r} has {file.size:,} bytes, and is no index of shards.")
@@ -73,7 +74,7 @@ def read_index(path: str) -> tuple[ByteFile, dict[str, Any]]:
 
 
 def kind_of_index(folder: str) -> str | None:
-    """Which format the shards of a folder have by its index: "mds", "litdata", or None."""
+    """The format of a folder's shards by its index: "mds", "litdata", or None."""
     try:
         _, told = read_index(f"{folder.rstrip('/')}/{NAME}")
     except FileError:
@@ -84,7 +85,7 @@ def kind_of_index(folder: str) -> str | None:
 
 
 def path_in(index: str, name: Any) -> str:
-    """The path of a file that an index names, which has to be in the folder of the index."""
+    """The path of a file named in an index, which has to be in the folder of the index."""
     parts = name.split("/") if isinstance(name, str) else []
     if not parts or not all(_PART.fullmatch(part) and part not in (".", "..") for part in parts):
         raise damaged(index, f"{name!r:.100} should be the name of a file in the same folder")
@@ -93,12 +94,12 @@ def path_in(index: str, name: Any) -> str:
 
 
 def count(index: str, value: Any, what: str, most: int = (1 << 62)) -> int:
-    """A number of an index, which has to be one of something."""
+    """A number in an index, which has to be a count."""
     if type(value) is not int or not 0 <= value <= most:
         raise damaged(index, f"{what} should be a count, and is {value!r:.100}")
     return value
 
 
 def damaged(path: str, problem: str) -> FileError:
-    """The error of an index that cannot be what its writer wrote."""
+    """The error about an index that its writer cannot have written."""
     return FileError(f"{path!r} is no index of shards, or a damaged one: {problem}.")

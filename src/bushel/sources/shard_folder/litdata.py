@@ -31,13 +31,13 @@ from bushel.sources.shard_folder.litdata_tree import Build, tree_of
 from bushel.sources.shard_folder.litdata_values import Decode, decoder_of, token_type
 from bushel.sources.shard_folder.source import OpenShard, ShardFolderSource
 
-# Unpacked batches, and tables, that a process keeps.
+# The limit of unpacked batches, and tables, in each process.
 _KEPT_BYTES = 128 << 20
 
 
 @frozen
 class _Leaves:
-    """What records are made of: leaves, and what builds a record of them."""
+    """The structure of records: leaves, and the function that builds a record from them."""
 
     makes: tuple[Decode, ...]
     build: Build
@@ -176,7 +176,7 @@ class LitDataDataSource(ShardFolderSource):
                 data = read_from_batches(opened.bounds, file, keys, number, self._batches)
             except BushelError:
                 raise
-            except Exception as error:  # Of the package that unpacks.
+            except Exception as error:  # Errors of the package that unpacks.
                 raise self._wrong(number, int(keys[0]), error) from error
             return self._decode(data, shard, number, keys)
         if shard.layout.tokens is not None:
@@ -202,7 +202,7 @@ class LitDataDataSource(ShardFolderSource):
             return rows_of_table(file, start, shard.items, keys, number, self._tables)
         except BushelError:
             raise
-        except Exception as error:  # pyarrow has a dozen; of memory, for lengths that are none.
+        except Exception as error:  # pyarrow has a dozen; of memory, for wrong lengths.
             raise self._broken(shard, str(error)) from error
 
     def _decode(
@@ -215,7 +215,7 @@ class LitDataDataSource(ShardFolderSource):
                 records.append(layout.build(iter(list(_leaves(record, layout.makes)))))
             except MemoryError:
                 raise
-            except Exception as error:  # Of formats, each with its own.
+            except Exception as error:  # Each format has its own errors.
                 raise self._wrong(number, key, error) from error
         return records
 
@@ -232,7 +232,7 @@ class LitDataDataSource(ShardFolderSource):
 
 
 def _leaves(data: bytes, makes: Sequence[Decode]) -> Iterable[Any]:
-    """The values of a record: the sizes of all come first."""
+    """The values of a record, which begins with the sizes of all."""
     sizes = struct.unpack_from(f"<{len(makes)}I", data)
     start = 4 * len(makes)
     for size, make in zip(sizes, makes, strict=True):

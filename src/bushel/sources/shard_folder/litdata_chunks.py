@@ -17,16 +17,16 @@ _TABLE_END = struct.Struct("<I8s")
 _TABLE_MARK = b"LDARW01\0"
 _PIECE = 1 << 16
 MAGIC = b"LDFZ01\0\0"
-# After the mark: the version, how many records and in batches of how many, how many batches.
+# After the mark: the version, the number of records, records per batch, the number of batches.
 _HEAD = struct.Struct("<8s4I")
-# Of a batch: its first record, how many, where it lies, how many bytes and of how many.
+# Of a batch: its first record, their number, its place, its packed and unpacked size.
 _BATCH = np.dtype(
     [("first", "<u4"), ("number", "<u4"), ("start", "<u8"), ("size", "<u4"), ("of", "<u4")]
 )
 
 
 class Batched(NamedTuple):
-    """Where the records of a chunk are: in which batch, and from where to where in all of them."""
+    """The records of a chunk: the batch of each, and its start and end in the unpacked batch."""
 
     bounds: Any
     batches: Any
@@ -37,7 +37,7 @@ class Batched(NamedTuple):
 
 
 def read_batched(file: ByteFile, items: int) -> Batched:
-    """The table of contents of a chunk in batches. A ValueError says what is wrong with it."""
+    """The table of contents of a chunk in batches. Raises a ValueError if it is invalid."""
     _, version, records, _, number = _HEAD.unpack(file.read(0, min(file.size, _HEAD.size)))
     if version != 1 or records != items:
         raise ValueError(f"it has {records:,} records in version {version}, not {items:,} in 1")
@@ -50,7 +50,7 @@ def read_batched(file: ByteFile, items: int) -> Batched:
     firsts = batches["first"].astype(np.int64)
     ends = firsts + batches["number"]
     whole = [0, *ends.tolist()] == [*firsts.tolist(), items]
-    # Not by a sum, which could begin again at zero.
+    # Not by a sum, which could overflow.
     starts = batches["start"]
     inside = bool((starts <= file.size).all() and (batches["size"] <= file.size - starts).all())
     if not whole or not inside or bounds[0] or (bounds[1:] < bounds[:-1]).any():
@@ -61,7 +61,7 @@ def read_batched(file: ByteFile, items: int) -> Batched:
 
 
 class BatchCache(LastUsed[tuple[int, int], bytes]):
-    """Batches that were unpacked last."""
+    """The most recently unpacked batches."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__(most_bytes)
@@ -73,7 +73,7 @@ class BatchCache(LastUsed[tuple[int, int], bytes]):
 def read_from_batches(
     table: Batched, file: ByteFile, keys: Keys, number: int, cache: BatchCache
 ) -> list[bytes]:
-    """The bytes of records, of whose batches each is unpacked once."""
+    """The bytes of records; each of their batches is unpacked once."""
     which = np.searchsorted(table.batches["first"], keys, side="right") - 1
     data: list[bytes] = [b""] * len(keys)
     for batch, places in grouped(which):
@@ -91,7 +91,7 @@ def read_from_batches(
 def _unpacked(batch: Any, file: ByteFile) -> bytes:
     start, size, of = int(batch["start"]), int(batch["size"]), int(batch["of"])
     packed, unpacker, data = file.read(start, start + size), zstd_unpacker(), bytearray()
-    # Not all at once: a few bytes may become very many.
+    # In steps, as a few bytes may become very many.
     for first in range(0, size, _PIECE):
         data += unpacker.decompress(packed[first : first + _PIECE])
         if len(data) > of or unpacker.eof:
@@ -102,7 +102,7 @@ def _unpacked(batch: Any, file: ByteFile) -> bytes:
 
 
 class TableCache(LastUsed[int, Any]):
-    """Tables that were read last."""
+    """The most recently read tables."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__(most_bytes)

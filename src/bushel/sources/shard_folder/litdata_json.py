@@ -7,13 +7,13 @@ from typing import Any
 _NUMBER = struct.Struct("<I")
 _TEXT, _STRINGS, _INTEGERS, _FLOATS, _BOOLS, _DICT, _ROWS = range(7)
 _STRING, _INTEGER, _FLOAT, _BOOL, _NULL = range(7, 12)
-# Values in rows have numbers of their own.
+# Values in rows have type numbers of their own.
 _IN_ROWS = {0x10: _NULL, 0x11: _STRING, 0x12: _INTEGER, 0x13: _FLOAT, 0x14: _BOOL}
 _DEEPEST = 100
 
 
 def parse_json(data: bytes) -> Any:
-    """What the bytes of a value say.
+    """The value that the bytes encode.
 
     >>> parse_json(b'{"a": [1]}'), parse_json(bytes([1, 1, 0, 0, 0, 2, 0, 0, 0]) + b"hi")
     ({'a': [1]}, ['hi'])
@@ -86,7 +86,7 @@ class _JsonReader:
         return int(_NUMBER.unpack(self._bytes(4))[0])
 
     def _many(self, least: int) -> int:
-        """A number of things that take at least so many bytes each."""
+        """A count of things that take at least so many bytes each."""
         number = self._number()
         if number * least > len(self._data) - self.place:
             raise ValueError("a JSON value has fewer parts than it says")

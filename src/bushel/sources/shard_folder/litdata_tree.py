@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-# Takes as many leaves as it needs, and makes a value of them.
+# Takes as many leaves as it needs, and builds a value from them.
 Build: TypeAlias = Callable[[Iterator[Any]], Any]
 
 _DEEPEST = 100
@@ -12,7 +12,7 @@ _DICTS = ("builtins.dict", "collections.OrderedDict")
 
 
 def tree_of(spec: Any) -> tuple[int, Build]:
-    """The number of leaves of a tree, and what builds it. A ValueError says what is wrong.
+    """The number of leaves of a tree, and its builder. Raises a ValueError if it is invalid.
 
     >>> leaf = {"type": None, "context": None, "children_spec": []}
     >>> pair = {"type": "builtins.tuple", "context": "null", "children_spec": [leaf, leaf]}

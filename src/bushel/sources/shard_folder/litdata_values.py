@@ -1,6 +1,6 @@
 """Decodes the leaves of litdata's records, by the names of their formats.
 
-No format runs code but `pickle`, which has to be asked for. Tensors become arrays.
+No format runs code except `pickle`, which the user has to allow. Tensors become arrays.
 """
 
 import math
@@ -23,7 +23,7 @@ _NUMPY = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "complex64", "complex128", "bool"),
 )
-# torch has two names for many a type. Of bfloat16, which is the tenth, numpy has none.
+# torch has two names for many a type. numpy has none for the tenth, bfloat16.
 _TORCH = (
     *("float32", "float32", "float64", "float64", "complex64", "complex64", "complex128"),
     *("complex128", "float16", "float16", "", "uint8", "int8", "int16", "int16", "int32"),
@@ -34,12 +34,12 @@ _PICTURES = ("jpeg", "image")
 
 
 def decoder_of(format: str, decode: bool, allow_pickle: bool) -> Decode:
-    """What makes values of a format. A ValueError says why there is nothing.
+    """The decoder of a format. Raises a ValueError if there is none.
 
     >>> decoder_of("no_header_tensor:14", False, False)(bytes([1, 0, 2, 0])).tolist()
     [1, 2]
     """
-    # After the colon, the type of an array, or the ending of a file's name.
+    # After the colon is the type of an array, or the ending of a file's name.
     kind, _, more = format.partition(":")
     if kind in ("no_header_numpy", "no_header_tensor"):
         dtype = _type(_NUMPY if kind == "no_header_numpy" else _TORCH, int(more))
@@ -66,7 +66,7 @@ def decoder_of(format: str, decode: bool, allow_pickle: bool) -> Decode:
 
 
 def token_type(format: str) -> np.dtype[Any]:
-    """The type of tokens, by the format of what they were written as."""
+    """The type of tokens, given the format in which they were written."""
     kind, _, more = format.partition(":")
     names = {"no_header_numpy": _NUMPY, "no_header_tensor": _TORCH}.get(kind)
     if names is None or not more.isdecimal():
@@ -81,7 +81,7 @@ def _type(names: tuple[str, ...], number: int) -> np.dtype[Any]:
 
 
 def _array(data: bytes, names: tuple[str, ...], order: str) -> npt.NDArray[Any] | None:
-    """An array after the number of its type and its shape; None if that is no such."""
+    """An array after the number of its type and its shape; None if it is something else."""
     number, axes = struct.unpack_from(f"{order}2I", data)
     if number >= len(names) or axes > 64 or len(data) < 8 + 4 * axes:
         return None
@@ -100,8 +100,8 @@ def _numpy(data: bytes) -> npt.NDArray[Any]:
 
 
 def _tensor(data: bytes) -> npt.NDArray[Any]:
-    # Numbers had their lowest byte first up to some version, and have had it last since. Only
-    # one of them goes with the number of bytes.
+    # Numbers had their lowest byte first up to some version, and have had it last since. Only one
+    # of the two orders fits the number of bytes.
     for order in "<>":
         array = _array(data, _TORCH, order)
         if array is not None:

@@ -21,9 +21,9 @@ from bushel.sources.shard_folder.source import ShardFolderSource
 @frozen
 class _MDSColumn:
     name: str
-    # None where each value tells its size.
+    # None if each value has its own size.
     size: int | None
-    # None where the column is not wanted.
+    # None if the column is not read.
     make: Decode | None
 
 
@@ -137,7 +137,7 @@ class MDSDataSource(ShardFolderSource):
                 records.append(_record(record, shard.layout))
             except MemoryError:
                 raise
-            except Exception as error:  # Of encodings, each with its own.
+            except Exception as error:  # Each encoding has its own errors.
                 raise self._wrong(number, key, error) from error
         return records
 
@@ -147,7 +147,7 @@ def _size(told: Any) -> int | None:
 
 
 def _record(data: bytes, columns: Sequence[_MDSColumn]) -> dict[str, Any]:
-    """A record: the sizes of values that have no fixed one, and then all values."""
+    """A record: the sizes of values without a fixed one, and then all values."""
     unknown = sum(column.size is None for column in columns)
     sizes = iter(struct.unpack_from(f"<{unknown}I", data))
     start = 4 * unknown

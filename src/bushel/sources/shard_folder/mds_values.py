@@ -1,6 +1,6 @@
 """Decodes the columns of MDS shards, by the names of their encodings.
 
-No encoding runs code but `pkl`, which has to be asked for.
+No encoding runs code except `pkl`, which the user has to allow.
 """
 
 import json
@@ -18,7 +18,7 @@ from bushel.sources.images import decode_image_of_record
 from bushel.sources.shard_folder.list_parts import parts_of_list
 from bushel.sources.shard_folder.pixels import pixels
 
-# Makes a value of its bytes.
+# Decodes a value.
 Decode: TypeAlias = Callable[[bytes], Any]
 
 SCALARS = {
@@ -28,7 +28,7 @@ SCALARS = {
         *("float16", "float32", "float64"),
     )
 }
-# The types of arrays that tell theirs: the bits of a value, more 1 for integers, 2 for floats.
+# Types of arrays that contain it: the bits of a value, plus 1 for integers, 2 for floats.
 _TYPES = {
     8 * dtype.itemsize + {"u": 0, "i": 1, "f": 2}[dtype.kind]: dtype for dtype in SCALARS.values()
 }
@@ -36,9 +36,9 @@ _PICTURES = ("jpeg", "png", "jpeg_array", "jpegarray")
 
 
 def decoder_of(encoding: str, decode: bool, allow_pickle: bool) -> tuple[int | None, Decode]:
-    """How many bytes the values of an encoding have, if always as many, and what makes them.
+    """The size of an encoding's values, if it is fixed, and their decoder.
 
-    A ValueError says why there is none.
+    Raises a ValueError if there is none.
 
     >>> size, make = decoder_of("ndarray:int16:2,2", False, False)
     >>> size, make(bytes([1, 0, 2, 0, 3, 0, 4, 0])).tolist()
@@ -87,7 +87,7 @@ _PLAIN: dict[str, tuple[int | None, Decode]] = {
 
 
 def _list_parts(data: bytes) -> list[bytes]:
-    """The parts of a list: a zero, how many there are, the length of each, and they."""
+    """The parts of a list: a zero, their number, the length of each, and the parts."""
     zero, _ = struct.unpack_from("<2I", data)
     if zero:
         raise ValueError("a list should begin with a zero")
@@ -118,7 +118,7 @@ def _array_that_tells(data: bytes) -> npt.NDArray[Any]:
 
 
 def _shaped_array(data: bytes, start: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An array after its shape: how many axes, and how wide the numbers of them, in one byte."""
+    """An array after its shape: one byte has the number of axes, and the width of their lengths."""
     axes, width = divmod(data[start], 4)
     sides = np.frombuffer(data, f"<u{1 << width}", count=axes, offset=start + 1)
     start += 1 + sides.nbytes

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# The modes of Pillow: the type of a value, and how many a pixel has (0 for no axis of them).
+# The modes of Pillow: the type of a value, and values per pixel (0: no axis for them).
 _MODES: dict[str, tuple[str, int]] = {
     "L": ("u1", 0),
     "P": ("u1", 0),
@@ -41,7 +41,7 @@ def pixels(data: bytes) -> npt.NDArray[Any]:
     start = _HEAD.size + letters
     mode = data[_HEAD.size : start].decode()
     if mode == "1":
-        # Eight pixels to a byte, each line from a byte on.
+        # Eight pixels in a byte; each line begins with a new byte.
         packed = np.frombuffer(data, np.uint8, offset=start).reshape(height, -(-width // 8))
         return np.unpackbits(packed, axis=1, count=width).astype(bool)
     if mode not in _MODES:

@@ -2,7 +2,7 @@
 
     shard    ┌ n ┬ places of n + 1 ┬ ... ┬ record 0 ┬ record 1 ┬ ... ┐
 
-Numbers have four bytes, the lowest first. Records are read by key, where they lie.
+Numbers have four bytes, the lowest first. Records are read by key, in place.
 """
 
 from abc import abstractmethod
@@ -22,17 +22,17 @@ from bushel.sources.keyed import KeyedSource, by_part
 from bushel.sources.shard_folder.index_file import FolderShard, path_of_index, read_index
 from bushel.sources.shard_folder.unpacked_shards import plain_path, stored_path
 
-# Places of records that a process keeps: four bytes for each.
+# The limit of cached places in each process: four bytes for each record.
 _MOST_BYTES_OF_PLACES = 64 << 20
-# Shards far away that are waited for at a time.
+# The most remote shards that are waited for in parallel.
 _together = RequestPool(MOST_REQUESTS)
 
 
 class OpenShard(NamedTuple):
-    """A shard that is ready to be read: its path here, and where its records begin."""
+    """A shard that is ready to be read: its local path, and the beginnings of its records."""
 
     path: str
-    # An array; of a chunk in batches, its table of contents.
+    # An array; for a chunk in batches, its table of contents.
     bounds: Any
 
 
@@ -43,9 +43,10 @@ class _Listed(NamedTuple):
 
 
 class ShardFolderSource(KeyedSource):
-    """Records of shards that an `index.json` names.
+    """Records of the shards in an `index.json`.
 
-    A pickle of a source has the path of the index and no index; whoever gets it reads that anew.
+    A pickle of a source has the path of the index and no index; the process that receives it reads
+    that anew.
     """
 
     def __init__(self, folder: Any) -> None:
@@ -64,13 +65,13 @@ class ShardFolderSource(KeyedSource):
 
     @abstractmethod
     def _shards(self, told: dict[str, Any]) -> list[FolderShard]:
-        """The shards that an index tells of."""
+        """The shards in an index."""
 
     @abstractmethod
     def _decode(
         self, data: Sequence[bytes], shard: FolderShard, number: int, keys: Keys
     ) -> list[Any]:
-        """Makes records of one shard of their bytes."""
+        """Decodes records of one shard."""
 
     def _folder(self) -> _Listed:
         found = self._found
@@ -92,12 +93,12 @@ class ShardFolderSource(KeyedSource):
         return [stored_path(shard) for shard in self._folder().shards]
 
     def file_stamps(self) -> dict[str, str]:
-        """Tells of the index something that is another when that is, as it was opened."""
+        """For the index, a text that changes when it changes, as of its opening."""
         return {self._path: self._stamp}
 
     @property
     def known_bytes(self) -> int:
-        """How many bytes all shards have."""
+        """The number of bytes in all shards."""
         return sum(shard.bytes for shard in self._folder().shards)
 
     def __len__(self) -> int:
@@ -107,7 +108,7 @@ class ShardFolderSource(KeyedSource):
         folder = self._folder()
         groups = list(by_part(keys, folder.ends))
         wanted = [(number, within) for number, _, within in groups]
-        # Far away each shard is a wait, so they are waited for together.
+        # Each remote shard takes a wait, so they are read in parallel.
         read: Callable[..., Iterable[list[Any]]] = (
             _together.each if is_remote(self._path) and len(wanted) > 1 else map
         )
@@ -127,7 +128,7 @@ class ShardFolderSource(KeyedSource):
         return self._decode(file.read_many(starts, stops), shard, number, keys)
 
     def _ready(self, number: int) -> tuple[OpenShard, ByteFile]:
-        """A shard and its file, which is as it was."""
+        """A shard and its open file, unchanged."""
         opened = self._opened.get(number)
         file = self._files.get(opened.path)
         self._check_size(file, self._folder().shards[number])
@@ -135,7 +136,7 @@ class ShardFolderSource(KeyedSource):
         return opened, file
 
     def _open(self, number: int) -> OpenShard:
-        """Opens a shard: finds it, or unpacks it, and reads where its records begin."""
+        """Opens a shard: finds it, or unpacks it, and reads the beginnings of its records."""
         shard = self._folder().shards[number]
         path = plain_path(shard, self._files)
         file = self._files.get(path)
@@ -150,7 +151,7 @@ class ShardFolderSource(KeyedSource):
             )
 
     def _bounds(self, file: ByteFile, shard: FolderShard) -> Any:
-        """Where the records of a shard begin, and where the last one ends."""
+        """The beginnings of a shard's records, and the end of the last one."""
         stop = 4 * (shard.items + 2)
         if stop > file.size:
             raise self._broken(shard, f"it has no room for the places of {shard.items:,} records")
@@ -169,7 +170,7 @@ class ShardFolderSource(KeyedSource):
         return FileError(f"{shard.path!r} is damaged: {problem}. Copy or write it anew.")
 
     def _wrong(self, number: int, key: int, problem: object) -> RecordError:
-        """The error of a record that is not what it should be."""
+        """The error about a record that cannot be decoded."""
         path, record, start = self._place(number, key)
         return RecordError(
             f"record {record:,} of {path!r}, which begins at byte {start:,}, cannot be read: "
@@ -183,7 +184,7 @@ class ShardFolderSource(KeyedSource):
     def place_of(self, key: int) -> tuple[str, int, int]:
         """The shard of a record, its number in it, and the byte at which it starts.
 
-        Of a shard that is compressed as a whole, the byte of what it becomes.
+        For a shard that is compressed as a whole, the byte in its unpacked content.
         """
         ((number, _, within),) = by_part(self._checked([key]), self._folder().ends)
         return self._place(number, int(within[0]))
@@ -206,7 +207,7 @@ class ShardFolderSource(KeyedSource):
 
 
 class _OpenShards(PerProcess[int, OpenShard]):
-    """Shards that were last used, with the places of their records."""
+    """The most recently used shards, with the places of their records."""
 
     def __init__(self, make: Callable[[int], OpenShard]) -> None:
         super().__init__(_MOST_BYTES_OF_PLACES)

@@ -13,26 +13,26 @@ from bushel.files.progress_line import ProgressLine
 from bushel.sources.indexed_unpacked import unpacked
 from bushel.sources.shard_folder.index_file import FolderShard
 
-# What files tell themselves, by their first bytes.
+# Compressions that files show by their first bytes.
 _TOLD_BY_CONTENT = ("bz2", "gz", "zstd")
 _BY_CRAMJAM = ("br", "snappy")
 
 
 def stored_path(shard: FolderShard) -> str:
-    """The path of the file that there is of a shard: the compressed one, or the unpacked one."""
+    """The path of a shard's file that exists: the compressed one, or the unpacked one."""
     if shard.packed is None or (not is_remote(shard.path) and os.path.exists(shard.path)):
         return shard.path
     return shard.packed[0]
 
 
 def plain_path(shard: FolderShard, files: OpenFiles) -> str:
-    """The path of a shard as it is read: its own, or that of an unpacked copy."""
+    """The path of a shard for reading: its own, or that of an unpacked copy."""
     if shard.packed is None:
         return shard.path
     path, compression = shard.packed
     if path != shard.path and stored_path(shard) == shard.path:
-        return shard.path  # Somebody has unpacked it.
-    # With a level, as in "zstd:7", which matters only to who compresses.
+        return shard.path  # It was unpacked by another program.
+    # With a level, as in "zstd:7", which matters only for compression.
     name = compression.partition(":")[0]
     if name in _TOLD_BY_CONTENT:
         return unpacked(files.get(path))
@@ -50,7 +50,7 @@ def plain_path(shard: FolderShard, files: OpenFiles) -> str:
 
 
 def _whole(file: ByteFile, name: str, size: int) -> Iterator[bytes]:
-    """What a file contains that can only be unpacked as a whole: `size` bytes."""
+    """The content of a file that can only be unpacked as a whole: `size` bytes."""
     with ProgressLine(f"unpacking {os.path.basename(file.path)}", file.size) as progress:
         data = file.read(0, file.size)
         progress.to(file.size // 2)

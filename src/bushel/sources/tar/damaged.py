@@ -1,9 +1,9 @@
 """Finds the intact samples of a damaged tar file.
 
-After a header that is wrong, the next one that is right is looked for. What lies between is a
-hole, and the sample that it is in is an error to whoever reads it. A hole does not tell whose it
-is: a sample next to it that has not the files that others have counts as the one, and otherwise
-the hole as a sample of its own.
+After a wrong header, the search continues at the next right one. The bytes in between are a hole,
+and reading the sample that has it is an error. A hole does not tell its sample: if a sample beside
+it lacks files that other samples have, it is that one; otherwise the hole counts as a sample of its
+own.
 """
 
 import logging
@@ -25,7 +25,7 @@ from bushel.sources.tar.samples import two_files
 _log = logging.getLogger("bushel")
 
 _CHUNK = 1 << 20
-# A file that does not begin with a member may be of another kind: so far it is looked through.
+# A file that does not begin with a member may be of another kind: only so many bytes are searched.
 _MOST_BEFORE_THE_FIRST = 1 << 24
 
 
@@ -40,7 +40,7 @@ class _Sample:
 
 
 def scan_damaged(file: ByteFile, progress: ProgressLine, error: RecordError) -> Columns:
-    """Finds what can be read of a file; raises the error where that is nothing."""
+    """Finds the readable members of a file; raises the error if there are none."""
     samples: list[_Sample] = []
     place = last = 0
     while place < file.size:
@@ -93,7 +93,7 @@ def _add(samples: list[_Sample], begin: int, name: str, path: str) -> None:
 
 
 def _without_holes(samples: list[_Sample]) -> list[_Sample]:
-    """Gives holes to the samples that they are in, as far as that can be told."""
+    """Assigns holes to their samples, as far as these are known."""
     met = Counter(frozenset(sample.endings) for sample in samples if sample.key is not None)
     usual = met.most_common(1)[0][0] if met else frozenset[str]()
     found: list[_Sample] = []
@@ -117,7 +117,7 @@ def _without_holes(samples: list[_Sample]) -> list[_Sample]:
 
 
 def _header(file: ByteFile, place: int) -> tarfile.TarInfo | None:
-    """The header at a place, if there is a right one."""
+    """The header at a place, if it is right."""
     try:
         block = file.read(place, min(place + BLOCK, file.size))
         return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -126,14 +126,14 @@ def _header(file: ByteFile, place: int) -> tarfile.TarInfo | None:
 
 
 def _wrong_header(file: ByteFile, place: int) -> int | None:
-    """Where the first header is wrong, before the next file of a sample; None if there is none."""
+    """The first wrong header, before the next file of a sample; None if there is none."""
     first = place
     while True:
         header = _header(file, place)
         if header is None:
             return first
         if place + BLOCK + header.size > file.size:
-            return first  # Right, but its file does not end before this one does.
+            return first  # It is right, but its file would end after this one.
         if header.isreg():
             return None
         place += BLOCK + -(-header.size // BLOCK) * BLOCK

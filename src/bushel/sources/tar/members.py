@@ -2,7 +2,7 @@
 
     header (512 bytes)  data, filled up to a multiple of 512  header  ...  zeros
 
-Long names and large sizes stand in members of their own, before the one that they are of.
+Long names and large sizes have members of their own, before the member that they describe.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,11 +14,11 @@ from bushel.sources.tar.plain_members import BLOCK, PlainMembers, PlainRuns, pla
 
 _ZEROS = bytes(BLOCK)
 _NO_RUNS = PlainRuns([])
-# With less, there are too few members for numpy to be faster.
+# In less, there are too few members for numpy to be faster.
 _WORTH_IT = 1 << 16
 _REGULAR = b"0\x007"
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_GLOBAL, _SPARSE = b"LKxgS"
-# Nobody's name is longer; a header that says so is damaged.
+# No name is longer; a header that says so is damaged.
 _MOST_OF_NAMES = 1 << 20
 
 # The bytes of a file from a place up to another.
@@ -27,20 +27,16 @@ Read = Callable[[int, int], bytes]
 Lend = Callable[[int, int], bytes | memoryview]
 
 
-# A regular file in a tar file: where its first header is, where its data starts and stops, and
+# A regular file in a tar file: the place of its first header, the start and end of its data, and
 # its name.
 Member: TypeAlias = tuple[int, int, int, str]
 
 
 class Window:
-    """A part of a file, moved along as it is asked for.
+    """A part of a file, which moves forward on demand.
 
-    Args:
-        read: reads of the file.
-        size: the bytes that it has.
-        chunk: how much is read at once, where members are small.
-        small: how large they are then, at most.
-        lend: reads what is read at once, if that is another than `read`.
+    Args: read: reads the file. size: its bytes. chunk: bytes of one read, if members are small.
+    small: the greatest size of small members. lend: reads chunks, if other than `read`.
     """
 
     def __init__(
@@ -51,19 +47,19 @@ class Window:
         self._data: bytes | memoryview = b""
         self._begin = 0
         self._asked = 0
-        # Whether somebody else reads ahead, so that only headers are wanted here.
+        # Whether another reader prefetches, so that only headers are needed here.
         self.narrow = False
 
     def is_large(self, place: int) -> bool:
-        """Whether members up to a place are large, on the average."""
+        """Whether members up to a place are large, on average."""
         return place > (self._asked + 1) * self._small
 
     def move(self, place: int) -> bytes | memoryview:
-        """Moves on to a header, if it is not there; then returns what there is from it on."""
+        """Moves on to a header, if it is not in the window; returns the bytes from it on."""
         first = place - self._begin
         if first >= 0 and first + BLOCK <= len(self._data):
             return b""
-        # Where members are large, headers are far between: then only they are read.
+        # Large members have few headers: then only these are read.
         few = self.narrow or self.is_large(place)
         self._begin = place
         if few:
@@ -73,7 +69,7 @@ class Window:
         return self._data
 
     def header(self, place: int) -> bytes:
-        """The block at a place; fewer bytes where the file ends."""
+        """The block at a place; fewer bytes at the end of the file."""
         first = place - self._begin
         return bytes(self._data[first : first + BLOCK])
 
@@ -82,7 +78,7 @@ class Window:
 
 
 def members(window: Window, path: str, place: int = 0, checked: bool = True) -> Iterator[Member]:
-    """Goes through a tar file; links, folders and the like are passed over."""
+    """Iterates over the members of a tar file, without links, folders and the like."""
     for found in stretches(window, path, place, checked):
         if isinstance(found, PlainMembers):
             yield from found.each()
@@ -91,7 +87,7 @@ def members(window: Window, path: str, place: int = 0, checked: bool = True) -> 
 
 
 class KnownMembers(Protocol):
-    """Plain members that were found before (`RunsAhead` is one)."""
+    """Plain members that were found earlier (`RunsAhead` is one)."""
 
     def from_place(self, place: int) -> PlainMembers | None:
         """Neighbouring members, the first of which begins at this place; None if none are known."""
@@ -104,14 +100,14 @@ def stretches(
     checked: bool = True,
     known: KnownMembers = _NO_RUNS,
 ) -> Iterator[PlainMembers | Member]:
-    """The members of a tar file: many at once where they have nothing special, else one by one."""
+    """The members of a tar file: plain ones many at once, others one by one."""
     begin, name, size = place, b"", -1
     runs = _NO_RUNS
     while place < window.size:
         plain = known.from_place(place) if begin == place and known is not _NO_RUNS else None
         data = window.move(place) if plain is None else b""
         if data:
-            # What is not checked is a sample of the index, which has a few.
+            # Unchecked data is a sample found by the index, which has a few members.
             is_long = checked and len(data) > _WORTH_IT
             runs = plain_members(data, place) if is_long else _NO_RUNS
         if plain is None and begin == place and runs is not _NO_RUNS:
@@ -155,7 +151,7 @@ def stretches(
                 name = said.rstrip(b"\0")
             else:
                 name, size = _pax(said, name, path, start)
-            continue  # It is about the next one.
+            continue  # It describes the next one.
         elif kind == _SPARSE:
             raise _sparse(path, start - BLOCK)
         elif kind == _LONG_LINK:
@@ -164,10 +160,10 @@ def stretches(
 
 
 def members_of_sample(data: bytes, path: str) -> list[tuple[int, int, str]]:
-    """Where the data of each member of a sample starts and stops in its bytes, and its name.
+    """The start and end of the data of each member in the bytes of a sample, and its name.
 
-    The index has found them before, so nothing is checked again; but for those that are special
-    each takes a moment only: there are as many as there are files in the samples of a batch.
+    The index has found them before, so nothing is checked again. Except for special members, each
+    takes only a moment, as a batch has as many as the files of its samples.
     """
     found: list[tuple[int, int, str]] = []
     place, size = 0, len(data)
@@ -200,14 +196,14 @@ def _is_right(header: bytes) -> bool:
         stored = int(header[148:156].split(b"\0")[0].strip() or b"0", 8)
     except ValueError:
         return False
-    # It is the sum of all bytes, where the field itself counts as spaces. Adler's checksum has
+    # It is the sum of all bytes, in which the field itself counts as spaces. Adler's checksum has
     # that sum in its lower half, plus one, modulo a prime; and is much faster than `sum`.
     added = adler32(header[:148] + b"        " + header[156:]) & 0xFFFF
     return added == (stored + 1) % 65521
 
 
 def _number(field: bytes, path: str, place: int) -> int:
-    """A number in octal digits; or, where those do not suffice, in bytes."""
+    """A number in octal digits; or in binary, if it is too large for those."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     try:

@@ -2,7 +2,7 @@
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """The key and the ending of a file's name; None where it has none.
+    """The key and the ending of a file's name; None if it has no ending.
 
     >>> split_name("v1.0/dogs/17.Seg.png"), split_name("README")
     (('v1.0/dogs/17', 'seg.png'), None)

@@ -1,7 +1,7 @@
 """Finds ordinary members of a tar file all at once with numpy.
 
-These are regular files with short names, each followed by the next; before each one may be what
-Python's `tarfile` writes for times that are no whole seconds.
+These are regular files with short names, each followed by the next; before each may be a header
+that Python's `tarfile` writes for times that are no whole seconds.
 """
 
 from bisect import bisect_right
@@ -19,10 +19,10 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 _MAGIC = int.from_bytes(b"usta", "little")
 _NAME_BYTES = 100
-# Eight digits zero, and the bits that no octal digit has other than those.
+# Eight digits zero, and the bits in which octal digits do not differ from these.
 _ZEROS = np.uint64(0x3030303030303030)
 _NO_DIGIT = np.uint64(0xF8F8F8F8F8F8F8F8)
-# How eight digits in a word become one number: bits that one has, bits between two, what stays.
+# How eight digits in a word become one number: bits of each, bits between two, what remains.
 _JOINED = tuple(
     (np.uint64(bits), np.uint64(apart), np.uint64(mask))
     for bits, apart, mask in (
@@ -31,7 +31,7 @@ _JOINED = tuple(
         (12, 32, 0x00000000FFFFFFFF),
     )
 )
-# Fewer of them are as well found one by one.
+# Shorter runs are found as fast one by one.
 _SHORTEST_RUN = 8
 # The keys of times are mtime, atime and ctime; three lines of less than a hundred bytes.
 _TIMES = np.frombuffer(b"mac", np.uint8)
@@ -40,12 +40,12 @@ _MOST_OF_TIMES = 300
 
 
 class PlainMembers(NamedTuple):
-    """Neighbours: where each begins, where its data starts and stops, and its name."""
+    """Neighbours: the beginning of each, the start and end of its data, and its name."""
 
     begins: Keys
     starts: Keys
     stops: Keys
-    # A name in each row, filled up with zeros.
+    # A name in each row, padded with zeros.
     names: Names
 
     def part(self, start: int, stop: int) -> "PlainMembers":
@@ -67,7 +67,7 @@ class PlainMembers(NamedTuple):
 
 
 class PlainRuns:
-    """Plain members of a part of a file: runs of neighbours, in their order."""
+    """Plain members of a part of a file: runs of neighbours, in order."""
 
     def __init__(self, runs: list[PlainMembers]) -> None:
         self._runs = runs
@@ -77,7 +77,7 @@ class PlainRuns:
         return iter(self._runs)
 
     def from_place(self, place: int) -> PlainMembers | None:
-        """The rest of a run, from the member on that begins there; None where there is none."""
+        """The rest of a run from the member on that begins there; None if there is none."""
         number = bisect_right(self._firsts, place) - 1
         if number < 0:
             return None
@@ -89,13 +89,13 @@ class PlainRuns:
 
 
 def plain_members(data: bytes | memoryview, place: int) -> PlainRuns:
-    """Those in the data, which is from this place of a file.
+    """The plain members in the data, which is from this place of a file.
 
-    The last one is left out, for what follows it is not seen.
+    Without the last one, as its successor is not visible.
     """
     count = len(data) // BLOCK
     if not count:
-        return PlainRuns([])  # The end of a file that was cut.
+        return PlainRuns([])  # The end of a truncated file.
     magic: Any = np.ndarray((count,), "<u4", data, 257, (BLOCK,))
     blocks = np.flatnonzero(magic == _MAGIC)
     table = np.frombuffer(data, np.uint8, count * BLOCK).reshape(-1, BLOCK)
@@ -105,19 +105,19 @@ def plain_members(data: bytes | memoryview, place: int) -> PlainRuns:
     # Eleven digits: the first three of these, and then the other eight.
     sizes = (leading >> 15 << 24) + trailing
     field = _words(heads, 148)
-    # Six digits, and before them zeros in place of what follows them.
+    # Six digits, with zeros before them in place of what follows them.
     sums, is_sum = _octal(field << np.uint64(16) | _ZEROS & np.uint64(0xFFFF))
-    # In the sum of all bytes, the field itself counts as spaces. The lower half of it will do.
+    # In the sum of all bytes, the field itself counts as spaces. Its lower half is enough.
     added = heads.sum(1, dtype=np.uint16) - _byte_sums(field) + 8 * 32
     right = has_leading & has_trailing & is_sum & (sums.astype(np.uint16) == added)
-    # Contents may look like a header as well; then a run ends there, and that is gone slowly.
+    # Contents may look like a header as well; then a run ends there, and that part is read slowly.
     right[:-1] &= blocks[:-1] + 1 + (sizes[:-1] + BLOCK - 1) // BLOCK == blocks[1:]
     right[-1:] = False
     kinds = heads[:, 156]
     plain = right & ((kinds == ord("0")) | (kinds == 0)) & (heads[:, 345] == 0)
     names = _cut_names(heads)
     plain &= ~_have_gaps(names)
-    # Times to the microsecond stand in members of their own, before those that they are of.
+    # Times to the microsecond are in members of their own, before the members that they describe.
     of_next = np.zeros(len(blocks), np.bool_)
     extended = np.flatnonzero(right & (kinds == ord("x")) & (sizes < _MOST_OF_TIMES))
     extended = extended[plain[extended + 1]]
@@ -129,7 +129,7 @@ def plain_members(data: bytes | memoryview, place: int) -> PlainRuns:
     for first, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         if stop - first >= _SHORTEST_RUN:
             chosen = np.flatnonzero(plain[first:stop]) + first
-            # Whatever is no member itself is of the next one.
+            # Other entries belong to the next member.
             begins = blocks[chosen - of_next[chosen - 1] * (chosen > first)]
             starts = (blocks[chosen] + 1) * BLOCK + place
             members = PlainMembers(
@@ -140,8 +140,8 @@ def plain_members(data: bytes | memoryview, place: int) -> PlainRuns:
 
 
 def _cut_names(heads: Names) -> Names:
-    """The names in headers, up to where none of them goes on."""
-    # Words are faster than bytes; a column of them, than rows.
+    """The names in headers, up to the width of the longest."""
+    # Words are faster than bytes, and a column of them faster than rows.
     words = heads.view("<u8")
     width = 0
     for number in range(-(-_NAME_BYTES // 8)):
@@ -153,15 +153,15 @@ def _cut_names(heads: Names) -> Names:
 
 
 def _have_gaps(names: Names) -> npt.NDArray[np.bool_]:
-    """Which names have something after a zero, where they end."""
+    """Which names have bytes after a zero, where they end."""
     gaps = (names[:, :-1] == 0) & (names[:, 1:] != 0)
-    # Hardly ever are there any; to look at all of them at once is faster than row by row.
+    # They are rare; checking all at once is faster than row by row.
     found: npt.NDArray[np.bool_] = gaps.any(1) if gaps.any() else np.zeros(len(names), np.bool_)
     return found
 
 
 def _are_times(bodies: Names, sizes: Keys) -> npt.NDArray[np.bool_]:
-    """Which extended headers have nothing but times, in lines such as "20 mtime=1600000.25"."""
+    """Which extended headers have only times, in lines such as "20 mtime=1600000.25"."""
     at = np.zeros(len(bodies), np.int64)
     for _ in _TIMES:
         head = np.take_along_axis(bodies, at[:, None] + np.arange(9), 1)
@@ -179,14 +179,14 @@ def _words(heads: Names, at: int) -> Words:
 
 
 def _octal(words: Words) -> tuple[Keys, npt.NDArray[np.bool_]]:
-    """Numbers of eight octal digits, and whether they are such; all digits of one at once.
+    """Numbers of eight octal digits, and whether they are valid; all digits at once.
 
     >>> numbers, right = _octal(np.frombuffer(b"0000017700000008", "<u8"))
     >>> numbers.tolist()[0], right.tolist()
     (127, [True, False])
     """
     right = words & _NO_DIGIT == _ZEROS
-    # Neighbours become one, where the first stands for eight times as much, then 64 times, ...
+    # Neighbours are joined: the first stands for eight times as much, then 64 times, ...
     words = words ^ _ZEROS
     for bits, apart, mask in _JOINED:
         words = ((words << bits) + (words >> apart)) & mask

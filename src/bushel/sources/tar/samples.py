@@ -11,7 +11,7 @@ from bushel.sources.tar.members import Member
 from bushel.sources.tar.names import split_name
 from bushel.sources.tar.plain_members import Names, PlainMembers
 
-# With fewer members, or more of them in a sample, they are looked at one by one.
+# With fewer members, or more of them in a sample, they are processed one by one.
 _WORTH_IT = 32
 _MOST_IN_A_SAMPLE = 16
 _DOT, _SLASH = b"./"
@@ -21,7 +21,7 @@ _LAST_ASCII = 127
 
 
 class Samples:
-    """Finds where samples begin, as members come along."""
+    """Finds where samples begin, member by member."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -31,7 +31,7 @@ class Samples:
         self._endings = set[str]()
 
     def add(self, member: Member) -> None:
-        """One more member."""
+        """Adds one member."""
         begin, _, stop, name = member
         parts = split_name(name)
         if parts is None:
@@ -47,13 +47,13 @@ class Samples:
         self._last = stop
 
     def add_many(self, members: PlainMembers) -> None:
-        """Many more, by numpy where their names are plain as well."""
+        """Adds many members, by numpy if their names are plain as well."""
         count = len(members.begins)
         begun = _begun(members.names) if count > _WORTH_IT else None
         if begun is None:
             self._add_each(members)
             return
-        # The first sample may have begun before, and the last one may go on.
+        # The first sample may have begun before, and the last one may continue.
         self._add_each(members.part(0, int(begun[0])))
         self._bounds.frombytes(members.begins[begun[:-1]].tobytes())
         self._endings.clear()
@@ -64,15 +64,15 @@ class Samples:
             self.add(member)
 
     def bounds(self) -> Keys:
-        """Where samples begin, and where the last one ends."""
+        """The beginnings of samples, and the end of the last one."""
         return np.append(np.frombuffer(self._bounds, np.int64), self._last)
 
 
 def _begun(names: Names) -> npt.NDArray[np.intp] | None:
-    """Which members begin samples, but for the first; None where it takes a closer look.
+    """Which members begin samples, except the first; None if they must be processed one by one.
 
-    That is where files have no ending, letters are not ASCII's, or a sample has many files or two
-    of one name.
+    That is the case if files have no ending, letters are not ASCII, or a sample has many files or
+    two of one name.
 
     >>> names = [b"a.x", b"a.y", b"b.x", b"b.y", b"c.x"]
     >>> _begun(np.array([list(name) for name in names], np.uint8))
@@ -80,7 +80,7 @@ def _begun(names: Names) -> npt.NDArray[np.intp] | None:
     """
     dots = names == _DOT
     slashes = names == _SLASH
-    # After a slash, the name of a file; before a dot, that of a sample.
+    # The name of a file begins after a slash, that of a sample ends before a dot.
     key = np.zeros(len(names), np.intp)
     if slashes.any():
         places = np.arange(1, names.shape[1] + 1, dtype=np.uint8)
@@ -101,8 +101,8 @@ def _begun(names: Names) -> npt.NDArray[np.intp] | None:
 
 
 def _has_two_files(names: Names, same: npt.NDArray[np.bool_], most: int) -> bool:
-    """Whether two files of a sample have one name; large letters in endings are small ones."""
-    # In a sample, what is before the ending is the same, so that this changes nothing there.
+    """Whether two files of a sample have the same name; endings are compared in lower case."""
+    # The part before the ending is the same in a sample, so changing it does not matter.
     small = names | ((names >= _UPPER_A) & (names <= _UPPER_Z)) * _TO_SMALL
     numbers = np.concatenate([[0], np.cumsum(~same)])
     for apart in range(1, most):
@@ -113,7 +113,7 @@ def _has_two_files(names: Names, same: npt.NDArray[np.bool_], most: int) -> bool
 
 
 def two_files(path: str, sample: int, name: str, place: int) -> RecordError:
-    """The error of a sample that has two files of one name."""
+    """The error about a sample that has two files of one name."""
     return RecordError(
         f"sample {sample:,} of {path!r} has two files {name!r}, the second at byte {place:,}. "
         "Files of a sample need names of their own."

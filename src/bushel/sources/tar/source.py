@@ -22,9 +22,9 @@ from bushel.sources.tar.runs_ahead import RunsAhead
 from bushel.sources.tar.samples import Samples
 
 _CHUNK, _SMALL = 1 << 22, 1 << 14
-# Members that are found one by one before progress is reported.
+# The interval of progress reports, in members that are found one by one.
 _TOLD = 256
-# Far away, a call costs as much as some megabytes.
+# A remote call costs as much as some megabytes.
 _REMOTE_CHUNK = _REMOTE_SMALL = 1 << 23
 
 
@@ -140,7 +140,7 @@ class TarDataSource(IndexedSource):
 def _gather(
     found: Iterable[PlainMembers | Member], samples: Samples, progress: ProgressLine
 ) -> None:
-    """Has members grouped into samples, as they are found."""
+    """Groups members into samples as they are found."""
     for number, members in enumerate(found):
         if isinstance(members, PlainMembers):
             samples.add_many(members)
@@ -152,7 +152,7 @@ def _gather(
 
 
 def _lending(file: LocalFile, most: int) -> Lend:
-    """Reads into one memory again and again: fresh memory costs more than what is read."""
+    """Reads into the same memory again and again: fresh memory costs more than the bytes."""
     memory = np.empty(min(most, file.size), np.uint8)
 
     def lend(start: int, stop: int) -> memoryview:

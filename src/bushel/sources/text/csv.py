@@ -15,7 +15,7 @@ from bushel.sources.text.lines import LineSource
 from bushel.sources.text.scan import scan_lines
 
 Convert = Callable[[str], Any]
-# Put after rows, to see whether the last one ended before it.
+# Appended to rows, to see whether the last one ended before it.
 _BEHIND = ""
 
 
@@ -86,7 +86,7 @@ class CsvDataSource(LineSource):
         quote = None if self._quote is None else ord(self._quote)
         columns = scan_lines(file, progress, _is_empty, quote)
         if self._has_header and len(columns["bounds"]) > 1:
-            # What lies before the first row is the header.
+            # The bytes before the first row are the header.
             return {
                 "bounds": columns["bounds"][1:],
                 "skipped": (columns["skipped"] - 1).clip(0),
@@ -94,7 +94,7 @@ class CsvDataSource(LineSource):
         return columns
 
     def line_of(self, number: int, record: int) -> int:
-        # Counts rows; where values have line breaks, an editor counts more.
+        # Counts rows; if values have line breaks, an editor counts more lines.
         return super().line_of(number, record) + self._has_header
 
     def _name_of(self, number: int, record: int) -> str:
@@ -129,7 +129,7 @@ class CsvDataSource(LineSource):
         return names or []
 
     def _checked(self, columns: Any) -> list[tuple[Any, int, Convert | None]] | None:
-        """For each column that is wanted: what it is called, its place, what converts it."""
+        """For each column that is read: its name, its place, its converter."""
         if columns is None:
             return None
         if isinstance(columns, (str, bytes)):
@@ -168,7 +168,7 @@ class CsvDataSource(LineSource):
             rows = list(self._reader([*texts, _BEHIND], file))
             if len(rows) == len(data) + 1:
                 return self._made(rows[:-1])
-        except Exception:  # Perhaps of a user's function. Below, the error names the row.
+        except Exception:  # Perhaps from a user's function. Below, the error names the row.
             pass
         return [
             self._row(row, file, record) for row, record in zip(data, records.tolist(), strict=True)
@@ -195,10 +195,10 @@ class CsvDataSource(LineSource):
         return made
 
     def _row(self, data: bytes, number: int, record: int) -> Any:
-        """Makes one row, with a good word where it cannot be."""
+        """Makes one row; an error names the row."""
         text = self._text_of(data.rstrip(b"\r\n"), number, record, "utf-8")
         if len(text) > csv.field_size_limit():
-            # It holds for the whole program, so it is raised only as far as a row needs it.
+            # The limit applies to the whole program, so it is raised only as far as a row needs it.
             csv.field_size_limit(len(text))
         try:
             rows = list(self._reader([text, _BEHIND], number))[:-1]

@@ -16,9 +16,9 @@ from bushel.sources.text.scan import scan_lines
 
 
 class LineSource(IndexedSource):
-    """What sources of lines have in common."""
+    """The common part of sources of lines."""
 
-    # Which blank lines were left out, by the number of records before each.
+    # Blank lines that were left out: for each, the number of records before it.
     columns: ClassVar[tuple[str, ...]] = ("bounds", "skipped")
 
     def _name_of(self, number: int, record: int) -> str:
@@ -30,7 +30,7 @@ class LineSource(IndexedSource):
         return record + 1 + int(skipped.searchsorted(record, side="right"))
 
     def _text_of(self, data: bytes, number: int, record: int, encoding: str) -> str:
-        """Decodes one line, with a good word where it cannot be."""
+        """Decodes one line; an error names the line."""
         try:
             return str(data, encoding)
         except UnicodeDecodeError as error:

@@ -20,13 +20,13 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class _Found(NamedTuple):
-    """What was found in a chunk."""
+    """The results in a chunk."""
 
     # The place after each newline.
     starts: Keys
-    # Whether the line that begins there might be blank.
+    # Whether the line that begins there may be blank.
     blank: npt.NDArray[np.bool_] | None
-    # Whether an odd number of quotes lies between the start of the chunk and the newline.
+    # Whether the number of quotes between the start of the chunk and the newline is odd.
     odd: npt.NDArray[np.bool_] | None
     quotes: int
 
@@ -37,10 +37,10 @@ def scan_lines(
     is_blank: Callable[[bytes], bool] | None = None,
     quote: int | None = None,
 ) -> Columns:
-    """Finds lines: "bounds" are their starts, and the end of the last one.
+    """Finds lines: "bounds" has their starts, and the end of the last one.
 
-    Blank lines, if `is_blank` says what they are, belong to the line before them; "skipped"
-    has for each one the number of lines before it. Newlines between quotes end no line.
+    Blank lines, as `is_blank` defines them, belong to the line before them; "skipped" has for each
+    the number of lines before it. Newlines between quotes end no line.
     """
     start = len(_BOM) if file.read(0, min(file.size, len(_BOM))) == _BOM else 0
     parts: list[Keys] = [np.array([start], dtype=np.int64)]
@@ -74,13 +74,13 @@ def _without_blank(
     file: ByteFile, bounds: Keys, maybe: Keys, is_blank: Callable[[bytes], bool]
 ) -> Columns:
     lines = bounds.searchsorted(maybe[maybe < file.size])
-    # A line of nothing but its newline needs no reading. The last one may have no newline.
+    # A line of only its newline needs no reading. The last one may have no newline.
     ends = bounds[lines + 1]
     empty = (ends - bounds[lines] == 1) & (ends < file.size)
     blank = np.zeros(len(bounds), dtype=bool)
     blank[lines[empty]] = True
     for line in lines[~empty].tolist():
-        # Of a long line the beginning tells nearly always.
+        # The beginning of a long line is nearly always enough.
         begin, end = int(bounds[line]), int(bounds[line + 1])
         head = file.read(begin, min(begin + 64, end))
         blank[line] = is_blank(head) and (end - begin <= 64 or is_blank(file.read(begin, end)))
@@ -97,10 +97,10 @@ def _search(
     starts += 1
     maybe: npt.NDArray[np.bool_] | None = None
     if blank:
-        # White characters, and some others that are as rare.
+        # White space, and some other characters that are as rare.
         maybe = data.take(starts, mode="clip") <= _SPACE
         if data[-1] == _NEWLINE:
-            maybe[-1] = True  # What follows the last byte is not known here.
+            maybe[-1] = True  # The byte after the last one is not known here.
     odd, quotes = None, 0
     if quote is not None:
         marks = places_of(np.equal(data, quote, out=spare))

@@ -1,8 +1,8 @@
 """CRC-32C, the checksum of TFRecord files: by a C library, or by numpy for many records at once.
 
-The checksum is linear: it is the exclusive or of what each byte would give by itself, with
-zeros after it. So all bytes are looked up at once, each in the table of its distance from the
-end, and what was found is folded together.
+The checksum is linear: it is the exclusive or of the checksums of each byte alone, with zeros in
+place of the others. So all bytes are looked up at once, each in the table for its distance from the
+end, and the results are combined.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,8 @@ _Words: TypeAlias = npt.NDArray[np.uint32]
 
 # The polynomial, lowest bit first.
 _POLYNOMIAL = 0x82F63B78
-# Longer records are cut into pieces of this. The tables then have 1 MB, which stays in the cache.
+# Longer records are cut into pieces of this size. The tables then have 1 MB, which stays in the
+# cache.
 _PIECE = 1024
 _ALL_ONES = 0xFFFFFFFF
 _MASK = 0xA282EAD8
@@ -62,7 +63,7 @@ def _library() -> Callable[[bytes], int] | None:
         import google_crc32c
     except ImportError:
         return None
-    # Without its C part it is slower than numpy.
+    # Without its C extension it is slower than numpy.
     fast = google_crc32c.implementation == "c"
     value: Callable[[bytes], int] | None = google_crc32c.value if fast else None
     return value
@@ -74,8 +75,8 @@ def crcs_by_numpy(records: Sequence[bytes]) -> _Words:
     crcs = np.zeros(len(records), dtype=np.uint32)
     for number in np.flatnonzero(lengths > _PIECE).tolist():
         crcs[number] = _long(records[number])
-    # To begin with ones is to begin with zeros and turn over the first four bytes. A record
-    # that has no four bytes is done by hand.
+    # Beginning with ones is the same as beginning with zeros and inverting the first four bytes.
+    # Records with fewer than four bytes are done one by one.
     for number in np.flatnonzero(lengths < 4).tolist():
         crcs[number] = _by_hand(records[number])
     least = 4
@@ -97,7 +98,7 @@ def _by_hand(data: bytes) -> int:
 
 
 def _alike(records: Sequence[bytes], lengths: npt.NDArray[np.int64]) -> _Words:
-    """The checksums of short records that do not differ much in length."""
+    """The checksums of short records with similar lengths."""
     width = int(lengths.max())
     # Zeros in front change nothing.
     joined = bytearray().join([record.rjust(width, b"\0") for record in records])
@@ -112,7 +113,7 @@ def _folded(rows: npt.NDArray[np.uint8]) -> _Words:
     places = np.arange(rows.shape[1] - 1, -1, -1, dtype=np.int64) << 8
     crcs = np.empty(len(rows), dtype=np.uint32)
     tables = _tables().ravel()
-    # A little at a time: eight bytes of place for each byte should stay in the cache.
+    # A few rows at a time, so that their lookups (eight bytes for each byte) stay in the cache.
     for start in range(0, len(rows), 64):
         found = tables.take(rows[start : start + 64] + places)
         crcs[start : start + 64] = np.bitwise_xor.reduce(found, 1)
@@ -121,7 +122,7 @@ def _folded(rows: npt.NDArray[np.uint8]) -> _Words:
 
 def _long(data: bytes) -> int:
     pieces = -(-len(data) // _PIECE)
-    # Zeros in front change nothing; a power of two folds in halves.
+    # Zeros in front change nothing; a power of two can be combined in halves.
     pieces = 1 << (pieces - 1).bit_length()
     padded = np.zeros(pieces * _PIECE, dtype=np.uint8)
     first = len(padded) - len(data)
@@ -138,7 +139,7 @@ def _long(data: bytes) -> int:
 
 
 def _shifted(crcs: _Words, level: int) -> _Words:
-    """What checksums become when 2**level pieces of zeros follow."""
+    """The checksums after 2**level further pieces of zeros."""
     table = _shift_tables(level)
     shifted: _Words = table[0][crcs & 255]
     for byte in range(1, 4):
@@ -148,7 +149,7 @@ def _shifted(crcs: _Words, level: int) -> _Words:
 
 @cache
 def _tables() -> _Words:
-    """Row d is what each of the 256 bytes gives with d zeros after it."""
+    """Row d has the checksum of each of the 256 bytes with d zeros after it."""
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         first = (first >> np.uint32(1)) ^ np.where(first & 1, np.uint32(_POLYNOMIAL), np.uint32(0))
@@ -165,5 +166,5 @@ def _shift_tables(level: int) -> _Words:
     if level:
         half = _shift_tables(level - 1)
         return np.stack([_shifted(row, level - 1) for row in half])
-    # A checksum with zeros after it is what its four bytes would give, as data.
+    # A checksum with zeros after it is the checksum of its four bytes as data.
     return _tables()[_PIECE - 1 : _PIECE - 5 : -1].copy()

@@ -1,9 +1,8 @@
 """Finds the intact records of a damaged TFRecord file.
 
-What is wrong in the data of a record shows when it is read. But a length that is wrong leads
-astray: from there on the next header is looked for, at every byte, by the checksum that it has.
-What lies between is counted as one record, which is an error to whoever reads it; and so is
-what a file ends with that was cut short.
+An error in the data of a record is found when it is read. But a wrong length leads to a wrong
+place: then the next header is searched for, at every byte, by its checksum. The bytes in between
+count as one record, and reading it is an error; so does the end of a truncated file.
 """
 
 import logging
@@ -21,12 +20,12 @@ from bushel.sources.tfrecord.scan import FOOTER, HEADER, headers_are_right, walk
 _log = logging.getLogger("bushel")
 
 _CHUNK = 1 << 20
-# A file that does not begin with a record may be of another kind: so far it is looked through.
+# A file that does not begin with a record may be of another kind: only so many bytes are searched.
 _MOST_BEFORE_THE_FIRST = 1 << 24
 
 
 def scan_damaged(file: ByteFile, progress: ProgressLine, error: RecordError) -> Columns:
-    """Finds what can be read of a file; raises the error where that is nothing."""
+    """Finds the readable records of a file; raises the error if there are none."""
     parts: list[Keys] = []
     damaged: list[int] = []
     place = 0
@@ -55,13 +54,13 @@ def scan_damaged(file: ByteFile, progress: ProgressLine, error: RecordError) -> 
 
 
 def _good(file: ByteFile, place: int) -> tuple[Keys, int]:
-    """Records from a place on, up to the first with a wrong length; and where they end."""
+    """Records from a place on, up to the first with a wrong length; and their end."""
     data = file.read(place, min(place + _CHUNK, file.size))
     if len(data) < HEADER:
         return np.empty(0, dtype=np.int64), place
     starts, end = walk(data)
     right = headers_are_right([data[start : start + HEADER] for start in starts.tolist()])
-    # A length that is wrong may be larger than a place can be.
+    # A wrong length may be larger than a place can be.
     ends = np.append(starts[1:], min(end, file.size + 1))
     right &= ends <= file.size - place
     count = len(right) if right.all() else int(right.argmin())

@@ -22,7 +22,7 @@ from bushel.sources.tfrecord.example_wire import (
 )
 from bushel.sources.tfrecord.varints import encoded_varint, varints_of
 
-# By name: what kind of values; or that and a shape, to get arrays of it, or single values.
+# By name: the kind of values; or kind and shape, for arrays or single values.
 Features: TypeAlias = Mapping[str, Any] | Iterable[str]
 
 _BYTES, _FLOATS, _INTS = 1, 2, 3
@@ -34,7 +34,7 @@ _TAGS = {_FLOATS: FLOATS, _INTS: INTS}
 
 
 class _WantedFeatures:
-    """The features that are wanted, checked once and for all."""
+    """The wanted features, checked once."""
 
     def __init__(self, features: Features) -> None:
         self.specs: dict[str, tuple[int, tuple[int, ...] | None] | None] = {}
@@ -45,7 +45,7 @@ class _WantedFeatures:
             self.specs = dict.fromkeys(features)
 
     def shapes(self) -> dict[str, tuple[int, tuple[int, ...]]] | None:
-        """What `parse_columns` needs to know; None where features are no arrays of one shape."""
+        """The shapes for `parse_columns`; None if features are not arrays of one shape."""
         found = {}
         for name, spec in self.specs.items():
             if spec is None or spec[1] is None or spec[0] not in _TAGS:
@@ -55,7 +55,7 @@ class _WantedFeatures:
 
 
 def check_features(features: Features | None) -> "_WantedFeatures | None":
-    """Checks what `parse_example` is given, so that it need not do so for each record."""
+    """Checks the argument of `parse_example` once, so that this is not needed for each record."""
     if features is None or isinstance(features, _WantedFeatures):
         return features
     if isinstance(features, (str, bytes)):
@@ -154,7 +154,7 @@ def _entry(data: Any) -> tuple[str, Bytes]:
 
 
 def _values(feature: Bytes, name: str) -> Any:
-    """What a feature holds; of several kinds of values the last one counts."""
+    """The values of a feature; of several kinds of values the last one counts."""
     kind, parts = 0, Fields()
     for number, value in fields_of(feature, name):
         if number in _KINDS:
@@ -179,7 +179,7 @@ def _values(feature: Bytes, name: str) -> Any:
 
 
 def _floats(values: list[Any]) -> Any:
-    # Packed into one, or each for itself; four bytes each in any case.
+    # Packed into one, or each by itself; four bytes each in any case.
     joined = values[0] if len(values) == 1 else b"".join(values)
     return np.frombuffer(joined, dtype="<f4").astype(np.float32, copy=True)
 
@@ -249,9 +249,9 @@ def _encoded_feature(name: str, value: Any) -> bytes:
     try:
         array = np.asarray(value)
         if array.dtype.kind in "SU" and not isinstance(value, np.ndarray):
-            # Numpy drops zeros at the end of bytes, and makes text of numbers among it.
+            # numpy drops zeros at the end of bytes, and converts numbers beside text to text.
             array = np.asarray(value, dtype=object)
-    except ValueError:  # Sequences in it are not equally long.
+    except ValueError:  # It has sequences of different lengths.
         array = np.array(None, dtype=object)
     flat = array.ravel()
     if array.dtype.kind in "SU" or (

@@ -1,7 +1,7 @@
 """Parses many similar Examples at once with numpy, as columns.
 
-Examples of one dataset have the same features in the same order. Those that are equally long
-differ only in their values, mostly, and those lie at the same places:
+Examples of one dataset have the same features in the same order. Those of equal length mostly
+differ only in their values, which are at the same places:
 
     0a 1c 0a 0c 0a 01 78 12 07 1a 05 0a 03 | 01 02 03 | 0a 0c 0a 01 79 ...
     structure, the same in all               values      structure
@@ -15,7 +15,7 @@ import numpy as np
 
 from bushel.sources.tfrecord.example_quick import FLOATS, INTS, spans_of
 
-# With more kinds of structure than that, numpy has too little to do.
+# With more kinds of structure, numpy has too little to do.
 _MOST_KINDS = 16
 
 # The kind of values and the shape of a feature.
@@ -23,7 +23,7 @@ Shapes = Mapping[str, tuple[int, tuple[int, ...]]]
 
 
 def parse_columns(records: Sequence[bytes], shapes: Shapes) -> dict[str, Any] | None:
-    """The features of many Examples; None where they are too different, or something is wrong."""
+    """The features of many Examples; None if they are too different, or something is wrong."""
     columns: dict[str, Any] = {
         name: np.empty((len(records), prod(shape)), np.int64 if kind == INTS else np.float32)
         for name, (kind, shape) in shapes.items()
@@ -46,12 +46,12 @@ def parse_columns(records: Sequence[bytes], shapes: Shapes) -> dict[str, Any] | 
 
 
 def _read_alike(rows: Any, shapes: Shapes, columns: dict[str, Any], places: Any) -> Any:
-    """Reads those rows that are built as the first one, and says which; None where none can be."""
+    """Reads the rows with the same structure as the first, and returns which; None if it fails."""
     spans = spans_of(rows[0].tobytes())
     if spans is None:
         return None
     structure = np.ones(rows.shape[1], dtype=bool)
-    # What differs between Examples must not matter: values, and where whole numbers end.
+    # The parts in which Examples may differ are masked: values, and ends of whole numbers.
     for _, start, stop in spans.values():
         structure[start:stop] = False
     alike = (rows[:, structure] == rows[0, structure]).all(1)

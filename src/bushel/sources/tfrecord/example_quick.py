@@ -1,7 +1,7 @@
 """Parses Examples in their usual encoding in one pass over the bytes.
 
-Messages may be spelled in many ways: values one by one, fields in any order. Whatever is not
-the usual one is left to the parser in `example.py`, which knows them all and says what is wrong.
+Messages may be encoded in many ways: values one by one, fields in any order. An unusual encoding is
+left to the parser in `example.py`, which handles all of them and says what is wrong.
 """
 
 from collections.abc import Callable, Container
@@ -11,7 +11,7 @@ import numpy as np
 
 from bushel.sources.tfrecord.varints import varint_at, varints_of
 
-# The tags of fields of bytes, with these numbers; and what those of a feature are.
+# The tags of fields of bytes, with these numbers; and those of a feature.
 _ONE, _TWO, _THREE = BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A
 # Names come again with every record.
 _NAMES: dict[bytes, str] = {}
@@ -19,7 +19,7 @@ _MOST_NAMES = 10_000
 
 
 def quickly_parsed(data: bytes, wanted: Container[str] | None) -> dict[str, Any] | None:
-    """The features of an Example; None where it is spelled in another way."""
+    """The features of an Example; None if its encoding is unusual."""
     try:
         return _walked(data, wanted, _values)
     except (IndexError, ValueError):
@@ -27,7 +27,7 @@ def quickly_parsed(data: bytes, wanted: Container[str] | None) -> dict[str, Any]
 
 
 def spans_of(data: bytes) -> dict[str, tuple[int, int, int]] | None:
-    """Of each feature its kind, and where its values start and stop; None as before."""
+    """For each feature its kind, and the start and end of its values; None as above."""
     try:
         return _walked(data, None, _span)
     except (IndexError, ValueError):
@@ -58,7 +58,7 @@ def _walked(
 
 
 def _field(data: bytes, place: int, tag: int) -> tuple[int, int]:
-    """Where a field's bytes start and stop."""
+    """The start and end of a field's bytes."""
     if data[place] != tag:
         raise ValueError
     length = data[place + 1]

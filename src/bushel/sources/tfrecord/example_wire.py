@@ -14,7 +14,7 @@ _VARINT, _EIGHT, _BYTES, _GROUP, _END, _FOUR = range(6)
 def fields_of(data: Any, what: str) -> Fields:
     """The fields of a message: numbers and their values.
 
-    Values are integers, or bytes: of a length of their own, or the four or eight of a number.
+    Values are integers, or bytes: with a length, or the four or eight of a number.
     """
     if not isinstance(data, bytes):
         raise RecordError(f"{what!r} should be a message, and is {data!r:.100}.")
@@ -60,7 +60,7 @@ def fields_of(data: Any, what: str) -> Fields:
 
 
 def _behind_group(data: bytes, place: int, number: int) -> int:
-    """Passes over a group, an old kind of field that ends with a mark of its own."""
+    """Skips a group, an old kind of field that ends with its own mark."""
     open_groups = [number]
     while open_groups:
         tag, place = varint_at(data, place)

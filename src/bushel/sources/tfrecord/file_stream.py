@@ -34,7 +34,7 @@ class FileStreamNode(Step):
         return RecordStream(self)
 
     def describe(self) -> str:
-        # Without the path: a file may be elsewhere when a stream is resumed.
+        # Without the path, as a file may be elsewhere when a stream is resumed.
         return self.name
 
     @property
@@ -55,7 +55,7 @@ class _OffsetMarks(Marks):
 
 
 class RecordStream(Stream):
-    """Reads records from a place in the file on; the place is the state."""
+    """Reads consecutive records from a place in the file; the place is the state."""
 
     def __init__(self, node: FileStreamNode) -> None:
         self._node = node
@@ -65,9 +65,9 @@ class RecordStream(Stream):
 
     def _go_to(self, offset: int) -> None:
         self._offset = offset
-        # How many were handed out from there on.
+        # The number of records handed out since that place.
         self._count = 0
-        # What was read and not yet handed out; the bounds begin with the offset.
+        # Records that were read and not handed out; the bounds begin with the offset.
         self._records: list[bytes] = []
         self._bounds: Keys = np.array([offset])
         self._wrong: RecordError | None = None

@@ -16,8 +16,8 @@ _CHUNK = 1 << 18
 def records_from(file: ByteFile, start: int) -> tuple[list[bytes], Keys, RecordError | None]:
     """Reads a few records, up to the first that is wrong.
 
-    With them come the places where they begin, that where the last one ends, and if one is
-    wrong, where the next one begins: at the end of the file if nobody knows.
+    With them it returns where they begin, where the last one ends, and if one is wrong, where the
+    next one begins: at the end of the file if that is unknown.
     """
     data = file.read(start, min(start + _CHUNK, file.size))
     if len(data) < HEADER:
@@ -26,7 +26,7 @@ def records_from(file: ByteFile, start: int) -> tuple[list[bytes], Keys, RecordE
     if end > len(data) and len(starts) > 1:
         starts, end = starts[:-1], int(starts[-1])
     elif end > len(data):
-        # A length that is wrong might ask for everything there is.
+        # A wrong length might request everything there is.
         if not headers_are_right([data])[0]:
             return [], np.array([start, file.size]), _damaged(file, start, "length")
         if start + end > file.size:

@@ -2,9 +2,9 @@
 
     length (8 bytes)  its checksum (4)  data  the data's checksum (4)
 
-Where records are short, there is a quicker way than that: lengths have zeros in their upper
-bytes, so numpy looks for zeros, on all cores. What it finds is a guess. It counts where one
-header leads to the next, from the first one on, and elsewhere we go from header to header.
+For short records there is a faster way: the upper bytes of lengths are zeros, so numpy searches for
+zeros, on all cores. The results are guesses. They are right where one header leads to the next,
+from the first one on; elsewhere the scan continues from header to header.
 """
 
 from array import array
@@ -26,25 +26,25 @@ from bushel.sources.tfrecord.crc import masked_crcs
 HEADER, FOOTER = 12, 4
 _AROUND = HEADER + FOOTER
 _LENGTH = Struct("<Q")
-# After longer records than that only headers are read. Far away, a call costs more.
+# After longer records only headers are read. For remote files, a call costs more.
 _CHUNK, _LONG = 1 << 20, 1 << 15
 _REMOTE_CHUNK = _REMOTE_LONG = 1 << 23
-# Neighbours of one length that make it likely that there are more.
+# The number of neighbours with one length above which more are likely.
 _LIKELY, _MANY = 8, 64
-# Up to this length, on the average, it pays to guess; and lengths have two bytes.
+# Up to this average length, guessing pays; and lengths have two bytes.
 _SHORT, _LONGEST = 1500, 1 << 16
-# A wrong guess costs as much as `_WRONG` right ones save. We begin with some trust.
+# A wrong guess costs as much as `_WRONG` right ones save. The balance begins with some trust.
 _WRONG, _TRUST = 64, 1 << 15
-# What is guessed goes by a part several times, which should still be in a cache.
+# Guessing reads a part several times, so it should fit into a cache.
 _GUESS_CHUNK = CHUNK // 2
 _NONE = np.empty(0, dtype=np.int64)
 
 
 def scan_records(file: ByteFile, progress: ProgressLine) -> Columns:
-    """Finds the records of a file: where each begins, and where the last one ends."""
+    """Finds the records of a file: the beginning of each, and the end of the last one."""
     chunk, long = (_REMOTE_CHUNK, _REMOTE_LONG) if is_remote(file.path) else (_CHUNK, _LONG)
     parts: list[Keys] = []
-    # Far away, it would take long to find out that a guess is wrong.
+    # For remote files, it would take long to find out that a guess is wrong.
     position, last, guesses = 0, 0, not is_remote(file.path)
     while position < file.size:
         size = HEADER if last > long else chunk
@@ -68,13 +68,13 @@ def scan_records(file: ByteFile, progress: ProgressLine) -> Columns:
 
 
 def _guessed(file: ByteFile, place: int) -> Iterator[tuple[Keys, int]]:
-    """Yields where records begin from a place on, and where the last of these ends.
+    """Yields the beginnings of records from a place on, and the end of the last of these.
 
-    It ends before the file does where that is damaged, or guesses are wrong too often.
+    It ends before the end of the file if that is damaged, or guesses are wrong too often.
     """
     trust = _TRUST
     for stop, (starts, ends) in in_chunks(file, place, _GUESS_CHUNK, _guess):
-        # Those that do not lead to the next one.
+        # Records that do not lead to the next one.
         breaks = np.append(np.flatnonzero(ends[:-1] != starts[1:]), len(starts) - 1)
         parts: list[Keys] = []
         while place < stop:
@@ -97,7 +97,7 @@ def _guessed(file: ByteFile, place: int) -> Iterator[tuple[Keys, int]]:
 
 
 def _guess(start: int, data: Bytes, spare: npt.NDArray[np.bool_]) -> tuple[Keys, Keys]:
-    """What looks like the beginnings of records in a part of a file, and where these end."""
+    """Likely beginnings of records in a part of a file, and their ends."""
     if len(data) < _AROUND:
         return _NONE, _NONE
     places = _headers(data, spare)
@@ -108,13 +108,13 @@ def _guess(start: int, data: Bytes, spare: npt.NDArray[np.bool_]) -> tuple[Keys,
 
 
 def _headers(data: Bytes, spare: npt.NDArray[np.bool_]) -> Keys:
-    """Where there might be a length of two bytes, and then six zeros."""
-    # Wherever six zeros lie, the upper three bytes of a word are among them. If they are of
-    # two words, the first one counts.
+    """The places of a possible length of two bytes with six zeros after it."""
+    # Six zeros contain the upper three bytes of some word. If they contain those of two words, the
+    # first one counts.
     count = len(data) // 4
     zeros = np.less(data[: count * 4].view("<u4"), 256, out=spare[:count])
     words = places_of(np.greater(zeros[1:], zeros[:-1], out=spare[count : 2 * count - 1]), 32) + 1
-    # The zeros begin after the last byte that is none, up to seven bytes before.
+    # The zeros begin after the last nonzero byte, up to seven bytes before.
     places = highest_bits(_numbers(data, 4)[words - 1]) >> 3
     places += words * 4 - 5
     # A length of one byte has seven zeros after it.
@@ -128,13 +128,13 @@ def _numbers(data: Bytes, step: int) -> npt.NDArray[np.uint64]:
 
 
 def walk(data: bytes) -> tuple[Keys, int]:
-    """Where records begin in the data, and where the last of them ends, be it beyond."""
+    """The beginnings of records in the data, and the end of the last, which may be beyond it."""
     last = len(data) - HEADER
     place = 0
     length_at = _LENGTH.unpack_from
     parts: list[Keys] = []
     while place <= last:
-        # Records of one length are many a file's, and found all at once.
+        # Many files have records of one length, which are found all at once.
         first = length_at(data, place)[0]
         run = _run(data, place, first, _LIKELY)
         if run == _LIKELY:
@@ -154,7 +154,7 @@ def walk(data: bytes) -> tuple[Keys, int]:
 
 
 def _run(data: bytes, place: int, length: int, most: int) -> int:
-    """How many records of this length there are, one after the other."""
+    """The number of consecutive records of this length."""
     step = length + _AROUND
     if place + (most - 1) * step + _LENGTH.size > len(data):
         return 0
@@ -166,7 +166,7 @@ def _run(data: bytes, place: int, length: int, most: int) -> int:
 
 
 def _damaged(file: ByteFile, starts: Keys) -> RecordError:
-    """Says what is wrong with a file whose last record does not end within it."""
+    """The error about a file whose last record does not end within it."""
     whole = starts[starts <= file.size - HEADER]
     for first in range(0, len(whole), 1 << 14):
         some = whole[first : first + (1 << 14)]
@@ -185,7 +185,7 @@ def _damaged(file: ByteFile, starts: Keys) -> RecordError:
 
 
 def headers_are_right(records: list[bytes]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether the checksums of the lengths are right, in what begins with a header."""
+    """Whether the checksums of the lengths are right, in data that begin with a header."""
     crcs = masked_crcs([record[: _LENGTH.size] for record in records])
     stored = np.frombuffer(b"".join([record[8:12] for record in records]), dtype="<u4")
     right: np.ndarray[tuple[int], np.dtype[np.bool_]] = crcs == stored

@@ -16,12 +16,12 @@ from bushel.errors import RecordError
 _Integers = npt.NDArray[np.int64]
 
 _MOST = (1 << 64) - 1
-# Bytes up to which a loop is faster than protobuf, and than numpy.
+# The number of bytes up to which a loop is faster than protobuf, and than numpy.
 _FEW, _SOME = 24, 160
-# Of the eight bytes from the start of a number, the bits of it that has 1, 2, ... 8 of them.
+# For each size from 1 to 8 bytes, the bits of a number in the eight bytes from its start.
 _OWN = np.array([0x7F7F7F7F7F7F7F7F & (1 << 8 * size) - 1 for size in range(1, 9)], np.uint64)
-# Closes the gaps between groups of 7 bits, then of 14, then of 28: which groups stay, which
-# move down, and by how far.
+# Closes the gaps between groups of 7 bits, then of 14, then of 28: the groups that stay, those that
+# move down, and by how many bits.
 _GAPS = [
     (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
     (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
@@ -44,12 +44,12 @@ def varint_at(data: bytes, place: int) -> tuple[int, int]:
 
 
 def varints_of(data: bytes) -> _Integers:
-    """Numbers that stand one after the other.
+    """Consecutive numbers.
 
     >>> varints_of(bytes([1, 128, 1, 5]))
     array([  1, 128,   5])
     """
-    if data.isascii():  # All below 128, and so a byte each.
+    if data.isascii():  # All are below 128, so each is a byte.
         return np.frombuffer(data, dtype=np.uint8).astype(np.int64)
     if data[-1] > 127:
         raise RecordError("a list of numbers ends within one.")
@@ -78,7 +78,7 @@ def by_loop(data: bytes) -> _Integers:
 
 
 def by_numpy(data: bytes) -> _Integers:
-    """The same, of all numbers at once: the eight bytes from the start of each are a word."""
+    """The same, for all numbers at once: the eight bytes from the start of each are a word."""
     encoded = np.frombuffer(data + bytes(9), dtype=np.uint8)
     ends = np.flatnonzero(encoded[: len(data)] < 128)
     starts = np.concatenate([[0], ends[:-1] + 1])
@@ -100,7 +100,7 @@ def by_numpy(data: bytes) -> _Integers:
 
 @cache
 def by_protobuf() -> Callable[[bytes], _Integers] | None:
-    """The same, by the C code of protobuf, where there is one that hands its numbers to numpy."""
+    """The same, by the C code of protobuf, if there is a version that returns numbers to numpy."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:
@@ -118,7 +118,7 @@ def by_protobuf() -> Callable[[bytes], _Integers] | None:
         try:
             values = parse(b"\x0a" + encoded_varint(len(data)) + data).value
         except Exception:
-            return by_numpy(data)  # Which says what is wrong.
+            return by_numpy(data)  # It raises what is wrong.
         return np.array(values, dtype=np.int64)
 
     return integers

@@ -12,9 +12,9 @@ _AT_ONCE = 256
 
 
 def write_tfrecords(path: str | os.PathLike[str], records: Iterable[bytes]) -> int:
-    """Writes records to a TFRecord file, and returns how many.
+    """Writes records to a TFRecord file, and returns their number.
 
-    The file is there as a whole or not at all.
+    The file appears once it is complete.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

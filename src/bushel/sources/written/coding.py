@@ -6,8 +6,8 @@
     jsonl                   a line
     tokens                  an array of whole numbers, one after the other
 
-Where the format knows less than Python (an Example has 64-bit integers and 32-bit floats), the
-layout in the manifest tells the rest. What cannot come back as it was is refused.
+If the format has fewer types than Python (an Example has 64-bit integers and 32-bit floats), the
+layout in the manifest has the rest. Elements that could not be restored exactly are refused.
 """
 
 import base64
@@ -24,7 +24,7 @@ from bushel.sources.tfrecord.example import encode_example, parse_example
 from bushel.sources.written.element_layout import ElementLayout, Field, MisfitError, has_shape
 
 _INT64 = range(-(2**63), 2**63)
-# Types of arrays of which a table, JSON or an Example has all values.
+# Types of arrays whose values all fit into a table, JSON or an Example.
 _NUMBERS = "biuf"
 # The key of a sample, which is a name beside the others.
 _KEY = "__key__"
@@ -34,20 +34,20 @@ _KEY = "__key__"
 class Coding:
     """How the elements of a layout become records, and records elements."""
 
-    # Of an element, and its position in the dataset.
+    # Arguments: an element, and its position in the dataset.
     encode: Callable[[Any, int], Any]
     decode: Callable[[Any], Any]
-    # What tables have to know: the name, kind and type of each column.
+    # The columns of tables: name, kind and type of each.
     columns: tuple[tuple[str, str, "np.dtype[Any] | None"], ...] = ()
 
 
 def coding_of(format: str, layout: ElementLayout) -> Coding:
-    """The coding of a format; a MisfitError where it cannot hold elements of this layout."""
+    """The coding of a format; raises a MisfitError if it cannot hold elements of this layout."""
     return _CODINGS[format](layout)
 
 
 def _value(field: Field, value: Any) -> Any:
-    """A value as it was, of what a file has for it."""
+    """Restores a value from what a file has for it."""
     if field.kind == "int":
         return int(value)
     if field.kind == "float":
@@ -168,7 +168,7 @@ def _feature(field: Field, features: dict[str, Any], as_bytes: bool) -> Any:
     if field.kind != "array":
         return _value(field, flat[0])
     shape = features[f"{field.name}/shape"] if has_shape(field) else flat.shape
-    # Not read-only, as what lies in a record is.
+    # A copy, as the memory of a record is read-only.
     return np.array(flat, dtype=field.dtype).reshape(np.asarray(shape, dtype=np.int64).tolist())
 
 
@@ -211,7 +211,7 @@ def _of_rows(layout: ElementLayout) -> Coding:
         for field in layout.fields:
             value = row[field.name]
             if field.kind == "array":
-                # A copy: what lies in a table is read-only.
+                # A copy, as the memory of a table is read-only.
                 value = np.array(value, dtype=field.dtype)
                 if has_shape(field):
                     value = value.reshape(np.asarray(row[f"{field.name}/shape"], np.int64).tolist())
@@ -225,7 +225,7 @@ def _of_rows(layout: ElementLayout) -> Coding:
 
 # Samples of tar files.
 
-# What the name of a file ends in, where that of the field does not say how to read it.
+# The ending of a file's name, if the name of the field does not tell how to read it.
 _ENDINGS = {
     "array": "npy",
     "scalar": "npy",
@@ -250,7 +250,7 @@ def _of_samples(layout: ElementLayout) -> Coding:
         wanted = _ENDINGS.get(field.kind)
         named = wanted is None or field.name.rsplit(".", 1)[-1] == wanted
         ending = (field.name if named else f"{field.name}.{wanted}").replace("/", "%2F")
-        # Whoever reads it does not tell large letters from small ones.
+        # Readers do not distinguish upper and lower case.
         if any(ending.lower() == (other or "").lower() for other in endings):
             raise MisfitError(field.name, f"would be {ending!r} in a tar file, as another field is")
         endings.append(ending)
@@ -282,7 +282,7 @@ def _of_samples(layout: ElementLayout) -> Coding:
 
 
 def _checked_key(field: Field, key: str) -> str:
-    """A key as the beginning of the names of files: a dot in the last part would end it."""
+    """A key as the beginning of file names: a dot in the last part would end it."""
     folder, slash, name = key.rpartition("/")
     _check_text(field, key)
     if not name or "%2E" in key or "\0" in key or key.startswith("/"):

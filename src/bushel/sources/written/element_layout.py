@@ -1,7 +1,7 @@
 """The structure of elements: how each is written as named fields and restored.
 
-An element is a dict or tuple, perhaps of further ones, with fields at the ends; or it is a
-single field. All elements of a dataset are made alike: of the same fields, each of one kind.
+An element is a dict or tuple, perhaps nested, with fields at the ends; or it is a single field. All
+elements of a dataset have the same fields, each of one kind.
 
     {"text": "a", "image": array(...), "size": (640, 480)}
     text: text    image: array of |u1, 3 axes    size/0: int    size/1: int
@@ -16,8 +16,8 @@ from bushel.core.dtypes import dtype_of, text_of
 from bushel.core.frozen import frozen
 from bushel.errors import FileError, PlanError
 
-# What a field can be. "json" is for what has no kind of its own: lists, None, or now this and
-# now that, as long as JSON can say it.
+# The kinds of fields. "json" is for values without a kind of their own: lists, None, or values of
+# several kinds, as long as JSON can hold them.
 KINDS = ("array", "scalar", "int", "float", "bool", "text", "bytes", "json")
 _PLAIN: dict[type, str] = {
     bool: "bool",
@@ -30,16 +30,16 @@ _PLAIN: dict[type, str] = {
     np.bytes_: "bytes",
 }
 _AS_JSON = {"int", "float", "bool", "text", "json"}
-# Deeper ones are no elements that anybody trains with.
+# More nesting than elements for training have.
 _DEEPEST = 64
 
-# How fields are put together: the number of one, or the name and the parts of a dict or tuple.
+# How fields are nested: the number of one, or the name and the parts of a dict or tuple.
 Tree: TypeAlias = Any
 Path: TypeAlias = tuple[str, ...]
 
 
 class MisfitError(Exception):
-    """A part of an element that is not as it should be: which one, and what is wrong with it."""
+    """A part of an element does not fit: which one, and why."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"{name!r} {problem}" if name else f"the element {problem}")
@@ -49,16 +49,16 @@ class MisfitError(Exception):
 class Field:
     """One field of an element."""
 
-    # Empty where the element is nothing but this field.
+    # Empty if the element is nothing but this field.
     path: Path
     kind: str
-    # Of arrays and numpy's scalars; and how many axes arrays have.
+    # For arrays and numpy's scalars; and the number of axes of arrays.
     dtype: "np.dtype[Any] | None" = None
     ndim: int = 0
 
     @property
     def name(self) -> str:
-        """What the field is called where fields have names."""
+        """The name of the field, if fields have names."""
         return "/".join(self.path) or {"bytes": "data", "text": "text"}.get(self.kind, "value")
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Field:
         return f"{self.kind} of {self.dtype}{axes if self.kind == 'array' else ''}"
 
     def check(self, value: Any) -> Any:
-        """The value, if it is of this kind."""
+        """The value, if it is of this kind; otherwise raises."""
         kind = type(value)
         if self.kind == "array":
             if not isinstance(value, np.ndarray):
@@ -110,7 +110,7 @@ def _a(value: Any) -> str:
 
 
 def is_json(value: Any, depth: int = 0) -> bool:
-    """Whether JSON can say a value, and say it so that the same value is read again."""
+    """Whether JSON can hold a value, so that the same value is read again."""
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return True
@@ -126,7 +126,7 @@ def is_json(value: Any, depth: int = 0) -> bool:
 
 
 class ElementLayout:
-    """The fields of elements, and how an element is put together of them."""
+    """The fields of elements, and how an element is built from them."""
 
     def __init__(self, tree: Tree, fields: Iterable[Field]) -> None:
         self.tree, self.fields = tree, tuple(fields)
@@ -136,7 +136,7 @@ class ElementLayout:
                 if name in names:
                     raise PlanError(f"two fields of these elements would be called {name!r}.")
                 names.add(name)
-        # The names of a dict of fields, which most elements are.
+        # The names of a dict of fields, as most elements are.
         self._names: list[str] | None = None
         if isinstance(tree, list) and tree[0] == "dict" and all(type(x) is int for _, x in tree[1]):
             self._names = [name for name, _ in tree[1]]
@@ -152,7 +152,7 @@ class ElementLayout:
         return self._names is not None
 
     def values(self, element: Any) -> list[Any]:
-        """The values of the fields of an element; a MisfitError where it is another kind of one."""
+        """The values of an element's fields; raises a MisfitError if it has another structure."""
         if self._names is not None and type(element) is dict and len(element) == len(self._names):
             try:
                 found = [element[name] for name in self._names]
@@ -164,7 +164,7 @@ class ElementLayout:
         return [field.check(value) for field, value in zip(self.fields, found, strict=True)]
 
     def element(self, values: list[Any]) -> Any:
-        """The element that has these values."""
+        """Builds the element with these values."""
         if self._names is not None:
             return dict(zip(self._names, values, strict=True))
         return _rebuilt(self.tree, values)
@@ -183,7 +183,7 @@ class ElementLayout:
 
     @staticmethod
     def from_json(told: Any, where: str) -> "ElementLayout":
-        """A layout from plain values, which may be anything; a FileError where they are none."""
+        """A layout from plain values, which may be anything; a FileError if they are invalid."""
         try:
             fields = [_field(field) for field in told["fields"]]
             seen: list[int] = []
@@ -277,7 +277,7 @@ class _ElementParts:
 def layout_of(
     elements: Iterable[Any], as_json: Iterable[str] = (), alike: bool = True
 ) -> ElementLayout:
-    """The layout that all of these elements have; `as_json` names fields that JSON is to hold.
+    """The layout that all of these elements have; `as_json` names fields to store as JSON.
 
     Without `alike`, elements with different fields are JSON as a whole.
 
@@ -301,7 +301,7 @@ def layout_of(
 
 
 def _shape(value: Any, path: Path, as_json: set[str]) -> "Field | _ElementParts":
-    """What a value is made of: a field, or the parts of a dict or tuple."""
+    """The structure of a value: a field, or the parts of a dict or tuple."""
     name = "/".join(path)
     if len(path) > _DEEPEST:
         raise MisfitError(name, "is nested too deeply")
@@ -341,7 +341,7 @@ def _shape(value: Any, path: Path, as_json: set[str]) -> "Field | _ElementParts"
 def _merged(
     one: "Field | _ElementParts", other: "Field | _ElementParts", alike: bool
 ) -> "Field | _ElementParts":
-    """What two elements are made of, if they are made alike."""
+    """The structure of two elements, if they have the same."""
     if isinstance(one, Field) and isinstance(other, Field):
         if one.kind == other.kind and one.dtype == other.dtype and one.ndim == other.ndim:
             return one

@@ -6,8 +6,8 @@
     out/train.origins/00000            where the records of a shard came from
     out/.train.bushel/                 plan, notes and lock, while shards are being written
 
-A manifest is data of somebody: it is checked before it is believed, and names files of its own
-folder only.
+A manifest may come from other people: it is checked before it is trusted, and names only files of
+its own folder.
 """
 
 import glob
@@ -28,10 +28,10 @@ VERSION = 1
 ENDING = "manifest.json"
 # More than any manifest has: one of a million shards has 300 MB.
 _MOST_BYTES = 1 << 30
-# Names that an error tells.
+# The most names in an error message.
 _SHOWN = 5
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-# Letters of a name up to which a name is no path.
+# A name that is not a path to elsewhere.
 _PLAIN_NAME = re.compile(r"[^/\\\0]+(/[^/\\\0]+)?")
 
 
@@ -52,14 +52,14 @@ class WrittenShard:
     """One shard, as it was written."""
 
     file: Part
-    # The file that says where its records came from, or where each begins.
+    # The file with the origins of its records, or with their beginnings.
     index: Part | None
     records: int
-    # Positions of the dataset that it was made of; None for a stream.
+    # Positions of the dataset from which it was made; None for a stream.
     positions: tuple[int, int] | None
-    # Bad records that were passed over, for each `on_error` of the pipeline.
+    # The number of bad records, for each `on_error` of the pipeline.
     bad: tuple[int, ...]
-    # The state of a stream after it, while the stream is being written.
+    # The state of the stream after it, while a stream is being written.
     state: Any = None
 
     def to_json(self) -> dict[str, Any]:
@@ -75,23 +75,23 @@ class WrittenShard:
 
 @frozen
 class Manifest:
-    """What was written: shards, the pipeline that made them, and its sources."""
+    """A written dataset: shards, the pipeline that made them, and its sources."""
 
-    # Where it lies, and the folder that its files are in.
+    # Its path, and the folder of its files.
     path: str
     # The name of a shard, with a `*` for its number.
     pattern: str
     format: str
-    # None where there is no element.
+    # None if there are no elements.
     layout: ElementLayout | None
     shards: tuple[WrittenShard, ...]
     # The steps, the digests of functions and the stamps of files, the sources: plain values.
     pipeline: tuple[str, ...]
     made_with: dict[str, Any]
     sources: tuple[dict[str, Any], ...]
-    # Of all that decides about the bytes of the shards.
+    # The digest of everything that the bytes of the shards depend on.
     digest: str
-    # Why it is not known where records came from, if it is not.
+    # The reason if the origins of records are unknown.
     no_origins: str | None
 
     @property
@@ -111,7 +111,7 @@ class Manifest:
 
     @property
     def bad(self) -> int:
-        """How many bad records were passed over."""
+        """The number of bad records."""
         return sum(sum(shard.bad) for shard in self.shards)
 
     @property
@@ -153,7 +153,7 @@ class Manifest:
 
 
 def stem_of(pattern: str) -> str:
-    """What the other files of a dataset are called after, by the pattern of its shards.
+    """The prefix of a dataset's other files, given the pattern of its shards.
 
     >>> stem_of("train-*.parquet"), stem_of("*.tar"), stem_of("one.arrow")
     ('train.', '', 'one.')
@@ -173,7 +173,7 @@ def manifest_name(pattern: str) -> str:
 
 
 def find_manifest(paths: Any) -> str | None:
-    """The path of the manifest that a folder, a pattern or a path means; None without one."""
+    """The path of the manifest for a folder, a pattern or a path; None without one."""
     if not isinstance(paths, (str, os.PathLike)):
         return None
     path = os.fspath(paths)
@@ -262,7 +262,7 @@ def _the_one(folder: str, found: list[str]) -> str | None:
 
 
 def read_manifest(path: str) -> Manifest:
-    """Reads a manifest, and checks all that it says of itself."""
+    """Reads a manifest, and checks all values in it."""
     try:
         file = open_file(path)
         if file.size > _MOST_BYTES:
@@ -316,7 +316,7 @@ def manifest_from(told: Any, path: str) -> Manifest:
 
 
 def shard_from(told: Any) -> WrittenShard:
-    """What was noted of a shard, from plain values; a ValueError where they are none."""
+    """The note about a shard, from plain values; raises a ValueError if they are invalid."""
     told = _dict(told)
     index = told.get("index")
     positions = told.get("positions")
@@ -365,7 +365,7 @@ def _digest(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    """A name of a file in the folder, or in a folder of it; nothing that leads elsewhere."""
+    """A name of a file in the folder, or in a folder of it, but nowhere else."""
     name = _text(value)
     if not _PLAIN_NAME.fullmatch(name) or ".." in name.split("/") or "." in name.split("/"):
         raise ValueError(f"{value!r:.100} should be the name of a file in the same folder")

@@ -8,20 +8,20 @@ import numpy as np
 from bushel.sources.huggingface import PythonColumns
 from bushel.sources.written.element_layout import ElementLayout
 
-# What Python's numbers are when they are stacked.
+# The types of Python's numbers when they are stacked.
 _STACKED = {"int": np.dtype(np.int64), "float": np.dtype(np.float64), "bool": np.dtype(np.bool_)}
 _TABLES = ("parquet", "arrow")
 
 
 class NumberColumns:
-    """How the columns of a table become columns of elements, which are as the elements were."""
+    """How columns of a table become columns of elements."""
 
     def __init__(self, layout: ElementLayout, python: bool) -> None:
         """`python` says that an element has Python's numbers, and not those of numpy."""
         self._layout, self._python = layout, python
 
     def of(self, table: Mapping[str, Any] | None, size: int) -> Any:
-        """The columns of so many elements; None where the table has others than it should."""
+        """The columns of so many elements; None if the table has other columns than expected."""
         if table is None:
             return None
         columns = []
@@ -36,10 +36,10 @@ class NumberColumns:
 
 
 def number_columns(format: str, layout: ElementLayout) -> NumberColumns | None:
-    """How elements of a layout are read as columns; None where they are rows.
+    """How elements of a layout are read as columns; None if they are rows.
 
-    Those of a table are columns if all of their fields are numpy's numbers, or if they are dicts
-    of nothing but Python's.
+    Those of a table are columns if all of their fields are numpy's numbers, or if they are dicts of
+    Python's numbers only.
     """
     fields = layout.fields
     if format not in _TABLES or not fields:

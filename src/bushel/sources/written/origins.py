@@ -26,9 +26,9 @@ NONE: Numbers = np.empty(0, dtype=np.int64)
 
 
 class RecordOrigin(NamedTuple):
-    """A record of a source that a written record was made of."""
+    """A record of a source from which a written record was made."""
 
-    # The number of the source among those of the pipeline that was written, and its name.
+    # The number of the source among those of the written pipeline, and its name.
     source: int
     source_name: str
     key: int
@@ -38,7 +38,7 @@ class RecordOrigin(NamedTuple):
 
 
 class OriginColumns(NamedTuple):
-    """What is known of the records of one shard."""
+    """The origins of the records of one shard, as far as known."""
 
     columns: Mapping[str, Any]
     files: Sequence[str]
@@ -79,7 +79,7 @@ def write_origins(
 
 
 def read_origins(path: str, expected: int) -> OriginColumns:
-    """Reads the columns of a shard that has so many records."""
+    """Reads the columns of a shard that has `records` records."""
 
     def renew(name: str, error: DamagedError) -> Any:
         raise FileError(f"{path!r} is damaged {error}. Copy it anew.")

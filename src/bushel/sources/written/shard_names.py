@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def shard_name(pattern: str, number: int, count: int | None) -> str:
-    """The name of a shard; `count` is None where nobody knows yet how many there will be.
+    """The name of a shard; `count` is None if the number of shards is not known yet.
 
     >>> shard_name("train-*.tar", 3, 16), shard_name("train-*.tar", 3, None)
     ('train-00003-of-00016.tar', 'train-00003.tar')
@@ -17,7 +17,7 @@ def shard_name(pattern: str, number: int, count: int | None) -> str:
 
 
 def extra_shards(pattern: str, found: Iterable[str], known: set[str]) -> list[str]:
-    """The files among those found that are called as shards are, and are not known.
+    """The found files that have names of shards, but are not among the known ones.
 
     >>> extra_shards("a-*.tar", ["a-00000-of-00002.tar", "a-b.tar", "a-00001.tar"], {"a-00001.tar"})
     ['a-00000-of-00002.tar']

@@ -29,7 +29,7 @@ class WrittenDataSource(KeyedSource):
     """The elements that `write` wrote, in their order.
 
     When it is made, the shards are compared with the manifest: all have to be there with the
-    sizes that they had, and none beside them. With `verify`, every byte is read and compared.
+    recorded sizes, and no others beside them. With `verify`, every byte is read and compared.
 
     >>> import tempfile
     >>> from bushel import MapDataset
@@ -111,13 +111,13 @@ class WrittenDataSource(KeyedSource):
             raise error
 
     def read_columns(self, keys: Keys) -> Any:
-        """Many elements as columns, where they are numbers and nothing else, in a table."""
+        """Many elements as columns, if they are only numbers, in a table."""
         if self._number_columns is None or self._inner is None:
             return None
         return self._number_columns.of(self._inner.read_columns(keys), len(keys))
 
     def place_of(self, key: int) -> tuple[str, int, int | None]:
-        """The shard of a record, its number in it, and its byte where that is known."""
+        """The shard of a record, its number in it, and its byte if known."""
         ((number, _, inside),) = by_part(self._checked([key]), self._ends)
         path = self._manifest.path_of(self._shards[number].file)
         start = None
@@ -127,9 +127,9 @@ class WrittenDataSource(KeyedSource):
         return path, int(inside[0]), start
 
     def origins_of(self, key: int) -> tuple[RecordOrigin, ...] | None:
-        """The records that a record was made of, in the sources of the pipeline that wrote it.
+        """The records from which a record was made, in the sources of the pipeline that wrote it.
 
-        None where the manifest does not tell.
+        None if the manifest does not have them.
         """
         ((number, _, inside),) = by_part(self._checked([key]), self._ends)
         shard = self._shards[number]
@@ -178,7 +178,7 @@ class _Origins(PerProcess[tuple[str, int], OriginColumns]):
 
 
 def _inner(manifest: Manifest) -> Any:
-    """The source of the shards that have records, as their format has it."""
+    """The source of the shards that have records, by their format."""
     from bushel.sources.formats import BY_NAME  # It names this module.
 
     shards = [shard for shard in manifest.shards if shard.records]
@@ -194,7 +194,7 @@ def _inner(manifest: Manifest) -> Any:
 
 
 def check_files(manifest: Manifest) -> None:
-    """Compares names and sizes with what is there."""
+    """Compares names and sizes with the files of the folder."""
     found = _sizes(manifest)
     for shard in manifest.shards:
         size = found.get(shard.file.name)
@@ -229,7 +229,7 @@ def _sizes(manifest: Manifest) -> dict[str, int]:
 
 
 def verify_files(manifest: Manifest) -> None:
-    """Compares all bytes with what they were."""
+    """Compares all bytes with their digests."""
     parts: list[Part] = []
     for shard in manifest.shards:
         parts += [shard.file] if shard.index is None else [shard.file, shard.index]
