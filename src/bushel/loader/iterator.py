@@ -22,6 +22,7 @@ from bushel.deliver.saving import load_from, save_into
 from bushel.errors import StateError, StateRangeError
 from bushel.loader.chain import Chain
 from bushel.loader.recipe import Recipe
+from bushel.transforms.base import FlatMap
 
 if TYPE_CHECKING:
     # Nothing in the arguments of a loader says what its elements are (see dataset/base.py).
@@ -155,6 +156,8 @@ class DataLoaderIterator(Closing, Generic[T]):
         return self._position_in(saved)
 
     def _validate(self, saved: dict[str, Any]) -> None:
+        if self._is_grains_expanding(saved):
+            return
         _refuse_datasets(saved)
         current = {
             "sampler": repr(self._recipe.sampler),
@@ -178,6 +181,15 @@ class DataLoaderIterator(Closing, Generic[T]):
             differences += self._differences(signature)
         if differences:
             raise StateError("\n".join(differences))
+
+    def _is_grains_expanding(self, saved: dict[str, Any]) -> bool:
+        """Whether Grain saved this state for a loader with a `FlatMap`.
+
+        Such a state is that of a dataset with the same steps, and names neither sampler nor source.
+        """
+        return saved.keys() == {"parent", "next_index_in_buffer"} and any(
+            isinstance(operation, FlatMap) for operation in self._recipe.operations
+        )
 
     def _differences(self, signature: dict[str, Any]) -> Iterator[str]:
         """What differs among the things that Grain's states do not mention."""
@@ -206,6 +218,8 @@ class DataLoaderIterator(Closing, Generic[T]):
             if not isinstance(position, dict):
                 raise StateError(f"this state is damaged: its position is {position!r}.")
             return position
+        if self._is_grains_expanding(saved):
+            return saved
         # Written by Grain: the index of the last record that was read.
         shards = self._recipe.shard_options
         try:

@@ -7,13 +7,26 @@ import numpy as np
 
 from bushel.core.block import Block, Failure, failure_of
 from bushel.core.state import State, copy_state
-from bushel.core.state_fields import Fields, Opaque, Whole
+from bushel.core.state_fields import Declares, Fields, Opaque, Path, Whole
 from bushel.core.stream import Chunk, ComputedMarks, FixedMarks, Marks, Stream
 from bushel.errors import StateError
 
 # Elements of one chunk: far more than anybody asks of an iterator at once, and few enough to be
 # made again.
 _MOST_SKIPPED = 1 << 24
+
+
+def _is_grains(state: Any) -> bool:
+    """Whether a state is what an iterator of the user's returned, as it is in states of Grain."""
+    return not isinstance(state, dict) or not state.keys() & {"iterator", "skip"}
+
+
+class _CustomFields(Fields):
+    """Those of `CustomStream`; a state of Grain's is for the user's iterator to check."""
+
+    def below(self, state: Any, path: Path) -> Iterator[tuple[Declares, Any, Path]]:
+        if not _is_grains(state):
+            yield from super().below(state, path)
 
 
 class CustomStream(Stream):
@@ -92,7 +105,7 @@ class CustomStream(Stream):
         return {**state, "skip": self._skip} if self._skip else state
 
     def restore(self, state: State) -> None:
-        inner, skip = state["iterator"], state["skip"]
+        inner, skip = (state, 0) if _is_grains(state) else (state["iterator"], state["skip"])
         set_state = getattr(self._iterator, "set_state", None)
         if set_state is None:
             self._refuse(0)
@@ -101,7 +114,7 @@ class CustomStream(Stream):
         self._skip, self._marks = skip, None
 
     def fields(self) -> Fields:
-        return Fields(iterator=Opaque(), skip=Whole(_MOST_SKIPPED))
+        return _CustomFields(iterator=Opaque(), skip=Whole(_MOST_SKIPPED))
 
     def start(self) -> None:
         start_prefetch = getattr(self._iterator, "start_prefetch", None)
