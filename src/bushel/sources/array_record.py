@@ -1,4 +1,4 @@
-"""ArrayRecord files: random access to any number of files, many records in one call.
+"""`ArrayRecordDataSource`: random access to any number of files, each opened when it is needed.
 
 The package's reader has two ways to read, and which is faster depends:
 

@@ -1,4 +1,4 @@
-"""Which ArrayRecord files a path means, and which of their records."""
+"""Which ArrayRecord files a path or a file instruction means, and which of their records."""
 
 import glob
 import os

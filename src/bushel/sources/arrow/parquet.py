@@ -1,4 +1,4 @@
-"""`ParquetDataSource`: random access by row groups that are decoded once."""
+"""`ParquetDataSource`: random access by row groups, decoded once, into memory or to disk."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
