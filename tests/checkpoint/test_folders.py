@@ -368,3 +368,10 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
         "process_0-of-1.json"
     ]
     assert len(read_states(tmp_path)) == 1
+
+
+def test_what_a_killed_process_left_goes_with_the_next_state(tmp_path: Path) -> None:
+    left = tmp_path / f".process_0-of-1.json.{7:016x}"
+    left.write_bytes(b"{")
+    write_encoded(tmp_path, encode({"next_index": 3}))
+    assert os.listdir(tmp_path) == ["process_0-of-1.json"]

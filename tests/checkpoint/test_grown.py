@@ -92,3 +92,9 @@ def test_only_what_is_there_can_be_kept() -> None:
     assert [len(kept), kept[49], kept[-1]] == [50, "record 49", "record 49"]
     with pytest.raises(IndexError):
         kept[50]
+
+
+def test_a_longer_source_of_another_kind_is_no_source_that_has_grown() -> None:
+    state, _ = _after(_plain(OLD), 5)
+    with pytest.raises(StateError, match="another pipeline"):
+        iter(_plain(tuple(NEW))).set_state(state)

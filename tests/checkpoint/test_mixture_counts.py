@@ -171,3 +171,21 @@ def test_lanes_are_counted_together() -> None:
 def test_what_is_no_state(what: Any) -> None:
     with pytest.raises(StateError, match="takes an iterator or a state"):
         mix_counts(what)
+
+
+@pytest.mark.parametrize("on_end", ["drop", "restart"])
+def test_a_part_has_left_or_begun_again_when_it_has_in_all_lanes(on_end: str) -> None:
+    parts = {
+        name: MapDataset.range(length).lanes(2).filter(lambda number: number >= 0)
+        for name, length in (("a", 5), ("b", 100))
+    }
+    iterator = iter(IterDataset.mix(parts, {"a": 1, "b": 1}, on_end=on_end).batch(2))
+    told = []
+    for _ in range(7):
+        next(iterator)
+        told.append(mix_counts(iterator)["a"])
+    # The second lane has two elements of this part, and the first one three.
+    if on_end == "drop":
+        assert [counts.has_left for counts in told] == [False] * 6 + [True]
+    else:
+        assert [counts.epoch for counts in told] == [0] * 6 + [1]

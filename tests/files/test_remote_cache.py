@@ -284,6 +284,15 @@ class TestLimit:
             assert room
             assert sorted(os.listdir(tmp_path)) == [".lock", "new"]
 
+    def test_what_has_another_name_elsewhere_keeps_its_contents(self, tmp_path: Path) -> None:
+        (tmp_path / "cache").mkdir(mode=0o700)
+        (tmp_path / "cache" / "old").write_bytes(bytes(100_000))
+        os.link(tmp_path / "cache" / "old", tmp_path / "mine")
+        with FolderLimit(str(tmp_path / "cache"), 150_000).room(100_000) as room:
+            assert room
+        assert os.listdir(tmp_path / "cache") == [".lock"]
+        assert (tmp_path / "mine").read_bytes() == bytes(100_000)
+
     def test_one_who_writes_keeps_the_others_out(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

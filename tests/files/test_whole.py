@@ -1,6 +1,7 @@
 """Files are there as a whole or not at all, and locks let one process in."""
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -167,3 +168,25 @@ def test_a_lock_is_taken_or_not(tmp_path: Path) -> None:
     assert lock_now(second)
     os.close(first)
     os.close(second)
+
+
+@pytest.mark.parametrize("has_names", [False, True])
+@pytest.mark.parametrize("lasting", [True, False])
+def test_the_disk_has_a_file_before_its_name_and_then_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_names: bool, lasting: bool
+) -> None:
+    if has_names:
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    path = tmp_path / "a"
+    synced = []
+
+    def note(descriptor: int) -> None:
+        mode = os.fstat(descriptor).st_mode
+        size = None if stat.S_ISDIR(mode) else os.fstat(descriptor).st_size
+        synced.append((size, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    with written_whole(str(path), lasting=lasting) as out:
+        out.write(b"whole")
+    assert path.read_bytes() == b"whole"
+    assert synced == ([(5, False), (None, True)] if lasting else [])

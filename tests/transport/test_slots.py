@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bushel import MapDataset
+from bushel.transport.arena import Arena
 from bushel.transport.link import Link
 from bushel.transport.slots import Ring, SlotReader
 from tests.workers.processes import linux
@@ -184,3 +185,32 @@ def test_memory_is_touched_for_the_first_time_only_at_the_start() -> None:
     # At most 64 MB are under way, which is 16 batches; and two are with the user.
     assert theirs[-1] - theirs[4] < 18 * pages
     assert ours[-1] - ours[4] < 18 * pages
+
+
+def test_the_smallest_that_fits_is_taken_and_of_those_the_one_used_last() -> None:
+    ring = Ring()
+    first, second, large = (ring.take(size) for size in (10, 10, 1 << 17))
+    for slot in (second, large, first):
+        ring.give_back(slot.number)
+    assert [ring.take(10) for _ in range(3)] == [second, first, large]
+    assert ring.dropped == []
+
+
+def test_a_slot_that_was_never_sent_leaves_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = Ring()
+    slot = ring.take(10)
+    descriptor = slot.descriptor
+    ring.give_back(slot.number)
+    closed, close = [], os.close
+    monkeypatch.setattr(os, "close", lambda number: (closed.append(number), close(number)))
+    ring.take(1 << 20)  # For which that one is too small.
+    assert ring.dropped == [slot.number]
+    assert descriptor in closed
+
+
+def test_what_just_fits_into_an_arena_is_made_there() -> None:
+    arena = Arena(Ring(), 1 << 16)
+    made = arena.allocate((1 << 16,), np.dtype(np.uint8))
+    assert arena.slot is not None
+    assert np.shares_memory(made, arena.slot.memory)
+    assert not np.shares_memory(arena.allocate((1,), np.dtype(np.uint8)), arena.slot.memory)

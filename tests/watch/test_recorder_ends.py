@@ -47,6 +47,20 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert not replayed(recording, positional(), 90).differs
 
 
+def test_nothing_follows_a_line_of_which_the_disk_took_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, write = tmp_path / "a", os.write
+    recorder = Recorder((os.open(path, os.O_WRONLY | os.O_CREAT), str(path)))
+    recorder.write({"step": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:5]))
+        recorder.write({"step": 2})
+    assert not recorder.works
+    recorder.write({"step": 3})
+    assert path.read_bytes() == b'{"step":1}\n{"ste'
+
+
 def test_an_exception_of_a_signal_handler_is_not_swallowed(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

@@ -16,7 +16,7 @@ import bushel
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.errors import WorkerError
 from bushel.workers.fragment import TaskMessage
-from bushel.workers.hangs import HangWatch
+from bushel.workers.hangs import HangWatch, _ticks
 from bushel.workers.process import WorkerProcess
 from bushel.workers.start import Starter
 from bushel.workers.task import Task
@@ -279,3 +279,12 @@ def test_what_is_refused(wrong: Any) -> None:
         with_workers(MapDataset.range(3), 1, **wrong)
     with pytest.raises(ValueError, match=name):
         make_loader(workers=1, **wrong)
+
+
+def test_what_a_process_has_computed_is_its_time_on_cores_and_not_that_of_its_children() -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    before = _ticks(os.getpid())
+    times = os.times()
+    after = _ticks(os.getpid())
+    assert before - 2 <= ticks * (times.user + times.system) <= after + 2
+    assert _ticks(os.getpid()) > 0

@@ -53,7 +53,7 @@ def index_of(file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> Ind
     kept = wanted.find()
     if kept is None:
         with _alone(wanted.places[-1]):
-            # Another process may have made it while this one waited.
+            # Somebody else may have made it while we waited.
             kept = wanted.find()
             if kept is None:
                 columns = wanted.make()
@@ -63,9 +63,9 @@ def index_of(file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> Ind
 
 
 def places_of_index(path: str, kind: str) -> list[str]:
-    """The places for an index, the best first; the last one is always writable for us."""
+    """Where an index may be, the best place first; the last one is always ours to write."""
 
-    import hashlib  # The import loads a library of cryptography.
+    import hashlib  # It loads a library of cryptography.
 
     name = hashlib.sha256(
         f"{os.path.abspath(path) if not is_remote(path) else path}\n{kind}".encode(
@@ -91,7 +91,7 @@ class _WantedIndex:
         self._renewed: Columns | None = None
 
     def find(self) -> Index | None:
-        """The stored index; None if there is none that can be trusted."""
+        """The index that is kept; None where there is none that can be trusted."""
         for place in self.places:
             kept = self._read(place)
             if kept is not None:
@@ -151,7 +151,7 @@ class _WantedIndex:
         return columns
 
     def _write(self, place: str, columns: Columns) -> str | None:
-        """Stores an index atomically; returns the reason if that is impossible."""
+        """Keeps an index; it is there as a whole or not at all, and then it says why not."""
         try:
             if place == self.places[-1]:
                 make_private(os.path.dirname(place))

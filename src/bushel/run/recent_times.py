@@ -194,9 +194,8 @@ _AS_IF_SEEN = 3
 # The same for the cost of two blocks: caches are shared with other programs, and so are cores at
 # times.
 _COSTS_UNLIKE = 0.2
-# If this many blocks in a row all cost this many times as much as any before, or all that much
-# less, the work has changed. (Elements may differ all the time: then both kinds are among those
-# before.)
+# So many blocks in a row that all cost this many times what any did before, or all a part of that,
+# are other work. (Elements may be unlike for good: then there are both kinds among those before.)
 _OTHER_BLOCKS = 3
 _OTHER = 2.0
 
@@ -205,13 +204,13 @@ class Pace:
     """The time between elements by the clock, the cost of elements, and the uncertainty of both."""
 
     def __init__(self) -> None:
-        # Seconds and elements of each window.
+        # Seconds and elements of each.
         self._windows: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
-        # Seconds and elements of the blocks that were measured in each window.
+        # The same of the blocks that were seen in each.
         self._works: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
-        # The number of finished windows, in all.
+        # In all.
         self.finished = 0
-        # CPU seconds per element of the last blocks, as logarithms.
+        # Seconds on a core of an element, in the last blocks: as logarithms.
         self._costs: deque[float] = deque(maxlen=_MOST)
         self.forget()
 
@@ -265,7 +264,7 @@ class Pace:
         self._worked = self._worked[0] + seconds, self._worked[1] + count
 
     def add_cost(self, count: int, cpu_seconds: float, handing_seconds: float | None) -> bool:
-        """Takes note of a block's cost. Returns whether the work has changed: drops old costs."""
+        """Takes note of a block. Returns whether this is other work: the old is forgotten."""
         self._costs.append(math.log(max(cpu_seconds / count, 1e-9)))
         other = self._is_other()
         if other:
@@ -300,7 +299,7 @@ class Pace:
 
     @property
     def cpu_variance(self) -> float:
-        """The variance of the estimate of its logarithm."""
+        """How far from the truth its logarithm may be, squared."""
         return max(_COSTS_UNLIKE**2, _variance(self._costs)) / max(1.0, self._cost[2])
 
     @property
@@ -321,16 +320,16 @@ class Pace:
 
     @property
     def usual_log_cycle(self) -> float:
-        """The same for the median window, as the process may have been stopped in one of them."""
+        """The same of the window in the middle: a process may have been stopped in one of them."""
         cycles = sorted(seconds / elements for seconds, elements in self._windows)
         return math.log(max(cycles[(len(cycles) - 1) // 2], 1e-9))
 
     @property
     def variance(self) -> float:
-        """The variance of the estimate."""
+        """How far from the truth that may be, squared."""
         count, middle = len(self._windows), self.log_cycle
         apart = sum((math.log(max(s, 1e-9) / n) - middle) ** 2 for s, n in self._windows)
-        # The longer windows are, the less they differ.
+        # The longer they are the more alike.
         seconds = sum(window[0] for window in self._windows) / count
         presumed = _UNLIKE**2 * min(1.0, _WINDOW_SECONDS / max(seconds, 1e-9))
         return (_AS_IF_SEEN * presumed + apart) / (_AS_IF_SEEN + count) / count

@@ -331,7 +331,7 @@ class ExpandStream(_Elementwise):
             ]
         out = Chunk(made, _ExpandedMarks(chunk.marks, ends))
         if not rows and made.failure is None:
-            return out  # The elements to skip are still to come.
+            return out  # What is to be skipped is still to come.
         skip, self._skip = self._skip, 0
         if not skip:
             return out

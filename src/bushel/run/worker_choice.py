@@ -14,28 +14,27 @@ from statistics import median
 
 from bushel.core.frozen import frozen
 
-# A consumer that waits more than the first share of its time gets more workers; if it waits less
-# than the second, fewer may do.
+# A loop that waits more than this share of its time is to have more workers; less than that one,
+# it may do with fewer.
 _WAITS, _DOES_NOT_WAIT = 0.03, 0.01
-# Workers that are idle for more than this share of their time are not the bottleneck.
+# Workers that are idle for more than this share of their time are not what is waited for.
 _IDLE = 0.2
 # Allowance for elements that differ from each other.
 _MARGIN = 1.1
-# The most of their time that workers may be busy after a change to fewer.
+# After a change to fewer, workers may be busy for this share of their time.
 _BUSY_AFTER_SHRINKING = 0.75
-# A change is kept if this share of the expected gain came true; if less than the second share did,
-# a number in between is tried.
+# A change is kept where this share of what it promised came true; where more than the second did
+# not, a number in between is tried.
 _DELIVERED, _NEARLY_ALL = 0.2, 0.6
-# But only if that number is smaller by this factor.
+# But only if that is so much less.
 _WORTH_A_TRY = 0.8
-# Fewer workers may make an element take this much longer, which is within the error of measurement.
+# Fewer workers may make an element take this much longer, as far as clocks can tell.
 _SAME = 1.05
-# The gain that a change must promise, as a share of the time; less if there is less to gain.
+# What a change must promise, as a share of the time; less where there is less to gain.
 _LEAST_GAIN = 0.1
-# A core that is free for less than this share of its time is no reason for another worker.
+# A core that is free for less than this share of its time is no reason for a worker.
 _FREE_CORE = 0.15
-# The least share of a core that a worker is assumed to use, whatever clocks of a hundred ticks a
-# second say.
+# A worker takes at least so much of a core, whatever clocks of a hundred ticks a second say.
 _LEAST_SHARE = 0.02
 # The number of glances that are compared (their median counts), before a change to more and to
 # fewer.
@@ -43,8 +42,8 @@ _LOOKS, _LOOKS_BEFORE_FEWER = 3, 8
 # And the last ones after a change to more.
 _LOOKS_AFTER_MORE = 4
 _SECONDS_BEFORE_FEWER = 10.0
-# The factor by which the work must change before a number that was given up is tried again. It is
-# also tried again after a time, which doubles with each failure.
+# Work that is so many times what it was when something was given up: it may be tried again. So it
+# may after a time, which doubles with each that was for nothing.
 _CHANGED = 1.4
 _FIRST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 120.0, 4 * 3600.0
 
@@ -310,7 +309,7 @@ def _core_share(seen: Glance) -> float:
 
 
 def _changed(learned: Learned, keep_trial: bool = False) -> Learned:
-    """Drops measurements before a change, which say nothing about the time after it."""
+    """What was seen before a change says nothing of the time after it."""
     return replace(learned, seen=(), still_seconds=0.0, trial=learned.trial if keep_trial else None)
 
 

@@ -34,8 +34,7 @@ class Zipped(Evaluator):
         self._times = times
         self._node, self._inputs, self._compile = node, inputs, compile
         self._many: Many | None = None
-        # A guard counts its bad records by its own number among all guards, so inputs with guards
-        # are not evaluated together.
+        # What a guard passes over is counted by the number that the guard has among all.
         self._may_join = not any(isinstance(step, Guard) for step in walk(node))
 
     def at(self, positions: Positions) -> Block:
@@ -60,7 +59,7 @@ class Zipped(Evaluator):
         which = np.tile(np.arange(count), size)
         block = self._many.at(which, positions.repeat(count))
         if block.failure is not None:
-            return None  # One by one, the failed input and the elements before it are found.
+            return None  # Whose it is, and what comes before it, is told by each.
         values = block.values
         if type(values) is Columns:
             tree = values.gather()

@@ -110,7 +110,7 @@ class IndexedSource(ABC):
         with self._lock:
             if self._opened is None:
                 if is_remote(self._paths[0]):
-                    _together.each(self._files.get, self._paths)  # First, whether they exist.
+                    _together.each(self._files.get, self._paths)  # First, whether they are there.
                 with ThreadPoolExecutor(min(len(self._paths), _MOST_AT_ONCE)) as pool:
                     found = self._looked_up(pool.map(self._open_one, self._paths))
                 stamps = [stamp for stamp, _ in found]

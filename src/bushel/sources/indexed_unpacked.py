@@ -44,7 +44,7 @@ def zstd_unpacker() -> _Unpacker:
     return unpacker
 
 
-# Compressed files by their first bytes, whatever their names.
+# The first bytes of compressed files, which names may not tell.
 _UNPACKERS: dict[str, Callable[[], Any]] = {
     "gzip": lambda: zlib.decompressobj(wbits=31),
     "bzip2": bz2.BZ2Decompressor,

@@ -6,19 +6,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-# Objects that are looked at; a pipeline that holds more than that is a pipeline of data.
+# The most objects that are searched; a pipeline with more is a pipeline of data.
 _MOST = 100_000
 _LEAVES = (str, bytes, bytearray, int, float, complex, type(None), types.ModuleType)
 
-# A reference from an object: its name (None for an item of a container, whose own name says
-# more), and the object that it leads to.
+# A reference from an object: its name (None for an item of a container, whose own name says more),
+# and the object that it leads to.
 _Way = tuple[str | None, Any]
 
 
 def holder_of(root: Any, wanted: Any) -> tuple[str, bool] | None:
-    """Names the variable, argument or attribute by which an object is reached from another.
+    """Names the variable, argument or attribute through which one object leads to another.
 
-    And tells whether that is the object, or has it somewhere inside.
+    Also tells whether that is the object itself, or has it somewhere inside.
 
     >>> lines = iter(["a", "b"])
     >>> def read(number):
@@ -78,7 +78,7 @@ def _of_function(function: types.FunctionType) -> Iterator[_Way]:
     for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield f"the variable `{variable}`, which `{name}` uses,", cell.cell_contents
-        except ValueError:  # One that has no value yet.
+        except ValueError:  # A cell without a value.
             continue
     for variable in _names_in(code):
         if variable in function.__globals__:

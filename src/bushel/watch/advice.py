@@ -1,7 +1,7 @@
 """The advice of `explain()`: rules about steps, with what to write instead.
 
-A rule looks at what was described and where it runs, and at no time or size. What it says is true
-of every pipeline that it speaks of; where it cannot know, it says nothing.
+A rule looks at the description of the pipeline and at where steps run, not at times or sizes. Its
+advice is true of every pipeline to which it applies; if it cannot be sure, it gives none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ from bushel.watch.placement import Placed
 
 @frozen
 class AdvisedStep:
-    """A step of a line, and what was found out of it."""
+    """A step of a line, and what is known about it."""
 
     node: Node
     explained: ExplainedStep
@@ -44,7 +44,7 @@ class AdvisedStep:
         return None if self.placed is None else self.placed.place
 
 
-# Steps that follow each other, from the first on.
+# Consecutive steps, from the first on.
 Line: TypeAlias = Sequence[AdvisedStep]
 Rule: TypeAlias = Callable[[Line], Iterator[str]]
 
@@ -52,7 +52,7 @@ _SHUFFLES = (ShuffleNode, WindowShuffleNode, StreamShuffleNode, StreamWindowShuf
 
 
 def advice_on(lines: Sequence[Line]) -> Iterator[str]:
-    """What to write instead, in sentences, each once."""
+    """Advice in sentences, without repetitions."""
     said: dict[str, None] = {}
     for line in lines:
         for rule in _RULES:
@@ -62,7 +62,7 @@ def advice_on(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _before(line: Line, place: int, *kinds: type) -> Iterator[AdvisedStep]:
-    """The steps before one, from the nearest on, as long as they are of these kinds."""
+    """The steps before a step, from the nearest on, as long as they are of these kinds."""
     for seen in reversed(line[:place]):
         if not isinstance(seen.node, kinds):
             return
@@ -70,14 +70,14 @@ def _before(line: Line, place: int, *kinds: type) -> Iterator[AdvisedStep]:
 
 
 def _second_trip(line: Line) -> Iterator[str]:
-    """Steps after a cut, to which workers are sent the elements once more."""
+    """Steps after a cut, for which elements are sent to workers a second time."""
     for seen in line:
         placed = seen.placed
         if placed is None or placed.place != WORKERS or placed.why is None or placed.trips < 2:
             continue
         cuts = [one for one in line if one.place == HERE and one.placed and one.placed.is_cut_off]
         if not cuts:
-            continue  # From workers to workers: it counts what others left.
+            continue  # From workers to workers: it counts the elements that others left.
         cut = cuts[0].name
         yield (
             f"{seen.name} comes after the cut at {cut} and makes another trip to the workers: all "
@@ -87,7 +87,7 @@ def _second_trip(line: Line) -> Iterator[str]:
 
 
 def _filter_before_batch(line: Line) -> Iterator[str]:
-    """Batches that workers cannot make, because a filter is before them."""
+    """Batches that workers cannot make, because a filter comes before them."""
     for place, seen in enumerate(line):
         placed = seen.placed
         if not isinstance(seen.node, BatchNode) or placed is None or not placed.in_order:
@@ -146,7 +146,7 @@ def _columns_of_batches(line: Line) -> Iterator[str]:
 
 
 def _shuffle_in_a_buffer(line: Line) -> Iterator[str]:
-    """Shuffles within a buffer where all of the data could be shuffled."""
+    """Shuffles with a buffer where all of the data could be shuffled."""
     for place, seen in enumerate(line):
         if not isinstance(seen.node, (StreamShuffleNode, StreamWindowShuffleNode)):
             continue
@@ -165,7 +165,7 @@ def _shuffle_in_a_buffer(line: Line) -> Iterator[str]:
 
 
 def _map_after_the_threads(line: Line) -> Iterator[str]:
-    """Maps that no thread can take over, since they stand after the step to a stream."""
+    """Maps that threads cannot run, since they come after the step to a stream."""
     root: AdvisedStep | None = None
     for seen in line:
         if isinstance(seen.node, ToStreamNode):
@@ -177,13 +177,13 @@ def _map_after_the_threads(line: Line) -> Iterator[str]:
                 f"before {root.name}, up to {root.explained.threads} threads may prefetch it, if "
                 "that is faster."
             )
-            return  # What holds for the first of them holds for the next.
+            return  # What applies to the first applies to the next.
         elif not isinstance(seen.node, Place):
             root = None
 
 
 def _idle_workers(line: Line) -> Iterator[str]:
-    """Workers that have nothing to do, or less than it takes to send what they make."""
+    """Workers that have nothing to do, or less than sending their elements takes."""
     for place, seen in enumerate(line):
         if not isinstance(seen.node, WorkersNode) or not seen.node.options.num_workers:
             continue
@@ -205,7 +205,7 @@ def _idle_workers(line: Line) -> Iterator[str]:
 
 
 def _cached_chance(line: Line) -> Iterator[str]:
-    """Random numbers that are remembered."""
+    """Random numbers that are cached."""
     for place, seen in enumerate(line):
         if not isinstance(seen.node, CacheNode):
             continue
@@ -231,7 +231,7 @@ _REPEATS = (RepeatNode, StreamRepeatNode)
 
 
 def _endless(lines: Sequence[Line]) -> Iterator[str]:
-    """Data that never ends, though nobody wrote `repeat`."""
+    """Data that never ends, though the user did not write `repeat`."""
     steps = [seen for line in lines for seen in line]
     if not lines or not lines[-1] or not lines[-1][-1].explained.endless:
         return

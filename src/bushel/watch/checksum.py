@@ -9,21 +9,21 @@ import numpy.typing as npt
 
 from bushel.core.tree import open_node
 
-# Bytes of a row of the tables that large arrays are taken as, and from how many rows on.
+# Bytes in a row of the tables that large arrays are divided into, and the least number of rows.
 _ROW_BYTES, _MANY_ROWS = 4096, 8
 
 
 class _NotKnownError(Exception):
-    """There is something in the element of which nobody knows the bytes."""
+    """The element contains an object whose bytes are unknown."""
 
 
 def checksum(element: Any) -> str | None:
-    """The CRC-32 of an element's arrays (of large ones, of sums of them), texts and numbers.
+    """The CRC-32 of an element's arrays (for large ones, of sums over them), texts and numbers.
 
-    How they are nested counts, too.
+    Nesting counts, too.
 
-    How arrays lie in memory does not matter, and neither does the order of the keys of a dict.
-    None where there is something else in the element.
+    The memory layout of arrays does not matter, and neither does the order of the keys of a dict.
+    None if the element contains anything else.
 
     >>> checksum({"x": np.arange(3), "y": "text"}) == checksum({"y": "text", "x": np.arange(3)})
     True
@@ -41,7 +41,7 @@ def checksum(element: Any) -> str | None:
 def _add(value: Any, crc: int) -> int:
     if value is None or isinstance(value, (bool, int, float, complex)):
         if not isinstance(value, np.generic):
-            # Plain numbers, also of classes made of them, as an enumeration has.
+            # Plain numbers, also of subclasses, such as enumerations.
             kind = next(kind for kind in (bool, int, float, complex, object) if _is(value, kind))
             return _text(f"{kind.__name__} {_number(value, kind)}", crc)
     elif isinstance(value, str):
@@ -60,7 +60,7 @@ def _add(value: Any, crc: int) -> int:
         return _array(np.asarray(value), crc)
     if hasattr(type(value), "__array__") or hasattr(type(value), "__array_interface__"):
         return _array(_as_array(value), crc)
-    # (What an iterator has would be gone afterwards.)
+    # (An iterator would be empty afterwards.)
     opened = None if isinstance(value, Iterator) else open_node(value)
     if opened is None:
         raise _NotKnownError
@@ -73,29 +73,29 @@ def _is(value: Any, kind: type) -> bool:
 
 def _number(value: Any, kind: type) -> str:
     if kind is int:
-        return f"{int(value):x}"  # In hexadecimal: decimal ones are limited in length.
+        return f"{int(value):x}"  # In hexadecimal, as decimal ones are limited in length.
     return repr(None if value is None else kind(value))
 
 
 def _as_array(value: Any) -> Any:
-    """The array that an array of another library is."""
+    """An array of another library as an array of numpy."""
     try:
         return np.asarray(value)
     except Exception as error:
-        # Whatever that library raises: parts of it may be on other machines.
+        # Any error of that library: parts of the array may be on other machines.
         raise _NotKnownError from error
 
 
 def _array(array: Any, crc: int) -> int:
     dtype = array.dtype
     if dtype.names is not None:
-        # One field after the other: what is between them is anything.
+        # Field by field, as the bytes between fields are arbitrary.
         crc = _text(f"fields {array.shape} {dtype.names}", crc)
         for name in dtype.names:
             crc = _array(array[name], crc)
         return crc
     if dtype.subdtype is None and (dtype.hasobject or dtype.char in "OTgG"):
-        # Objects, texts of any length, and numbers with bytes that mean nothing.
+        # Objects, texts of any length, and numbers with padding bytes.
         if dtype.char in "gG":
             return _text(f"{dtype.name} {array.shape} {list(map(repr, array.flat))}", crc)
         return _several(f"objects {array.shape}", array.flat, crc, array.size)
@@ -107,9 +107,9 @@ def _array(array: Any, crc: int) -> int:
 
 
 def _of_memory(data: npt.NDArray[np.uint8], crc: int) -> int:
-    """Adds bytes; of many, sums of which at least one changes where a byte does, or its place.
+    """Adds bytes; for many, sums of which at least one changes if a byte does, or its place.
 
-    Those are as fast as memory is read, many times as fast as a CRC.
+    Sums are as fast as reading memory, many times as fast as a CRC.
     """
     table = len(data) // _ROW_BYTES * _ROW_BYTES
     if table >= _MANY_ROWS * _ROW_BYTES:

@@ -9,28 +9,28 @@ from bushel.watch.durations import duration, percent
 from bushel.watch.plain_text import number, plural, table
 from bushel.watch.recording import Entry, Recording
 
-# Waits are shown for so many stretches of a run at the most.
+# The most ranges of a run for which waits are shown.
 _STRETCHES = 8
 
 
 @frozen
 class RunsCompared:
-    """What two recorded runs have in common."""
+    """The comparison of two recorded runs."""
 
     names: tuple[str, str]
-    # How the pipelines differ, in words; empty where they do not.
+    # The differences of the pipelines, in words; empty if there are none.
     pipelines: str
     # The steps that both recorded.
     compared: tuple[int, ...]
-    # The first step at which something differs, and what, in words; None where nothing does.
+    # The first step at which something differs, and what, in words; None if nothing does.
     step: int | None
     what: str
-    # Up to which step, and the wait and the seconds of both.
+    # The end of each range, and the wait and the seconds of both runs in it.
     waits: tuple[tuple[int, tuple[float, float], tuple[float, float]], ...]
 
     @property
     def same(self) -> bool:
-        """Whether nothing is known to differ."""
+        """Whether no difference is known."""
         return self.step is None and not self.pipelines
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def compared(one: Recording, other: Recording) -> RunsCompared:
 
 
 def _by_step(recording: Recording) -> dict[int, Entry]:
-    """The steps by their numbers; of those that came again, the last."""
+    """The steps by number; the last time of each that came again."""
     return {entry["step"]: entry for entry in recording.steps}
 
 

@@ -12,21 +12,21 @@ from bushel.order.repeat import INFINITE, EpochsNode, StreamRepeatNode
 from bushel.order.stream_mix import StreamMixNode
 from bushel.run.cut import length_after
 
-# What is repeated for ever, or a part of that, has more elements than any job reads.
+# An endless dataset, or a part of one, has more elements than any job reads.
 ENDLESS = 1 << 53
 
 
 @frozen
 class Count:
-    """How many elements a step makes; None where that is not known before it has made them."""
+    """The number of elements of a step; None if it is unknown in advance."""
 
     number: int | None
-    # Whether some of them may be left out.
+    # Whether some of them may be dropped.
     at_most: bool = False
     # Whether the step is one of a stream, and not of a random-access dataset.
     streamed: bool = False
-    # Whether it is one of each lane, of which hosts have their shares; and how many elements were
-    # dealt to all lanes, where each of them has made one.
+    # Whether it is the count of each lane, of which hosts have their shares; and the number of
+    # elements dealt to all lanes, if each lane makes one of each.
     in_lanes: bool = False
     dealt: int | None = None
 
@@ -36,14 +36,14 @@ class Count:
 
 
 class Counts:
-    """The counts of steps, each found once.
+    """The counts of steps, each computed once.
 
-    Sources are asked for their `len()`, and nothing else. Where that fails, or would take a pass
-    over the data, the count is not known.
+    Only the `len()` of sources is called. If that fails, or would take a pass over the data, the
+    count is unknown.
     """
 
     def __init__(self) -> None:
-        # The steps as well: an `id` is good for as long as its object lives.
+        # With the steps, as an `id` is valid only while its object lives.
         self._found: dict[int, tuple[Node, Count]] = {}
 
     def of(self, node: Node) -> Count:
@@ -64,7 +64,7 @@ class Counts:
 
 
 def _inputs(node: Node) -> tuple[Node, ...]:
-    # What a user's own dataset makes of what it reads is its own business.
+    # A user's own dataset may do anything with its inputs.
     return () if isinstance(node, (CustomStreamNode, Source)) else node.inputs
 
 
@@ -87,13 +87,13 @@ def _count(node: Node, before: Sequence[Count]) -> Count:
 
 
 def _by_position(node: Node, before: Sequence[Count]) -> int:
-    """What `length()` says, without going all the way back to the source for it."""
+    """The `length()` of a node, without recursing to the source for it."""
     if not before:
         return node.length()
     number = before[0].number
     assert number is not None
     if type(node).length is Place.length:
-        return number  # As long as what it reads from.
+        return number  # As long as its input.
     if isinstance(node, Fold):
         return node.groups_in(number)
     if isinstance(node, Expand):
@@ -115,7 +115,7 @@ def _of_stream(node: Node, before: Sequence[Count]) -> int | None:
 
 
 def _in_lanes(node: Node, before: Sequence[Count]) -> Count:
-    """What lanes make together, of which the last elements may be left out."""
+    """The number of elements of all lanes, of which the last may be dropped."""
     if isinstance(node, GatherNode):
         return Count(_gathered(node, before[0].dealt), streamed=True)
     if isinstance(node, DealNode):
@@ -128,7 +128,7 @@ def _in_lanes(node: Node, before: Sequence[Count]) -> Count:
 
 
 def _gathered(node: GatherNode, length: int | None) -> int | None:
-    """How many rows the lanes of all hosts give, of so many elements in all lanes together."""
+    """The rows that the lanes of all hosts give, for so many elements in all lanes together."""
     deal = lanes_of(node.input)
     if deal is None or length is None:
         return None

@@ -12,13 +12,13 @@ from bushel.watch.plain_text import number, plural
 
 _HEIGHT, _GAP, _ABOVE, _BELOW = 90, 26, 16, 20
 _WAIT, _BUSY, _READY = "#b0603a", "#3f8f6f", "#6b7fa8"
-# Times from one look to the next that are shorter say nothing about shares.
+# Shorter periods between samples say nothing about shares.
 _SHORTEST = 1e-3
 _HEAD = ("#", "after", "elements", "what", "now")
 
 
 def picture_of_course(history: RunHistory) -> str:
-    """Shares of time, and numbers of workers and blocks, by the time of the run."""
+    """Shares of time, and numbers of workers and blocks, over the time of the run."""
     looks = history.looks
     if len(looks) < 2 or looks[-1].seconds <= 0:
         return _table_of(history)
@@ -34,7 +34,7 @@ def picture_of_course(history: RunHistory) -> str:
 
 
 def _shares(looks: Sequence[RunLook], scale: float) -> str:
-    """The share of its time that the loop waited, and that workers had something to do."""
+    """The share of its time that the loop waited, and that workers were busy."""
     waited = _rates(looks, scale, lambda one, two: two.wait_seconds - one.wait_seconds, _elapsed)
     lines = [tick(_ABOVE + _HEIGHT * (1 - share), percent(share)) for share in (0.0, 0.5, 1.0)] + [
         _line(waited, _WAIT, filled=True)
@@ -61,7 +61,7 @@ def _rates(
     part: Callable[[RunLook, RunLook], float],
     whole: Callable[[RunLook, RunLook], float],
 ) -> list[tuple[float, float, float]]:
-    """From where to where, and how high, for each stretch between two looks."""
+    """Start, end and height for each period between two samples."""
     found = []
     for one, two in pairwise(looks):
         of = whole(one, two)
@@ -72,7 +72,7 @@ def _rates(
 
 
 def _numbers(looks: Sequence[RunLook], scale: float, top: float) -> str:
-    """How many workers there were, and blocks that waited to be taken."""
+    """The numbers of workers, and of ready blocks."""
     most = max(1, *(max(look.workers, look.ready_blocks) for look in looks))
 
     def stairs(figure: Callable[[RunLook], int]) -> list[tuple[float, float, float]]:
@@ -131,7 +131,7 @@ def _mark(event: RunEvent, place: int, scale: float, height: int) -> str:
 
 
 def _table_of(history: RunHistory) -> str:
-    """What was chosen, and what happened, with the numbers that the picture has."""
+    """A table of choices and events, with the numbers in the picture."""
     if not history.events:
         return ""
     rows = [

@@ -15,20 +15,20 @@ _SECONDS_BETWEEN = 60.0
 
 
 class LoggingIterator(TimedIterator[T]):
-    """Tells its statistics about every minute, and when it ends or is closed.
+    """Logs its statistics about every minute, and when it ends or is closed.
 
-    There is no thread for it: whoever asks for elements looks at the clock, where more are to be
-    made. So a loop that waits tells nothing until it goes on.
+    It has no thread: `next` reads the clock whenever more elements are to be made. So nothing is
+    logged while a loop waits.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._tell_after = perf_counter() + _SECONDS_BETWEEN
-        # How many elements had been handed out as it told.
+        # The number of elements delivered at the last log message.
         self._told = 0
 
     def _refill(self, *args: Any) -> bool:
-        # Before there are elements: an interrupt must not strike between them and their loop.
+        # Before there are elements, as an interrupt must not come between them and the loop.
         now = perf_counter()
         if now >= self._tell_after:
             self._tell_after = now + _SECONDS_BETWEEN
@@ -49,5 +49,5 @@ class LoggingIterator(TimedIterator[T]):
                 self._told = stats.elements
                 tell(f"what an iterator has done so far:\n\n{stats}")
         except Exception as error:
-            # It is a help for people, and no reason to end a training.
+            # It is only a help, and no reason to end a training.
             _log.warning("the statistics of an iterator cannot be told: %r", error)

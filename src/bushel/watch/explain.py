@@ -34,7 +34,7 @@ from bushel.watch.notes import functions_of, notes_of
 from bushel.watch.placement import Placed, PlacedLine, placed_steps
 from bushel.watch.plain_text import plural, printable
 
-# Joins of joins are followed so far; and of different parts of one, so many are shown.
+# The most nested joins that are followed; and the most different parts of one join that are shown.
 _DEEPEST = 12
 _MOST_PARTS = 8
 _ORDINALS = {1: "1st", 2: "2nd", 3: "3rd"}
@@ -64,14 +64,14 @@ def explain(thing: Any) -> Explanation:
 
 
 def explain_node(node: Node, what: str, unwritten: int = 0) -> Explanation:
-    """Explains a stream that ends with a node, but for so many `unwritten` steps at its end."""
+    """Explains a stream that ends with a node, except for `unwritten` steps at its end."""
     explaining = Explaining()
     steps = explaining.line(node, None)
     return explaining.explanation(what, steps[: len(steps) - unwritten])
 
 
 def explain_made_by(what: str, make: Callable[[], Node]) -> Explanation:
-    """Explains what a function makes, which may fail."""
+    """Explains the result of a function, which may fail."""
     try:
         node = make()
     except Exception as error:
@@ -80,39 +80,40 @@ def explain_made_by(what: str, make: Callable[[], Node]) -> Explanation:
 
 
 def explain_iterator(iterator: DatasetIterator[Any]) -> Explanation:
-    """Explains what an iterator reads: its stream, or the iterators that it was made of."""
+    """Explains an iterator: its stream, or the iterators from which it was made."""
     explaining = Explaining()
     return explaining.explanation("DatasetIterator", explaining.iterator(iterator))
 
 
 @frozen
 class _Surroundings:
-    """What a line of steps is part of."""
+    """The context of a line of steps."""
 
     places: PlacedLine
-    # Where the steps run, if the line is read by position; and where what runs "here" runs.
+    # Where the steps run, if the line is read by position; and where steps run that have the place
+    # "here".
     by_position: Placed | None
     here: Placed | None
     depth: int
 
 
 class Explaining:
-    """Finds out about steps one after the other, and numbers them."""
+    """Examines steps one after the other, and numbers them."""
 
     def __init__(self) -> None:
         self.counts = Counts()
         self._number = 0
         self._problems: list[str] = []
-        # What was found out, line by line; those that a step reads from before its own.
+        # The results, line by line; the inputs of a step come before its own line.
         self.lines: list[Line] = []
 
     def explanation(self, what: str, steps: tuple[ExplainedStep, ...]) -> Explanation:
-        """All that was found out."""
+        """All results."""
         problem = next(iter(self._problems), None)
         return Explanation(what, steps, tuple(advice_on(self.lines)), problem)
 
     def iterator(self, iterator: Any) -> tuple[ExplainedStep, ...]:
-        """The steps of an iterator; one of a user's own is a step."""
+        """The steps of an iterator; a user's own iterator counts as a step."""
         node = getattr(iterator, "_node", None)
         if isinstance(node, Node):
             return self.line(node, None)
@@ -139,14 +140,14 @@ class Explaining:
         return tuple(one.explained for one in seen)
 
     def _alone(self, node: Node, here: Placed | None, depth: int) -> _Surroundings:
-        """What is opened as a stream of its own, and so has a plan of its own."""
+        """A step that opens streams of its own, which have plans of their own."""
         places = placed_steps(node, self.counts)
         if places.problem is not None:
             self._problems.append(places.problem)
         return _Surroundings(places, None, here, depth)
 
     def _places(self, nodes: Sequence[Node], beside: _Surroundings) -> list[Placed | None]:
-        """Where each of them runs; what is read by position does with the step to a stream."""
+        """Where each step runs; steps that are read by position run with the step to a stream."""
         places: list[Placed | None] = []
         by_position = beside.by_position
         for step in reversed(nodes):
@@ -191,7 +192,7 @@ class Explaining:
 
     def _notes(self, step: Node, placed: Placed | None, beside: _Surroundings) -> list[str]:
         found: list[str] = []
-        # A user's object answers whatever it likes; what it does not tell is left out.
+        # A user's object may answer anything; what it does not tell is left out.
         with suppress(Exception):
             if isinstance(step, WorkersNode):
                 found += _note_of_workers(step, beside.places)
@@ -203,7 +204,7 @@ class Explaining:
     def _parts(
         self, root: Node, placed: Placed | None, beside: _Surroundings
     ) -> tuple[ExplainedPart, ...]:
-        """What the first step of a line reads from, where that is several lines."""
+        """The inputs of a line's first step, if there are several."""
         inputs, own_plan = _inputs(root)
         if not inputs:
             return ()
@@ -252,9 +253,9 @@ class Explaining:
 
 
 def line_to(node: Node) -> list[Node]:
-    """A step and those before it, the first of all first, up to one that reads several lines.
+    """The steps up to this one, from the first that has no or several inputs.
 
-    What a user's own dataset reads from is another line, even if it is one.
+    The input of a user's own dataset is another line, even if it is only one.
     """
     nodes = [node]
     while len(node.inputs) == 1 and not isinstance(node, (CustomStreamNode, CustomMapNode)):
@@ -268,7 +269,7 @@ def _outer(placed: Placed | None, beside: _Surroundings) -> Placed | None:
 
 
 def _inputs(root: Node) -> tuple[Sequence[Node], bool]:
-    """What the first step of a line reads from, and whether each of that has its own plan."""
+    """The inputs of a line's first step, and whether each of them has its own plan."""
     if isinstance(root, InterleaveNode):
         return root.listed, True
     return root.inputs, isinstance(root, CustomStreamNode)
@@ -281,18 +282,18 @@ def _numbered(root: Node, count: int) -> list[str]:
 
 
 def _look(part: Node, deepest: int = 2) -> tuple[Any, ...]:
-    """What parts have in common that are shown as one; numbers may differ."""
+    """The common form of parts that are shown as one; their numbers may differ."""
     look: list[Any] = []
     for step in reversed(line_to(part)):
         look.append((type(step), *_names_in(step)))
     inputs, _ = _inputs(step)
-    # Joins of joins may be as many as there are ways through them.
+    # Nested joins may have as many paths as there are combinations.
     inner = inputs[:_MOST_PARTS] if deepest else ()
     return (*look, *(_look(one, deepest - 1) for one in inner), len(inputs))
 
 
 def _names_in(step: Node) -> list[str]:
-    """What is called by a name in a step: functions, and the class of a source."""
+    """The names in a step: functions, and the class of a source."""
     source = getattr(step, "source", None)
     try:
         names = [name_of(function) for function in functions_of(step)]
@@ -304,7 +305,7 @@ def _names_in(step: Node) -> list[str]:
 def _is_shown(step: Node) -> bool:
     if isinstance(step, WorkersNode):
         return bool(step.options.num_workers)  # A loader has the step, and perhaps no workers.
-    # What has no words was not written by anybody.
+    # The user did not write a step without a name.
     return not isinstance(step, GatherNode) and bool(_name(step))
 
 

@@ -11,7 +11,7 @@ from bushel.watch.html import table as html_table
 from bushel.watch.plain_text import number, paragraph, plural, printable
 from bushel.watch.plain_text import table as text_table
 
-# Neighbours that read alike from which on they are one line; and lines that are shown at all.
+# The least number of similar parts that are shown as one line; and the most lines.
 _ALIKE = 4
 _MOST_LINES = 200
 _HEAD = ("#", "step", "elements", "runs", "kind", "note")
@@ -23,29 +23,29 @@ class ExplainedStep:
 
     # Counted from the source on.
     number: int
-    # As one would write it.
+    # As a user would write it.
     name: str
-    # What the engine knows it as (see `bushel.core.node`).
+    # The name of the node's kind (see `bushel.core.node`).
     kind: str
-    # How many it makes; None where that is not known before.
+    # The number of elements; None if unknown in advance.
     elements: int | None = None
-    # Whether some of these may be left out.
+    # Whether some of these may be dropped.
     at_most: bool = False
     endless: bool = False
-    # "here", "thread" (one that prefetches) or "workers"; None for what does nothing by itself.
+    # "here", "thread" (one that prefetches) or "workers"; None for a step that does no work itself.
     place: str | None = None
     workers: int | str = 0
-    # At most so many threads read ahead in that place.
+    # The most threads that prefetch in that place.
     threads: int = 0
-    # Whether it runs here in the midst of steps that run in workers.
+    # Whether it runs here between steps that run in workers.
     in_order: bool = False
     notes: tuple[str, ...] = ()
-    # What it reads from, where that is not just the step before.
+    # Its inputs, unless that is just the step before.
     parts: "tuple[ExplainedPart, ...]" = ()
 
     @property
     def count(self) -> str:
-        """The number of elements, for people."""
+        """The number of elements as text."""
         if self.endless:
             return "endless"
         if self.elements is None:
@@ -54,7 +54,7 @@ class ExplainedStep:
 
     @property
     def runs(self) -> str:
-        """Where it runs, for people."""
+        """Where it runs, as text."""
         if self.place is None:
             return ""
         workers = self.workers
@@ -69,7 +69,7 @@ class ExplainedStep:
 
     @property
     def note(self) -> str:
-        """All notes, for people."""
+        """All notes as text."""
         return "; ".join(self.notes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,18 +92,18 @@ class ExplainedStep:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPart:
-    """One of several lines that a step reads from; or many that are alike."""
+    """One of several inputs of a step; or many that are similar."""
 
     name: str
     steps: tuple[ExplainedStep, ...]
-    # How many parts look like this one, itself included.
+    # The number of similar parts, itself included.
     alike: int = 1
-    # All elements of those, where all are known.
+    # All elements of those, if all are known.
     elements: int | None = None
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """Its title as text."""
         if self.alike == 1:
             return f"{self.name}:"
         known = self.elements is not None
@@ -122,17 +122,17 @@ class ExplainedPart:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a pipeline is: its steps from the source on, where they run, and what to change.
+    """The description of a pipeline: its steps from the source on, where they run, and advice.
 
     `print` shows it as a table, the last step first, and notebooks as HTML.
     """
 
-    # What was explained: "MapDataset", "DataLoader".
+    # The explained object: "MapDataset", "DataLoader".
     what: str
     steps: tuple[ExplainedStep, ...]
-    # Sentences: what costs, why, and what to write instead.
+    # Sentences: what is expensive, why, and what to write instead.
     advice: tuple[str, ...] = ()
-    # What iterating would raise, if it is known to.
+    # The error that iterating would raise, if one is known.
     problem: str | None = None
 
     def __str__(self) -> str:
@@ -153,7 +153,7 @@ class Explanation:
         }
 
     def _repr_html_(self) -> str:
-        """A table, without any script; everything in it is escaped."""
+        """A table, without any script; all text is escaped."""
         places = [(step.name, step.place or "") for step in self.steps if step.place]
         return piece(
             strip(places[:_MOST_LINES]),
@@ -166,7 +166,7 @@ class Explanation:
         return [*problem, *(("Advice", sentence) for sentence in self.advice)]
 
     def _rows(self) -> list[list[str]]:
-        """The lines of a table: the last step first, and some that are a number of others."""
+        """The rows of a table: the last step first; some cells are numbers."""
         rows = list(_rows(self.steps, ""))
         if len(rows) <= _MOST_LINES:
             return rows

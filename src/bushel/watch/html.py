@@ -1,7 +1,7 @@
 """Pieces of HTML for notebooks and reports: no script, all text escaped.
 
-Colours are those of whatever is around a piece, so that it reads in light and in dark; a page of
-its own (`page`) follows what the reader's system asks for.
+Colours are inherited from the page, so that a piece is readable in light and dark mode; a page of
+its own (`page`) follows the reader's system.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from html import escape
 
 from bushel.watch.plain_text import clipped, printable
 
-# Middle tones, which stand out from white and from black.
+# Medium tones, which contrast with white and with black.
 _COLOURS = {"here": "#6b7fa8", "thread": "#8a6fb0", "workers": "#3f8f6f"}
 _STYLE = """
 .bushel {font: 13px/1.45 ui-monospace, Consolas, monospace; overflow-x: auto; max-width: 100%}
@@ -30,7 +30,7 @@ body {margin: 1.5em auto; max-width: 1100px; padding: 0 1em; background: #fff; c
 
 
 def text(value: str) -> str:
-    """A text as it is, whatever is in it.
+    """A text, escaped.
 
     >>> text("<script>alert('1')</script>")
     '&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;'
@@ -39,9 +39,9 @@ def text(value: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """A table; the columns with the numbers in `right` are at their right edge.
+    """A table; the columns with the numbers in `right` are right-aligned.
 
-    The last cell of a row that is shorter than the head goes over the rest of the width.
+    The last cell of a short row spans the rest of the width.
     """
     lines = [_row("th", head, len(head), right)]
     lines += [_row("td", row, len(head), right) for row in rows]
@@ -58,10 +58,10 @@ def _row(kind: str, cells: Sequence[str], width: int, right: Sequence[int]) -> s
     return f"<tr>{''.join(made)}</tr>"
 
 
-# Of the picture of a line.
+# Sizes of the picture of a line.
 _WIDTH, _HEIGHT, _GAP = 600, 14, 2
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 20, 90
-# Characters that there is room for.
+# The most characters that fit.
 _LONGEST_NAME = 80
 
 

@@ -1,6 +1,7 @@
 """Finds processes of this machine that publish the figures of their iterators.
 
-Nothing is asked of them: their open files are looked at. So it does not matter whether they answer.
+The processes are not asked: their open files are examined. So it does not matter whether they
+respond.
 """
 
 import fcntl
@@ -18,7 +19,7 @@ from bushel.watch.html import piece
 from bushel.watch.plain_text import clipped, number, plural, printable
 from bushel.watch.published import Published, published_from
 
-# Figures that are older say more by their age.
+# Older figures are shown with their age.
 _OLD_SECONDS = 3.0
 _LINK = f"/memfd:{NAME}"
 _NO_PROC = (
@@ -33,9 +34,9 @@ class LiveIterator:
     """An iterator of a program that runs."""
 
     published: Published
-    # Since it published that.
+    # Seconds since the figures were published.
     age_seconds: float
-    # What is told of the process where that explains the age: that it was stopped, or has ended.
+    # The state of the process, if it explains the age: stopped, or ended.
     is_stopped: bool
     has_ended: bool = False
 
@@ -90,12 +91,12 @@ class LiveIterator:
 
 @dataclass(frozen=True, slots=True)
 class LiveProcess:
-    """A program that runs, and its iterators."""
+    """A running program, and its iterators."""
 
     pid: int
     command: str
     iterators: tuple[LiveIterator, ...]
-    # Pages that could not be read, with what is wrong with each.
+    # Pages that could not be read, with the reason for each.
     damaged: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,13 +122,13 @@ class LiveProcess:
         return f"{self.pid}: {self.command}"
 
     def row(self) -> list[str]:
-        """A line of a list of several."""
+        """A row of a list of several."""
         elements = sum(one.published.stats.elements for one in self.iterators)
         return [str(self.pid), str(len(self.iterators)), number(elements), self.command]
 
 
 def process(pid: int) -> LiveProcess:
-    """The program with that number; an OSError that says why where it has nothing to tell."""
+    """The program with that number; raises an OSError with the reason if it publishes nothing."""
     if not os.path.isdir("/proc/self"):
         raise OSError(_NO_PROC)
     state = _state(pid)
@@ -162,7 +163,7 @@ def own_iterators() -> tuple[LiveIterator, ...]:
 
 
 def process_of_file(path: str) -> LiveProcess:
-    """The program that puts its figures in a file, or did so until it ended."""
+    """The program that publishes its figures in a file, or did so until it ended."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -179,14 +180,14 @@ def process_of_file(path: str) -> LiveProcess:
         return LiveProcess(0, path, (), (printable(str(error)),))
     finally:
         os.close(descriptor)
-    # Another machine has another clock for what is monotonic.
+    # Another machine has another monotonic clock.
     age = max(0.0, time.time() - page.unix_seconds)
     live = LiveIterator(page, age, is_stopped=False, has_ended=has_ended)
     return LiveProcess(page.pid, path, (live,), ())
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Whether a process holds its lock on a file: one that has ended has none."""
+    """Whether a running process has the lock of a file."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -195,12 +196,12 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def processes() -> list[LiveProcess]:
-    """The programs whose figures this user may see."""
+    """The programs whose figures this user may read."""
     if not os.path.isdir("/proc/self"):
         raise OSError(_NO_PROC)
     found = []
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
-        with suppress(OSError):  # Another user's, or gone.
+        with suppress(OSError):  # Another user's process, or a process that has ended.
             one = _look_at(pid, _state(pid))
             if one.iterators or one.damaged:
                 found.append(one)
@@ -208,14 +209,14 @@ def processes() -> list[LiveProcess]:
 
 
 def found_programs(program: int | str | None) -> list[LiveProcess]:
-    """The program with that number, or whose figures are in that file; all where it is None."""
+    """The program with that number, or with figures in that file; all programs if it is None."""
     if program is None:
         return processes()
     return [process_of_file(program) if isinstance(program, str) else process(program)]
 
 
 def none_found() -> ProcessLookupError:
-    """What there is to say where no program was found."""
+    """The message if no program was found."""
     return ProcessLookupError(f"no program of this user publishes figures. {_HOW}")
 
 
@@ -242,14 +243,14 @@ def _look_at(pid: int, state: str) -> LiveProcess:
 
 
 def _pages(pid: int) -> Iterator[int]:
-    """Opens the pages of a process; whoever takes one closes it."""
+    """Opens the pages of a process; the caller closes them."""
     folder = f"/proc/{pid}/fd"
     for name in sorted(os.listdir(folder)):
         with suppress(OSError):  # Closed meanwhile.
             path = f"{folder}/{name}"
             if not _is_page(path):
                 continue
-            # What was a page may be something else by now, which must not make us wait.
+            # A former page may be another kind of file by now, which must not block.
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
             descriptor = os.open(path, flags)
             own = f"/proc/self/fd/{descriptor}"
@@ -270,14 +271,14 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def _state(pid: int) -> str:
-    """The letter of the state of a process; none where there is no process."""
-    # After the name, which may have parentheses and blanks in it.
+    """The letter of the state of a process; empty if there is no process."""
+    # After the name, which may contain parentheses and blanks.
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     return fields[0].decode() if fields else ""
 
 
 def _own_pid(pid: int) -> int:
-    """What a process has for its own number: in a container that is another."""
+    """The number of a process within its own container, which may differ."""
     for line in _read(pid, "status").splitlines():
         if line.startswith(b"NSpid:"):
             return int(line.split()[-1])

@@ -23,14 +23,14 @@ _LAMBDA = "<lambda> at "
 
 
 def functions_of(step: Node) -> list[Any]:
-    """The functions of the user's that a step calls."""
+    """The user's functions that a step calls."""
     names = ("function", "batch_fn", "operation", "placement")
     found = [getattr(step, name, None) for name in names]
     return [function for function in found if callable(function)]
 
 
 def notes_of(step: Node) -> Iterator[str]:
-    """What is worth knowing of a step; nothing is read for it."""
+    """Facts about a step; nothing is read for them."""
     if isinstance(step, ColumnsNode):
         yield size(sum(_bytes_of(leaf) for _, leaf in leaves_with_paths(step.tree)))
     if isinstance(step, SequenceNode):
@@ -48,7 +48,7 @@ def notes_of(step: Node) -> Iterator[str]:
 
 
 def line_of(function: Any) -> str | None:
-    """The file and line of a function, where it has one.
+    """The file and line of a function, if it has one.
 
     >>> def decode(element): ...
     >>> line_of(functools.partial(decode)) == line_of(decode), line_of(len)
@@ -56,7 +56,7 @@ def line_of(function: Any) -> str | None:
     """
     while isinstance(function, functools.partial):
         function = function.func
-    # An object that is called has the line of its method.
+    # A callable object has the line of its method.
     for found in (function, vars(type(function)).get("__call__")):
         code = getattr(getattr(found, "__wrapped__", found), "__code__", None)
         if code is not None:
@@ -79,21 +79,21 @@ def _notes_of_source(source: Any) -> Iterator[str]:
 
 
 def _known_source(source: Any) -> Any:
-    """A source of bushel's; None for any other: a user's class may have to read to answer."""
+    """A source of bushel's; None for any other, as a user's class may have to read to answer."""
     while isinstance(source, Pinned):
         source = source._source
     return source if type(source).__module__.startswith("bushel.") else None
 
 
 def size_of_source(source: Any) -> tuple[int | None, int | None]:
-    """How many files a source has, and how many bytes, as far as it is known without reading."""
+    """The number of files of a source, and of bytes, as far as known without reading."""
     source = _known_source(source)
     paths, known = getattr(source, "paths", None), getattr(source, "known_bytes", None)
     return len(paths) if paths else None, None if known is None else int(known)
 
 
 def _files(paths: Sequence[str]) -> str:
-    """A number of files, and what their names have in common; no keys or passwords."""
+    """The number of files, and the common part of their names; no keys or passwords."""
     first, last = _public(paths[0]), _public(paths[-1])
     if len(paths) == 1:
         return first
@@ -102,7 +102,7 @@ def _files(paths: Sequence[str]) -> str:
 
 
 def _public(path: str) -> str:
-    """A path without what may be a secret: a user with a password, and what follows a `?`.
+    """A path without possible secrets: user and password, and the query after a `?`.
 
     >>> _public("https://me:secret@host/a.npy?key=1"), _public("/data/what?@x")
     ('https://host/a.npy', '/data/what?@x')

@@ -1,6 +1,6 @@
 """`prometheus_collector` and `opentelemetry_metrics`: metrics for the program's own server.
 
-Whoever asks for them is on a thread of its own, and reads what the iterators have published: no
+The metrics server calls them on its own thread, and they read what the iterators have published: no
 training waits for it.
 """
 
@@ -15,13 +15,12 @@ from bushel.watch.live_processes import own_iterators
 from bushel.watch.prometheus import METRICS, Exposition, Families, own_label
 from bushel.watch.user_metrics import Distribution, all_user_metrics, public_name
 
-# OpenTelemetry asks for one metric after the other: what was read this many seconds ago is good
-# for all of them.
+# OpenTelemetry asks for one metric after the other: figures of this age serve all of them.
 _SAME_SECONDS = 0.2
 
 
 class _Own:
-    """Reads the figures of this process, whichever thread asks."""
+    """Reads the figures of this process, in any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +28,7 @@ class _Own:
         self._read: tuple[float, Families] = -1.0, []
 
     def families(self, seconds: float = 0.0) -> Families:
-        """The metrics; those of the last time if that was less than so many seconds ago."""
+        """The metrics; those of the last call if they are recent enough."""
         with self._lock:
             read_at, families = self._read
             if read_at < 0 or monotonic() - read_at >= seconds:
@@ -46,7 +45,7 @@ class Collector:
         self._own = _Own()
 
     def describe(self) -> Iterable[Any]:
-        """Nothing, so that nobody collects in order to register it."""
+        """Nothing, so that registering it collects nothing."""
         return ()
 
     def collect(self) -> Iterator[Any]:
@@ -64,7 +63,7 @@ class Collector:
 
 
 def _of_the_program() -> Iterator[Any]:
-    """The metrics that the program has made itself, by `bushel.monitoring`."""
+    """The program's own metrics, of `bushel.monitoring`."""
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -76,7 +75,7 @@ def _of_the_program() -> Iterator[Any]:
     for metric in all_user_metrics():
         name, fields = public_name(metric.name), list(map(public_name, metric.fields))
         if name in told or name.startswith(_OURS):
-            continue  # Two names may be one for Prometheus, which has nothing of it twice.
+            continue  # Two names may be the same for Prometheus, which does not allow duplicates.
         told.add(name)
         make = kinds.get(metric.kind, HistogramMetricFamily)
         family = make(name, metric.metadata.description or metric.name, labels=fields)
@@ -90,7 +89,7 @@ def _of_the_program() -> Iterator[Any]:
         yield family
 
 
-# Names that iterators have.
+# Names of the metrics of iterators.
 _OURS = tuple(metric.name.removesuffix("_total") for metric in METRICS)
 _set_up = threading.Lock()
 _registered: list[Collector] = []

@@ -24,20 +24,20 @@ class Placed:
     """Where a step runs."""
 
     stretch: Stretch
-    # At most so many threads read ahead, where it is read by position.
+    # The most threads that prefetch, if it is read by position.
     threads: int = 0
-    # The step as it runs, which is another where it is in lanes.
+    # The step as it runs, which differs if it is in lanes.
     runs: Node | None = None
 
     @property
     def why(self) -> Reason | None:
-        """Why it does not run with the steps before it, where it is the first that does not."""
+        """Why it does not run with the steps before it, if it is the first that does not."""
         why = self.stretch.why
         return why if why is not None and why.step is self.runs else None
 
     @property
     def guess(self) -> Reason | None:
-        """What it counts on where it is."""
+        """The assumption on which its place depends."""
         guess = self.stretch.guess
         return guess if guess is not None and guess.step is self.runs else None
 
@@ -49,7 +49,7 @@ class Placed:
 
     @property
     def trips(self) -> int:
-        """How often elements have been sent from workers, or to them, with it."""
+        """How often elements have been sent from workers, or to them, up to this step."""
         return sum(before.where == WORKERS for before in self.stretch.chain())
 
     @property
@@ -59,7 +59,7 @@ class Placed:
 
     @property
     def workers(self) -> int | str:
-        """How many worker processes run it, or that this is found out."""
+        """The number of worker processes that run it, or that it is tuned."""
         asked = self.stretch.workers
         if asked is None or self.place != WORKERS:
             return 0
@@ -68,37 +68,37 @@ class Placed:
 
     @property
     def in_order(self) -> bool:
-        """Whether it runs here in the midst of steps that run in workers."""
+        """Whether it runs here between steps that run in workers."""
         return self.place == HERE and self.stretch.workers is not None
 
 
 @frozen
 class PlacedLine:
-    """The places of steps that follow each other, and of the lines that the first reads from."""
+    """The places of consecutive steps, and of the lines that the first step reads from."""
 
-    # By the `id` of a step: the same one may stand in several lines.
+    # By the `id` of a step, as the same step may be in several lines.
     places: dict[int, Placed]
     parts: "tuple[PlacedLine, ...]" = ()
-    # Why the stream cannot be planned: what iterating would raise.
+    # Why the stream cannot be planned: the error that iterating would raise.
     problem: str | None = None
 
     def of(self, step: Node) -> Placed | None:
-        """Where a step runs; None of one that does nothing by itself."""
+        """Where a step runs; None for a step that does no work itself."""
         return self.places.get(id(step))
 
     def walk(self) -> "Iterator[PlacedLine]":
-        """The line, and all those that it reads from."""
+        """The line, and all its input lines."""
         yield self
         for part in self.parts:
             yield from part.walk()
 
     def part(self, number: int) -> "PlacedLine":
-        """One of the lines that the first step reads from; empty where nothing is known."""
+        """One of the first step's input lines; empty if nothing is known."""
         return self.parts[number] if self.parts else PlacedLine({}, (), self.problem)
 
 
 def placed_steps(node: Node, counts: Counts) -> PlacedLine:
-    """Plans a stream, and says where each of its steps runs; nothing is started."""
+    """Plans a stream, and says where each of its steps runs; starts nothing."""
     try:
         plan = _planned(node, counts)
         return _placed_line(node, plan.dealt, plan.cut)
@@ -121,13 +121,13 @@ def _never(_timeout_s: float) -> Agreement:
     raise AssertionError("a plan agrees with nobody")
 
 
-# Any length will do: lanes are dealt alike for all data that ends.
+# Any length will do: lanes are dealt in the same way for all finite data.
 _SOME_LENGTH = 1 << 40
 
 
 @frozen
 class _Uncounted(Order):
-    """Stands for a dataset whose length is not known without reading."""
+    """Stands in for a dataset whose length is unknown without reading."""
 
     input: Node
 
@@ -142,7 +142,7 @@ class _Uncounted(Order):
 
 
 def _with_lengths(node: Node, counts: Counts) -> Node:
-    """The same stream, in which the length of everything that is dealt to lanes is known."""
+    """The same stream, in which everything that is dealt to lanes has a known length."""
     if isinstance(node, DealNode):
         known = counts.of(node.input).number is not None
         return node if known else replace(node, input=_Uncounted(node.input))
@@ -152,7 +152,7 @@ def _with_lengths(node: Node, counts: Counts) -> Node:
 
 
 def _placed_line(described: Node, dealt: Node, stretch: Stretch) -> PlacedLine:
-    """Goes back along a line as it was written, as it was dealt to lanes, and as it was cut."""
+    """Compares a line as written, as dealt to lanes, and as cut, from its end backwards."""
     places: dict[int, Placed] = {}
     left = len(stretch.steps)
     while True:
@@ -165,13 +165,13 @@ def _placed_line(described: Node, dealt: Node, stretch: Stretch) -> PlacedLine:
             threads = _threads(dealt.read_options) if isinstance(dealt, ToStreamNode) else 0
             places[id(described)] = Placed(stretch, threads, dealt)
         if isinstance(dealt, OwnLanesNode):
-            # All lanes are alike. Where nobody asked for batches, no step gathers them.
+            # All lanes are alike. If there are no batches, no step gathers them.
             inner = described.input if isinstance(described, GatherNode) else described
             first = _placed_line(inner, dealt.parts[0], stretch.inputs[0])
             return PlacedLine({**places, **first.places}, first.parts)
         if isinstance(dealt, ToStreamNode):
             if isinstance(described, BatchNode):
-                # Nothing in the lanes has a memory: all of them are read by position.
+                # No step in the lanes has a memory: all of them are read by position.
                 while not isinstance(described, DealNode):
                     (described,) = described.inputs
                     places[id(described)] = Placed(stretch, threads)

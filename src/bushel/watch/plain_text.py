@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from textwrap import fill
 
-# A cell that is longer is cut short; the last one of a row is not.
+# Longer cells are cut short, except the last one of a row.
 _WIDEST = 44
 _PAGE = 100
 
 
 def printable(text: str) -> str:
-    """The text in one line that any terminal, log and page takes.
+    """The text in one line, for any terminal, log and page.
 
     >>> printable("two\\nlines, half of a pair \\ud800")
     'two\\\\nlines, half of a pair \\\\ud800'
@@ -20,7 +20,7 @@ def printable(text: str) -> str:
 
 
 def clipped(text: str, width: int = _WIDEST) -> str:
-    """The text, cut short where it is wider than that.
+    """The text, shortened to this width.
 
     >>> clipped("proportions", 6)
     'propo…'
@@ -29,7 +29,7 @@ def clipped(text: str, width: int = _WIDEST) -> str:
 
 
 def number(value: int) -> str:
-    """A whole number as people write it.
+    """A whole number in readable form.
 
     >>> number(1281167)
     '1,281,167'
@@ -38,7 +38,7 @@ def number(value: int) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes as people write it.
+    """A number of bytes in readable form.
 
     >>> size(900), size(146_000_000_000)
     ('900 bytes', '146 GB')
@@ -52,7 +52,7 @@ def size(count: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A number of things.
+    """A number with its noun.
 
     >>> plural(1, "file"), plural(1024, "file")
     ('1 file', '1,024 files')
@@ -61,14 +61,14 @@ def plural(count: int, noun: str) -> str:
 
 
 def paragraph(title: str, sentence: str) -> str:
-    """A remark of several lines, with its title before the first."""
+    """A note of several lines, with its title before the first."""
     return fill(sentence, _PAGE, initial_indent=f"{title}: ", subsequent_indent=" " * 8)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Columns that line up, those with the numbers in `right` at their right edge.
+    """Aligned columns; those with the numbers in `right` are right-aligned.
 
-    The last cell of a row that is shorter than the head may be as long as it likes.
+    The last cell of a short row may have any length.
 
     >>> print(table(["#", "step", "elements"], [["1", "batch(2)", "50"], ["0", "range"]], [2]))
     #  step      elements

@@ -1,8 +1,8 @@
 """Figures in the text format of Prometheus.
 
-Labels are numbers and names, and never a path. A counter never falls: the times of steps, which
-are estimated from some of their calls, may be found to be a little less than it seemed, and a
-step that has ended may no longer be counted. So what was told once is the least.
+Labels are numbers and names, never paths. A counter never decreases: estimated times of steps may
+be corrected downwards, and a step that has ended may no longer be counted. So values told earlier
+are the minimum.
 """
 
 import re
@@ -23,7 +23,7 @@ class _MetricSeries(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What is told of iterators, under one name."""
+    """The values of iterators under one name."""
 
     name: str
     # "counter" or "gauge".
@@ -53,23 +53,23 @@ _COUNTERS = frozenset(metric.name for metric in METRICS if metric.kind == "count
 
 
 class Exposition:
-    """Tells figures as metrics, time after time."""
+    """Exports figures as metrics, again and again."""
 
     def __init__(self) -> None:
         self._told: dict[_MetricSeries, float] = {}
 
     def families(self, iterators: Iterable[tuple[Labels, LiveIterator]]) -> "Families":
-        """The metrics that there are now of some iterators, each known by labels of its own."""
+        """The current metrics of some iterators, each with its own labels."""
         found: dict[_MetricSeries, float] = {}
         for own, iterator in iterators:
             for name, labels, value in _values(iterator):
                 series = _MetricSeries(name, (*own, *labels))
-                # Steps whose names differ in what may not be told are added up.
+                # Steps whose labels become equal when secrets are removed are summed.
                 found[series] = found.get(series, 0.0) + value
         for series, value in found.items():
             if series.metric in _COUNTERS:
                 found[series] = max(value, self._told.get(series, value))
-        # Those of iterators that are gone are forgotten.
+        # Values of iterators that are gone are dropped.
         self._told = found
         return [
             (metric, [(one.labels, found[one]) for one in found if one.metric == metric.name])
@@ -77,7 +77,7 @@ class Exposition:
         ]
 
     def text(self, processes: Sequence[LiveProcess]) -> str:
-        """The figures of some processes now."""
+        """The text for the current figures of some processes."""
         iterators = (
             ((("pid", str(process.pid)), *own_label(iterator)), iterator)
             for process in processes
@@ -127,7 +127,7 @@ def _values(iterator: LiveIterator) -> Iterable[_Value]:
 
 
 def label(name: str) -> str:
-    """The name of a step without what may be a path or a secret: any text in quotes, and slashes.
+    """The name of a step without possible paths or secrets: without quoted text and slashes.
 
     >>> label("map(tokenize)"), label("source('/data/x.parquet')"), label("cache(/tmp/x)")
     ('map(tokenize)', 'source', 'cache')

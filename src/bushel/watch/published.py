@@ -1,7 +1,7 @@
 """Reads the figures that an iterator of another process publishes.
 
-Another process has written them, and whatever it wrote: nothing is believed that does not look
-like figures, and no text reaches a terminal or a page as it is.
+Another process has written them, and may have written anything: only values of the right types are
+accepted, and no text reaches a terminal or a page without being cleaned.
 """
 
 import json
@@ -24,9 +24,9 @@ _PLACES = ("here", "workers", "waiting")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PublishedStats(Stats):
-    """Statistics of another process, with what that one says about them."""
+    """Statistics of another process, with its own sentences about them."""
 
-    # By the cores that the other process may use.
+    # For the number of cores that the other process may use.
     sentences: tuple[str, ...] = ()
 
     def why_slow(self) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ class PublishedStats(Stats):
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """What was done lately."""
+    """The recent past."""
 
     seconds: float
     elements: int
@@ -44,23 +44,23 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What is on a page."""
+    """The content of a page."""
 
-    # As the process itself knows it; in a container, others have another number for it.
+    # The process's own number, which differs in a container.
     pid: int
     iterator: int
-    # By the clock that all processes of a machine share.
+    # By the monotonic clock of the machine.
     monotonic_seconds: float
-    # Whether all elements were handed out.
+    # Whether all elements were delivered.
     is_over: bool
     recent: Recent
     stats: PublishedStats
-    # By the clock on the wall; 0 where nobody says.
+    # By the wall clock; 0 if unknown.
     unix_seconds: float = 0.0
 
 
 def published_from(data: bytes) -> Published:
-    """Makes sense of what is on a page; ValueError where it makes none."""
+    """Reads the content of a page; raises ValueError if it is invalid."""
     try:
         values = json.loads(data, parse_constant=_refuse)
     except RecursionError:
@@ -85,7 +85,7 @@ def _refuse(constant: str) -> Any:
 
 
 class _CheckedFigures:
-    """Takes fields of a dict that must be what they are taken for."""
+    """Reads fields of a dict, with checks of their types."""
 
     def __init__(self, values: Any) -> None:
         if not isinstance(values, dict):
@@ -98,7 +98,7 @@ class _CheckedFigures:
         return self._values.get(name, default)
 
     def has(self, name: str) -> bool:
-        """Whether there is such a field: older programs have fewer."""
+        """Whether the field exists, as older programs have fewer."""
         return name in self._values
 
     def integer(self, name: str, default: int | None = None) -> int:
@@ -129,14 +129,14 @@ class _CheckedFigures:
         return _text(self.take(name))
 
     def made(self, kind: type[T], **others: Any) -> T:
-        """A value of plain fields, each by its type, and of `others`."""
+        """An object made from plain fields, each checked by its type, and from `others`."""
         read: dict[Any, Callable[[str], Any]] = {
             int: self.integer,
             float: self.real,
             bool: self.flag,
             str: self.text,
         }
-        # What a program with an older bushel does not tell has its default.
+        # Fields that an older bushel does not write get their defaults.
         wanted = [
             one
             for one in fields(kind)  # type: ignore[arg-type]

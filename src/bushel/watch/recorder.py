@@ -1,9 +1,9 @@
 """The flight recorder: writes states, waits, checksums and events of a run to a file.
 
-Lines of JSON, each written by one call at the end of the file, so that whatever ends the program
-leaves all lines but perhaps the last whole. The first one says what was recorded; every so many
-steps there is one with the state before a step, the checksum of what was handed out, and how long
-the loop waited since the last; others tell what happened in between. `recording.py` reads it.
+Lines of JSON, each written by one call at the end of the file, so that however the program ends,
+all lines except perhaps the last are complete. The first describes what was recorded; every so many
+steps there is one with the state before a step, the checksum of the delivered element, and the wait
+of the loop since the last line; other lines are events in between. `recording.py` reads it.
 """
 
 import errno
@@ -38,12 +38,12 @@ from bushel.watch.checksum import checksum
 from bushel.watch.notes import size_of_source
 
 VERSION = 1
-# The statistics of all steps come after one of so many lines, and early in short runs: they are
+# Statistics of all steps are written after every so many lines, and early in short runs: they are
 # ten times as long as a line.
 _LINES_A_STATS = 64
 _NEVER = sys.maxsize
-# Steps between two lines where nobody says how many; and the share of the time that lines may take
-# before there are fewer, and below which there are more again.
+# Steps between two lines by default; and the share of the time above which lines become fewer, and
+# below which they become more again.
 _EVERY, _MOST_EVERY = 100, 100 << 14
 _MOST_SHARE, _LEAST_SHARE = 0.002, 0.0005
 
@@ -57,7 +57,7 @@ def recorded(
     first_step: int | None,
     checksums: bool = True,
 ) -> Any:
-    """The iterator, of a dataset or a loader, which writes down what it does."""
+    """The iterator of a dataset or loader, with a recording."""
     adapts, every = every is None, _EVERY if every is None else every
     if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
         raise PlanError(
@@ -86,7 +86,7 @@ def recorded(
 
 
 def steps_between(every: int, spent: float, seconds: float) -> int:
-    """After how many steps the next line is due, if one took so long after so many seconds.
+    """The number of steps to the next line, if one line took `spent` of `seconds`.
 
     >>> steps_between(100, 0.0001, 1.0), steps_between(100, 0.0001, 0.001)
     (100, 200)
@@ -99,22 +99,22 @@ def steps_between(every: int, spent: float, seconds: float) -> int:
 
 
 class Recorder:
-    """The file, as long as it can be written to by the process that made it."""
+    """The file, as long as the process that made it can write to it."""
 
     def __init__(self, opened: tuple[int, str]) -> None:
         self._descriptor: int | None
         self._descriptor, self.path = opened
         self._process = os.getpid()
-        # Nobody writes to a descriptor that was closed: it may be another file's by then.
+        # Held while writing and closing, as the number of a closed descriptor may be reused.
         self._lock = threading.RLock()
 
     @property
     def works(self) -> bool:
-        """Whether lines still arrive; not in a forked process, whose iterator is another."""
+        """Whether lines are still written; not in a forked process, whose iterator is another."""
         return self._descriptor is not None and os.getpid() == self._process
 
     def write(self, line: dict[str, Any]) -> None:
-        """Adds a line, or gives up with a warning: a full disk is no reason to end a training."""
+        """Adds a line, or gives up with a warning: a full disk should not end a training."""
         try:
             data = _encoded(line)
         except (TypeError, ValueError, RecursionError):
@@ -131,7 +131,7 @@ class Recorder:
                 problem = os.strerror(errno.ENOSPC)
             except OSError as error:
                 if error.errno is None:
-                    raise  # From a signal handler of the user's.
+                    raise  # From a user's signal handler.
                 problem = os.strerror(error.errno)
             self.close()
         _log.warning(
@@ -150,8 +150,8 @@ class Recorder:
                 os.close(descriptor)
 
     def __del__(self) -> None:
-        # Without the lock: nobody else is left, but a thread of the process before a fork.
-        # (At the end of the program `os` may be gone: the system closes what is open.)
+        # Without the lock: no other code is left, except a thread of the process before a fork. (At
+        # the end of the program `os` may be gone: the system closes open files.)
         if self._descriptor is not None and os is not None:
             os.close(self._descriptor)
 
@@ -161,14 +161,14 @@ def _encoded(line: dict[str, Any]) -> bytes:
 
 
 def path_of_host(path: str) -> str:
-    """The path, with the number of this host in it where there are several."""
+    """The path, with the number of this host in it if there are several."""
     host, hosts = process_if_known()
     stem, ending = os.path.splitext(path)
     return f"{stem}.host{host}{ending}" if hosts > 1 else path
 
 
 def _new_file(path: str) -> tuple[int, str]:
-    """Opens a file that was not there: this one, or the same name with a number."""
+    """Opens a new file: with this name, or with the name and a number."""
     stem, ending = os.path.splitext(path_of_host(path))
     for number in itertools.count(1):
         name = f"{stem}{ending}" if number == 1 else f"{stem}-{number}{ending}"
@@ -204,21 +204,21 @@ def _header(iterator: Any, stream: StreamIterator[Any], every: int) -> dict[str,
         "sources": _sources(stream._node),
     }
     if iterator is not stream:
-        # States of a loader have more around them than those of its stream.
+        # States of a loader have more fields than those of its stream.
         whole = iterator.state_dict()
         header["loader"] = {**whole, "bushel": {**whole["bushel"], "state": None}}
     return header
 
 
 def steps_of(stream: StreamIterator[Any]) -> Pipeline:
-    """The steps of a pipeline as states have them; those of a loader have others."""
+    """The description of a pipeline in states; a loader has its own."""
     if stream._pipeline or stream._node is None:
         return stream._pipeline
     return describe_pipeline(stream._node)
 
 
 def _sources(node: Node | None) -> list[dict[str, Any]]:
-    """What each source is, as far as it is known without reading."""
+    """The description of each source, as far as known without reading."""
     found: dict[int, dict[str, Any]] = {}
     for step in walk(node) if node is not None else ():
         source = getattr(step, "source", None)
@@ -229,11 +229,11 @@ def _sources(node: Node | None) -> list[dict[str, Any]]:
 
 
 class _ToldAlready:
-    """What was told already, so that only what is new becomes a line."""
+    """What was recorded already, so that only changes become lines."""
 
     def __init__(self, stream: StreamIterator[Any], recorder: Recorder, checksums: bool) -> None:
         self._recorder, self._checksums = recorder, checksums
-        # Whether the number in a state is that of a step: not where elements may be left out.
+        # Whether the number in a state is that of a step: not if elements may be dropped.
         node = stream._node
         self.states_tell_steps = node is not None and not any(
             isinstance(step, (Drop, Guard)) for step in walk(node)
@@ -245,11 +245,11 @@ class _ToldAlready:
         self._threads: tuple[str, ...] | None = None
         self._workers: tuple[WorkerFigures, ...] = ()
         self.ended = False
-        # What stood for the failure that was counted last.
+        # The failure that was counted last.
         self.failed: object = None
 
     def times(self, stream: StreamIterator[Any]) -> dict[str, float]:
-        """Seconds since the last line, and how many of them the loop waited."""
+        """Seconds since the last line, and those of them that the loop waited."""
         now, wait = time.perf_counter(), stream._waits.seconds
         seconds, waited = now - self.written_at, wait - self._wait
         self.written_at, self._wait = now, wait
@@ -258,7 +258,7 @@ class _ToldAlready:
     def step(
         self, stream: StreamIterator[Any], step: int, state: State | None, element: Any
     ) -> None:
-        """Writes down a step."""
+        """Records a step."""
         self.events(stream, step, state)
         crc = checksum(element) if self._checksums else None
         self._recorder.write({"step": step, "state": state, **self.times(stream), "crc": crc})
@@ -267,7 +267,7 @@ class _ToldAlready:
             self.stats(stream, step)
 
     def events(self, stream: StreamIterator[Any], step: int, state: State | None) -> None:
-        """Writes down what happened since the last line."""
+        """Records events since the last line."""
         if state is not None:
             bad = bad_records_in(state)
             more = sum(bad) - sum(self._bad or ())
@@ -295,17 +295,17 @@ class _ToldAlready:
         self._workers = workers
 
     def stats(self, stream: StreamIterator[Any], step: int) -> None:
-        """Writes down the statistics so far."""
+        """Records the statistics so far."""
         told = stream.stats().to_dict()
         self._event(step, "stats", stats={name: told[name] for name in told if name != "why_slow"})
 
     def moved(self, stream: StreamIterator[Any], was: int, step: int, counted: bool) -> None:
-        """Writes down that a state was set: steps from here on are others than those before."""
+        """Records that a state was set: later steps are a new run."""
         self.ended, self._bad = False, None
         self._event(step, "state set", was=was, counted=counted, state=_state_of(stream))
 
     def last(self, stream: StreamIterator[Any], step: int, what: str) -> None:
-        """Writes down the end of the data, or of the iterator."""
+        """Records the end of the data, or of the iterator."""
         state = _state_of(stream)
         self.events(stream, step, state)
         if not self.ended:
@@ -314,7 +314,7 @@ class _ToldAlready:
         self.ended = True
 
     def error(self, step: int, error: BaseException) -> None:
-        """Writes down that an exception came instead of an element."""
+        """Records an exception in place of an element."""
         self._event(step, "error", what=type(error).__name__)
 
     def _event(self, step: int, event: str, **facts: Any) -> None:
@@ -329,22 +329,22 @@ def _state_of(stream: StreamIterator[Any]) -> State | None:
 
 
 def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
-    """The class of iterators of this kind that are recorded.
+    """A recorded class for iterators of this class.
 
-    Another class, so that those that are not have nothing of it.
+    A derived class, so that other iterators have no overhead.
     """
     take = cast(Callable[[Any], Any], kind.__next__)
 
     class Recorded(kind):  # type: ignore[valid-type, misc]
-        """An iterator that writes down what it does."""
+        """An iterator that records what it does."""
 
         _recorder: Recorder
         _notes: _ToldAlready
         _every: int
-        # Whether it may be more, where lines would take too much of the time.
+        # Whether that number may grow, if lines take too much time.
         _adapts: bool
         _first_step: int | None
-        # The number of the next step, and from which on one is written down.
+        # The number of the next step, and that of the next line.
         _step: int
         _line_at: int
         _held: tuple[int, Any] | None
@@ -367,16 +367,16 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
             try:
                 self._write_down(step, element)
             except BaseException:
-                # Nothing is called here, either: the next interrupt may strike at once.
+                # No call here, either, as the next interrupt may come at once.
                 self._held = step, element
                 raise
             return element
 
         def _hand_out_held(self) -> Any:
-            """Writes down an element again, and hands it out."""
+            """Records an element again, and delivers it."""
             held, self._held = self._held, None
             if held is None:
-                return self.__next__()  # Another thread was here before.
+                return self.__next__()  # Another thread was faster.
             try:
                 self._write_down(*held)
             except BaseException:
@@ -414,7 +414,7 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
                 return
             notes.error(self._step, error)
             if ready._used() > ready.used and notes.failed is not ready:
-                # It stood in the place of an element.
+                # It was in place of an element.
                 notes.failed = ready
                 self._step += 1
 

@@ -1,7 +1,7 @@
 """Reads a recording of the flight recorder, up to where it was cut.
 
-Nothing in the file is run, and nothing is believed: each line is checked, and those that are
-damaged are named and passed over.
+Nothing in the file is executed or trusted: each line is checked, and damaged lines are named and
+skipped.
 """
 
 import json
@@ -23,20 +23,20 @@ Entry = dict[str, Any]
 
 @frozen
 class Recording:
-    """A run, as it was recorded."""
+    """A recorded run."""
 
     path: str
     header: Entry
-    # Steps and events, in the order in which they were written.
+    # Steps and events, in the order of the file.
     entries: tuple[Entry, ...]
-    # Lines that cannot be read, by their number, counted from 1, and why.
+    # Damaged lines by number, counted from 1, with the reason.
     damaged: tuple[tuple[int, str], ...]
-    # Whether the last line is not whole: the program, or the disk, ended there.
+    # Whether the last line is incomplete, as the program or the disk ended there.
     cut: bool
 
     @property
     def pipeline(self) -> list[str]:
-        """The steps, as states have them."""
+        """The description of the pipeline."""
         return list(self.header["pipeline"])
 
     @property
@@ -49,7 +49,7 @@ class Recording:
         return [entry for entry in self.entries if entry.get("event") == name]
 
     def runs(self) -> list[list[Entry]]:
-        """The entries between one state that was set and the next: their steps are in order."""
+        """The entries between two states that were set: their steps are in order."""
         found: list[list[Entry]] = [[]]
         for entry in self.entries:
             if entry.get("event") == "state set":
@@ -60,20 +60,20 @@ class Recording:
     def step_ranges(self) -> list[tuple[int, int]]:
         """The steps that were made, as far as lines tell, as ranges without their ends.
 
-        A run that went back to a state is another range.
+        A run that went back to a state begins another range.
         """
         ranges = []
         runs = self.runs()
         for run, then in zip(runs, [*runs[1:], []], strict=True):
-            # The line of a step is written when it is handed out, others before it is.
+            # The line of a step is written after its delivery, other lines before it.
             stops = [entry["step"] + ("event" not in entry) for entry in run]
-            # And where another state was set then, it says how far this run had come.
+            # If another state was set then, that line has the last step of this run.
             stops += [entry["was"] for entry in then[:1] if type(entry.get("was")) is int]
             ranges.append((min(entry["step"] for entry in run), max(stops)))
         return ranges
 
     def beyond(self, step: int) -> str:
-        """What there is to say of a step that the run may not have made; nothing of one it made."""
+        """A note about a step that the run may not have made; empty for one that it made."""
         made = max(stop for _, stop in self.step_ranges()) if self.entries else 0
         if step < made:
             return ""
@@ -87,7 +87,7 @@ class Recording:
     def before(self, step: int) -> Entry:
         """The last entry with a state from which a step can be reached.
 
-        Where the run went back to a state, a step was there more than once: the last time counts.
+        If the run went back to a state, a step was made more than once: the last time counts.
         """
         runs = self.runs()
         for last, run in enumerate(reversed(runs)):
@@ -104,7 +104,7 @@ class Recording:
         )
 
     def checksum_at(self, step: int) -> str | None:
-        """The checksum of a step, the last time that it was there; None where there is none."""
+        """The checksum of a step, the last time that it was made; None if there is none."""
         found = [entry for entry in self.steps if entry["step"] == step]
         return found[-1]["crc"] if found else None
 
@@ -116,18 +116,18 @@ class Recording:
         return sign(state, self.pipeline, self.header["made_with"])
 
     def stats(self) -> Stats | None:
-        """The last statistics that were written down; None where there are none."""
+        """The last recorded statistics; None if there are none."""
         for event in reversed(self.events("stats")):
             return _stats(event["stats"])
         return None
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:
-    """Reads a recording up to where it was cut."""
+    """Reads a recording up to its end, or to where it was cut."""
     name = os.fspath(path)
     with open(name, "rb") as file:
         lines = file.read().split(b"\n")
-    # Each line ends with one, so nothing comes after the last of a whole file.
+    # Each line ends with a newline, so nothing follows the last line of a complete file.
     cut = bool(lines[-1])
     return _recording(name, lines if cut else lines[:-1], cut)
 
@@ -192,7 +192,7 @@ def _problem_of(entry: Any) -> str | None:
 
 
 def _fields(entry: Entry) -> Iterator[tuple[str, Any]]:
-    """The fields that an entry must have, and what tells whether one is right."""
+    """The required fields of an entry, with functions that check them."""
     yield "step", _is_count
     if "state" in entry:
         yield "state", lambda state: state is None or isinstance(state, dict)
@@ -216,7 +216,7 @@ def _is_time(value: Any) -> bool:
 
 
 def _stats(told: Any) -> Stats:
-    """The statistics that `Stats.to_dict` told."""
+    """The statistics from `Stats.to_dict`."""
     try:
         steps = told["steps"]
         return Stats(
@@ -234,7 +234,7 @@ def _stats(told: Any) -> Stats:
 
 
 def _workers(told: Any) -> WorkerFigures:
-    # Recordings from before workers were tuned have no changes.
+    # Older recordings have no changes of workers.
     changes = tuple(_of(WorkerChange, change) for change in told.get("changes", ()))
     return cast(WorkerFigures, _of(WorkerFigures, told, changes=changes))
 
@@ -251,7 +251,7 @@ def _of(kind: Any, told: Any, **others: Any) -> Any:
 
 
 def _told_fields(kind: Any, told: Any) -> dict[str, Any]:
-    """The fields of a kind of figures, without those that older recordings do not have."""
+    """The fields of a kind of figures, except those that older recordings lack."""
     defaults = {one.name for one in fields(kind) if one.default is not MISSING}
     wanted: dict[str, Any] = kind.__annotations__
     return {name: wanted[name] for name in wanted if name in told or name not in defaults}

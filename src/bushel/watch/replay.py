@@ -17,7 +17,7 @@ from bushel.watch.recording import Recording
 
 @frozen
 class Compared:
-    """The checksum of a step as it was recorded, and as it is now; None where there is none."""
+    """The recorded and the new checksum of a step; None if there is none."""
 
     step: int
     recorded: str | None
@@ -25,7 +25,7 @@ class Compared:
 
     @property
     def equal(self) -> bool | None:
-        """Whether they are; None where one of them is not known."""
+        """Whether they are equal; None if one of them is unknown."""
         if self.recorded is None or self.now is None:
             return None
         return self.recorded == self.now
@@ -42,24 +42,24 @@ class Compared:
 
 @frozen
 class Replayed:
-    """A step that was made once more."""
+    """A step that was made again."""
 
     step: int
     element: Any
-    # The step whose state it was made from, and what became of that step and of the one wanted.
+    # The step at whose state it began, and the results for that step and for the requested one.
     start: int
     checks: tuple[Compared, ...]
-    # What there is to say of a step that is not in the recording; nothing of one that is.
+    # A note about a step that is not in the recording; empty for one that is.
     beyond: str = ""
 
     @property
     def differs(self) -> bool:
-        """Whether anything is not as it was recorded."""
+        """Whether anything differs from the recording."""
         return any(check.equal is False for check in self.checks)
 
 
 def replayed(recording: Recording, dataset: Any, step: int) -> Replayed:
-    """Makes a step of a run once more, from the last state before it.
+    """Makes a step of a run again, from the last state before it.
 
     The pipeline must be the one that was recorded, with any number of workers.
     """
@@ -79,7 +79,7 @@ def replayed(recording: Recording, dataset: Any, step: int) -> Replayed:
             except Exception:
                 if number == step:
                     raise
-                continue  # An exception stood in the place of an element then, too.
+                continue  # An exception was in place of an element then, too.
             if number in (first, step):
                 recorded = recording.checksum_at(number)
                 if recorded is not None or number == step:
@@ -90,7 +90,7 @@ def replayed(recording: Recording, dataset: Any, step: int) -> Replayed:
 
 
 def check_pipeline(recording: Recording, dataset: Any) -> None:
-    """Refuses another pipeline than the one that was recorded."""
+    """Refuses a pipeline other than the recorded one."""
     states = (entry["state"] for entry in recording.entries if entry.get("state") is not None)
     for state in states:
         iterator = iter(dataset)
@@ -135,7 +135,7 @@ def save_element(path: str | os.PathLike[str], element: Any) -> list[str]:
         arrays[name] = array
     name = os.fspath(path)
     try:
-        # (`numpy.savez` has names that an array cannot have.)
+        # (`numpy.savez` reserves some names.)
         with zipfile.ZipFile(name, "x", zipfile.ZIP_STORED) as archive:
             for part, array in arrays.items():
                 with archive.open(f"{part}.npy", "w", force_zip64=True) as file:

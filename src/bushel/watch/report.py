@@ -23,7 +23,7 @@ from bushel.watch.slow_table import SlowBlock, public, table_of_slow_blocks
 from bushel.watch.stats import Stats
 from bushel.watch.wait_picture import picture_of_waits
 
-# Of these it is told which release there was, where the program has loaded them.
+# Packages whose version is shown, if the program has imported them.
 _PACKAGES = ("bushel", "numpy", "jax", "torch", "tensorflow", "pyarrow")
 _WHICH_BLOCKS = (
     "Of the blocks that were timed, of steps that are read by position: a step's own time, and the "
@@ -33,18 +33,18 @@ _WHICH_BLOCKS = (
 
 @frozen
 class RunSoFar:
-    """What there is to tell of a run."""
+    """The data of a report."""
 
     stats: Stats
     explanation: Explanation
     waits: Sequence[WaitColumn]
-    # None where steps are not counted.
+    # None if steps are not counted.
     history: RunHistory | None = None
     slow_blocks: Sequence[SlowBlock] = ()
 
 
 def write_report(path: str, run: RunSoFar, private: bool) -> None:
-    """Writes the page, as a whole or not at all."""
+    """Writes the page, atomically."""
     check_file(path, "a report", "run.html")
     made = report_page(run, private)
     if private:
@@ -54,11 +54,11 @@ def write_report(path: str, run: RunSoFar, private: bool) -> None:
 
 
 class _NotYetError(Exception):
-    """Ends the writing of a file before it has its name."""
+    """Abandons the writing of a file before it has its name."""
 
 
 def check_file(path: str, what: str, example: str) -> None:
-    """Refuses a path that no file can be written to now; what is there is left as it is."""
+    """Refuses a path to which no file can be written; leaves an existing file unchanged."""
     folder = os.path.dirname(path)
     if folder and not os.path.isdir(folder):
         raise FileError(f"there is no folder {folder!r} to write {os.path.basename(path)!r} in.")
@@ -66,13 +66,13 @@ def check_file(path: str, what: str, example: str) -> None:
         raise FileError(f"{path!r} is a folder: {what} is a file, such as {example!r} in it.")
     try:
         if not os.path.lexists(path):
-            os.readlink(path)  # Which says what is wrong with a name that cannot be.
+            os.readlink(path)  # It raises what is wrong with an impossible name.
     except FileNotFoundError:
         pass
     except OSError as error:
         raise _not_written(path, what, error) from None
     try:
-        # In the way that it is written later.
+        # In the same way as it is written later.
         with written_whole(path, lasting=False):
             raise _NotYetError
     except _NotYetError:
@@ -128,20 +128,20 @@ def _columns(kind: Any, rows: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _data(values: dict[str, Any]) -> str:
-    """Values for programs that read the page. Nothing runs it, and no text in it can end it."""
+    """Values for programs that read the page: not executed, and no text can end the element."""
     text = json.dumps(values, allow_nan=False).replace("<", "\\u003c")
     return f'<script type="application/json" id="figures">{text}</script>'
 
 
-# An address: who asks, where, and what only those know who may ask. It stands in HTML or in JSON,
-# and ends where a quotation mark or a tag does.
+# An address: user, host, and query. It is in HTML or in JSON, and ends at a quotation mark or a
+# tag.
 _INNER = r"(?:(?!&quot;|&#x27;|&lt;|&gt;)[^\s<>'\"\\])"
 _ADDRESS = re.compile(rf"\b([a-z][a-z0-9+.-]*://)((?:(?![/?#]){_INNER})*@)?", re.IGNORECASE)
 _QUERY = re.compile(rf"(://(?:(?![?#]){_INNER})*)[?#]{_INNER}+", re.IGNORECASE)
 
 
 def without_secrets(made: str) -> str:
-    """The text, without users in addresses of files, and what comes after a question mark.
+    """The text, without users in addresses of files, and without queries.
 
     >>> without_secrets("gs://a/b.parquet, https://me:secret@host/a?key=1&amp;b=2 and more")
     'gs://a/b.parquet, https://host/a?... and more'

@@ -6,6 +6,6 @@ _log = logging.getLogger("bushel")
 
 
 def tell(text: str) -> None:
-    """Logs a text at a level that is seen: as information, or where that is not, as a warning."""
+    """Logs a text at a visible level: info, or warning if that is not shown."""
     level = logging.INFO if _log.isEnabledFor(logging.INFO) else logging.WARNING
     _log.log(level, "%s", text)

@@ -1,8 +1,8 @@
 """`iterator.trace`: traces for Perfetto and Chrome.
 
-A file of JSON in the format of Chrome's trace events, which `ui.perfetto.dev` and `chrome://tracing`
-open. It is written when its time is over, the next time that the loop needs data, and at the latest
-when the iterator is closed, comes to its end or goes away.
+A file of JSON in the format of Chrome's trace events, which `ui.perfetto.dev` and
+`chrome://tracing` open. It is written at the first `next` after its time is over, and at the latest
+when the iterator is closed, ends or is freed.
 """
 
 import json
@@ -31,7 +31,7 @@ _MOST_NAME = 100
 
 
 class Trace:
-    """A trace that goes on: its spans, when it ends, and the file that it becomes."""
+    """A running trace: its spans, its end, and its file."""
 
     def __init__(self, times: StepTimes, seconds: float, path: str) -> None:
         self.spans = Spans()
@@ -45,7 +45,7 @@ class Trace:
         times.trace(self.spans)
 
     def waited(self, began: int, ready: int) -> None:
-        """Adds a wait that has just ended, and how many blocks are ready."""
+        """Adds a wait that has just ended, and the number of ready blocks."""
         if self.went_on:
             self.spans.add(LOOP, self.went_on, began - self.went_on)
         self.went_on = perf_counter_ns()
@@ -53,7 +53,7 @@ class Trace:
         self.spans.ready.append((self.went_on, ready))
 
     def finish(self) -> None:
-        """Writes the file, once; a disk that is full is no reason to end a training."""
+        """Writes the file, once; a full disk should not end a training."""
         if os.getpid() != self._process:
             return
         self._times.trace(None)
@@ -69,10 +69,10 @@ class Trace:
 
 
 def trace_of(spans: Spans) -> dict[str, Any]:
-    """The trace as plain values, in the order of time."""
+    """The trace as plain values, sorted by time."""
     kept, own = list(spans.kept), os.getpid()
     began = min((span.began for span in kept), default=0)
-    # What is around others comes before them.
+    # Outer spans come before inner ones.
     events = [_event(span, began) for span in sorted(kept, key=lambda span: -span.nanoseconds)]
     for at, blocks in spans.ready:
         counted = {"name": "ready blocks", "ph": "C", "pid": own, "args": {"blocks": blocks}}
@@ -116,7 +116,7 @@ def _name(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
 
 
 def start_trace(iterator: Any, seconds: float, path: str) -> None:
-    """Has an iterator traced for so many seconds from now on."""
+    """Traces an iterator for so many seconds from now on."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
         raise PlanError(f"`seconds` is how long to trace, more than 0; it is {seconds!r}.")
     if not isinstance(iterator, TimedIterator):
@@ -128,13 +128,13 @@ def start_trace(iterator: Any, seconds: float, path: str) -> None:
         raise PlanError("this iterator is being traced already: one trace at a time.")
     check_file(path, "a trace", "trace.json")
     trace = Trace(iterator._times, min(seconds, 1e9), path)
-    # Also when the iterator just goes away, or the program ends.
+    # Also if the iterator is just freed, or the program ends.
     finalizer = weakref.finalize(iterator, trace.finish)
     become(iterator, _traced, _trace=trace, _ends_trace=finalizer)
 
 
 def _traced(kind: type[TimedIterator[Any]]) -> type[TimedIterator[Any]]:
-    """The class of iterators of this kind that are traced, until that ends."""
+    """A traced class for iterators of this class, until the trace ends."""
 
     class Traced(kind):  # type: ignore[valid-type, misc]
         _trace: Trace

@@ -1,6 +1,6 @@
 """The metrics of `bushel.monitoring`: counters, values and distributions, as in Grain.
 
-They count in the process that they are in. `bushel.prometheus_collector()` has them, too.
+They count in their own process. `bushel.prometheus_collector()` includes them.
 """
 
 import enum
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from bushel.errors import PlanError
 
-# Upper ends of the parts of a distribution: powers of four, unless a metric says otherwise.
+# Upper bounds of the buckets of a distribution: powers of four, unless a metric sets others.
 _USUAL_BASE, _MOST_PARTS = 4.0, 32
 
 
 class Units(enum.Enum):
-    """What a number is a number of."""
+    """The unit of a number."""
 
     SECONDS = 1
     MILLISECONDS = 2
@@ -30,7 +30,7 @@ class Units(enum.Enum):
 
 
 class Metadata:
-    """What a metric tells, in words, and in which unit."""
+    """What a metric measures, in words, and its unit."""
 
     def __init__(self, description: str = "", units: Units | None = None, **others: Any) -> None:
         self.description, self.units = description, units
@@ -38,46 +38,46 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Bucketer:
-    """How a distribution is divided into parts."""
+    """The division of a distribution into buckets."""
 
     base: float = _USUAL_BASE
 
     @staticmethod
     def PowersOf(base: float) -> "Bucketer":
-        """Parts that end at powers of a number."""
+        """Buckets that end at powers of a number."""
         if not base > 1:
             raise PlanError(f"`PowersOf` takes a number above 1, and got {base!r}.")
         return Bucketer(float(base))
 
     def ends(self) -> list[float]:
-        """Where the parts end; the last one has no end."""
+        """The upper bounds; the last bucket has none."""
         return [self.base**power for power in range(_MOST_PARTS)]
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Numbers that were recorded: how many, their sum, and how many are in each part."""
+    """Recorded numbers: their count, their sum, and the count in each bucket."""
 
     count: int
     sum: float
-    # The number of those up to each end, as `(end, count)`.
+    # The count up to each bound, as `(bound, count)`.
     parts: tuple[tuple[float, int], ...]
 
 
 class UserSeries(NamedTuple):
-    """What one metric has for one combination of its fields."""
+    """The value of one metric for one combination of its fields."""
 
     fields: tuple[str, ...]
     value: "float | Distribution"
 
 
-# All metrics of this process, by their names: one that is made again goes on.
+# All metrics of this process by name: one that is made again continues.
 _known: "dict[str, UserMetric]" = {}
 _lock = threading.Lock()
 
 
 class UserMetric:
-    """A metric of the program's own; `fields` are the names, and types, of what tells series apart.
+    """A metric of the program's own; `fields` are the names and types that distinguish its series.
 
     Any thread may use it.
     """
@@ -111,17 +111,17 @@ class UserMetric:
         )
 
     def _of(self, fields: Sequence[Any]) -> tuple[str, ...]:
-        """The fields of a series: one for each name, whatever was given."""
+        """The fields of a series: a value for each name."""
         given = zip_longest(self.fields, map(_text, fields[: len(self.fields)]), fillvalue="")
         return tuple(value for _, value in given)
 
     def ClearAll(self) -> None:
-        """Forgets what was counted."""
+        """Resets the metric."""
         with self._lock:
             self._values.clear()
 
     def series(self) -> list[UserSeries]:
-        """What was counted so far."""
+        """The values so far."""
         with self._lock:
             return [UserSeries(fields, self._told(value)) for fields, value in self._values.items()]
 
@@ -130,7 +130,7 @@ class UserMetric:
 
 
 def _text(value: Any) -> str:
-    """A text that any server can send: half of a pair would keep it from sending anything."""
+    """A text that any server can send: half of a surrogate pair would make it fail."""
     return str(value).encode(errors="backslashreplace").decode()
 
 
@@ -152,11 +152,11 @@ class Counter(UserMetric):
         self._describe(name, metadata, fields)
 
     def Increment(self, *fields: Any) -> None:
-        """Counts one more."""
+        """Adds one."""
         self.IncrementBy(1, *fields)
 
     def IncrementBy(self, value: float, *fields: Any) -> None:
-        """Counts so many more."""
+        """Adds a number."""
         if value < 0:
             raise PlanError(f"the counter {self.name!r} cannot fall by {-value}: use a `Metric`.")
         key = self._of(fields)
@@ -164,12 +164,12 @@ class Counter(UserMetric):
             self._values[key] = self._values.get(key, 0) + value
 
     def Get(self, *fields: Any) -> float:
-        """What was counted so far."""
+        """The count so far."""
         return float(self._values.get(self._of(fields), 0))
 
 
 class Metric(UserMetric):
-    """A number that may be any other at the next look."""
+    """A number that may have any value at the next look."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Metric(UserMetric):
         self._describe(name, metadata, fields)
 
     def Set(self, value: float, *fields: Any) -> None:
-        """Has it be this number."""
+        """Sets the number."""
         number = float(value)
         with self._lock:
             self._values[self._of(fields)] = number
@@ -194,7 +194,7 @@ class Metric(UserMetric):
 
 
 class EventMetric(UserMetric):
-    """Numbers that are recorded one by one, and told as a distribution.
+    """Numbers that are recorded one by one, and reported as a distribution.
 
     >>> sizes = EventMetric("/my/program/sizes", bucketer=Bucketer.PowersOf(10.0))
     >>> for size in (3, 20, 70):
@@ -219,7 +219,7 @@ class EventMetric(UserMetric):
         self._ends = (bucketer or Bucketer()).ends()
 
     def Record(self, value: float, *fields: Any) -> None:
-        """Adds a number."""
+        """Records a number."""
         number = float(value)
         key, part = self._of(fields), bisect_left(self._ends, number)
         with self._lock:
@@ -230,7 +230,7 @@ class EventMetric(UserMetric):
             kept[1][part] += 1
 
     def Get(self, *fields: Any) -> Distribution:
-        """What was recorded so far."""
+        """The distribution so far."""
         with self._lock:
             return self._told(self._values.get(self._of(fields), [0.0, [0]]))
 
@@ -253,7 +253,7 @@ def all_user_metrics() -> list[UserMetric]:
 
 
 def public_name(name: str) -> str:
-    """The name that Prometheus takes.
+    """The name in Prometheus.
 
     >>> public_name("/my/program/seen")
     'my_program_seen'
@@ -263,7 +263,7 @@ def public_name(name: str) -> str:
 
 
 def get_monitoring_root() -> None:
-    """None: metrics belong to no other one."""
+    """None: metrics have no parent."""
 
 
 _BYTES, _TIME = "/bushel/sources/bytes_read", "/bushel/sources/read_time_ns"
@@ -272,7 +272,7 @@ _BYTES, _TIME = "/bushel/sources/bytes_read", "/bushel/sources/read_time_ns"
 def record_bytes_read_and_latency(
     source: str, *, num_bytes: int, latency_ns: int, num_reads: int
 ) -> None:
-    """Has a source of the user's own tell what it has read, and how long that took."""
+    """Reports what a user's own source has read, and how long that took."""
     metadata = Metadata("Bytes that sources of the program's own have read.", Units.BYTES)
     Counter(_BYTES, metadata, fields=[("source", str)]).IncrementBy(num_bytes, source)
     if num_reads > 0:

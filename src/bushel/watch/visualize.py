@@ -1,8 +1,8 @@
 """Grain's visualisation setting: logs the pipeline of an iterator after its first element.
 
-It is what `explain` tells, and what the first element looks like after each step. For that the
-first element is made once more, by steps whose elements are known to be made of others alone; of
-steps with a memory, or with a file of their own, only the last is told.
+It logs `explain`, and the structure of the first element after each step. For that the first
+element is made again, by steps that only depend on their elements; of steps with a memory, or with
+a file of their own, only the result of the last is shown.
 """
 
 import itertools
@@ -46,20 +46,20 @@ _numbers = itertools.count()
 
 
 def show_after_first(iterator: StreamIterator[Any], folder: str) -> None:
-    """Has the pipeline of an iterator shown when it has handed out its first element.
+    """Shows the pipeline of an iterator after its first element.
 
-    Files are written to the folder; where it is "", the log is told.
+    Files are written to the folder; if it is "", the text is logged.
     """
-    # Another class until then: to ask at each element would cost at each.
+    # A derived class until then, as a check at each element would cost time.
     become(iterator, _showing, _shown_in=folder)
 
 
 def _showing(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
-    """The class of iterators of this kind that have not handed out an element yet."""
+    """The class for iterators of this class that have not delivered an element yet."""
     take = cast(Callable[[Any], Any], kind.__next__)
 
     class Showing(kind):  # type: ignore[valid-type, misc]
-        """An iterator that has not handed out an element yet."""
+        """An iterator that has not delivered an element yet."""
 
         def __next__(self) -> Any:
             element = take(self)
@@ -70,7 +70,7 @@ def _showing(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
             try:
                 _show(self._node, element, folder)
             except Exception as error:
-                # It is a help for people, and no reason to end a training.
+                # It is only a help, and no reason to end a training.
                 _log.warning("the pipeline of an iterator cannot be shown: %r", error)
             return element
 
@@ -95,7 +95,7 @@ def _show(node: Node | None, element: object, folder: str) -> None:
 
 
 def visualized(node: Node, element: object) -> Explanation:
-    """Explains a stream, and what its first elements look like, the last of which is known."""
+    """Explains a stream, and the structure of its first elements; the last of these is known."""
     explaining = Explaining()
     steps = explaining.line(node, None)
     looks = _looks(node, explaining.counts)
@@ -114,7 +114,7 @@ def _with_note(step: ExplainedStep, note: str) -> ExplainedStep:
 
 @frozen
 class _Looking(Each):
-    """Passes elements on, and notes what the first of them looks like."""
+    """Passes elements on, and notes the structure of the first."""
 
     input: Node
     looks: dict[int, str]
@@ -135,7 +135,7 @@ _PURE = (Source, Order, Choice, Zip, Each, Drop, Expand, Fold, Guard, Place)
 
 
 def _looks(node: Node, counts: Counts) -> dict[int, str]:
-    """What the first elements look like after the steps of a line, by the `id` of the step."""
+    """The structure of the first elements after the steps of a line, by the `id` of the step."""
     looks: dict[int, str] = {}
     made: Node | None = None
     streamed = False
@@ -155,7 +155,7 @@ def _looks(node: Node, counts: Counts) -> dict[int, str]:
 
 
 def _may_run_again(step: Node) -> bool:
-    """Whether nothing but elements comes of a step."""
+    """Whether a step has no effect except its elements."""
     if isinstance(step, Guard):
         return step.quarantine is None
     if isinstance(step, Each):
@@ -164,7 +164,7 @@ def _may_run_again(step: Node) -> bool:
 
 
 def look_of(element: object) -> str:
-    """What an element looks like: types, and the shapes of arrays.
+    """The structure of an element: types, and the shapes of arrays.
 
     >>> import numpy as np
     >>> look_of({"image": np.zeros((28, 28), np.uint8), "label": 3})

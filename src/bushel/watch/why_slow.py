@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 # A loop that waits less than this share of its time has nothing to gain.
 _NO_WAIT = 0.01
-# Less than so many seconds, or elements, tell nothing.
+# Fewer seconds, or elements, are no evidence.
 _LEAST_SECONDS, _LEAST_ELEMENTS = 0.2, 3
-# Workers that are busy for more than this share of their time are the limit; for less than that
-# one they are not.
+# Workers that are busy for more than the first share of their time are the bottleneck; for less
+# than the second they are not.
 _BUSY, _IDLE = 0.8, 0.5
-# More workers than so many times the cores are no advice.
+# More workers than this multiple of the cores are no good advice.
 _MOST_TIMES = 8
-# A step with at least this share of the time is the one to look at.
+# A step with at least this share of the time is the one to improve.
 _HEAVY = 0.5
-# Bytes a second above which sending is likely to be what takes the time of this process.
+# Bytes a second above which sending is probably what this process spends its time on.
 _MUCH_SENT = 2e9
-# Elements that are taken from workers for each that the loop gets, from which on it is a matter of
-# how many they are.
+# The number of elements taken from workers for each element of the loop above which their number is
+# the problem.
 _MANY_TAKEN = 4
 
 
@@ -36,7 +36,7 @@ _WITHOUT_THREADS = (
 
 
 def why_slow(stats: "Stats", cores: float | None = None) -> tuple[str, ...]:
-    """The sentences that apply. `cores` are those of this machine where nobody says otherwise."""
+    """The sentences that apply. `cores` are those of this machine by default."""
     if stats.elements < _LEAST_ELEMENTS or stats.elapsed_seconds < _LEAST_SECONDS:
         return ("too few elements so far to say why.",)
     if stats.wait_share < _NO_WAIT:
@@ -153,7 +153,7 @@ def _heavy(steps: "Sequence[StepStats] | None", place: str) -> "StepStats | None
 
 
 def _cut(stats: "Stats") -> "StepStats | None":
-    """The first step of this process after workers, where it takes many elements for each."""
+    """The first step of this process after workers, if it takes many elements for each."""
     steps = stats.steps or ()
     taken = sum(step.records for step in steps if step.place == "waiting")
     first = min((step.number for step in steps if step.place == "workers"), default=-1)

@@ -11,9 +11,9 @@ from bushel.workers.task import Task
 # A record that kills this many workers in a row is to blame.
 _MOST_DEATHS = 3
 _MOST_AMONG_OTHERS = 12
-# So often a task is tried, whatever ends the workers that have it.
+# The most tries of a task, whatever ends the workers that have it.
 _MOST_TRIES = 40
-# And so often where they end by themselves, in none of its steps.
+# The most tries if workers end by themselves, outside of all steps.
 _MOST_ENDS = 4
 _AFTER_ITS_STEPS = (
     ", after its steps. Do they close files that are not theirs, or leave a thread that ends the "
@@ -22,25 +22,22 @@ _AFTER_ITS_STEPS = (
 
 
 class Blame:
-    """Counts what ends the workers of a pipeline, until it is known to be an element."""
+    """Counts deaths of a pipeline's workers, until an element is known to be the cause."""
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
         self._fragments = fragments
-        # Workers that did not die of an element.
+        # Workers that died of something other than an element.
         self.other_deaths = 0
 
     def note(
         self, task: Task | None, noted: tuple[int, int, int, int, str], killed: bool, end: str
     ) -> WorkerError | None:
-        """Finds out what a worker died of; returns an error where that cannot be told.
+        """Finds the cause of a worker's death; returns an error if the task is to be given up.
 
-        If it certainly was an element, its task says so from here on.
+        If the cause was certainly an element, the task says so from here on.
 
-        Args:
-          task: what the worker was given first.
-          noted: what it noted last: how often, and of which task, step, position and key.
-          killed: whether somebody else ended it.
-          end: how it ended, for messages.
+        Args: task: the worker's oldest task. noted: its last note: count of notes, task, step,
+        position and key. killed: whether another process ended it. end: how it ended, for messages.
         """
         count, number, operation, position, key = noted
         # With no count it had not even begun.
@@ -65,8 +62,8 @@ class Blame:
             task.suspect = (operation, position)
         task.deaths += 1
         task.message.carefully = True
-        # Where workers die of other things too, somebody kills them, and it means less that
-        # one was at this element.
+        # If workers also die of other causes, some process is killing them, and a death at this
+        # element means less.
         alone = task.other_deaths == self.other_deaths
         if task.suspect is None or task.deaths < (_MOST_DEATHS if alone else _MOST_AMONG_OTHERS):
             return None
@@ -80,7 +77,8 @@ class Blame:
             f"row, in `{label}`: the last one {end}. Look at this element; "
             "`worker_count=0` runs it in your own process."
         )
-        # Done once more, for the elements before this one; the error then stands in its place.
+        # The task is done once more, for the elements before this one; the error then takes its
+        # place.
         task.message.fatal = Fatal(operation, position, text)
         return None
 
@@ -91,7 +89,7 @@ class Blame:
 
 
 def _key_at(fragment: Fragment, operation: int, position: int) -> Any:
-    """The key of the record that a step was at, where that is known."""
+    """The key of the record that a step processed, if it is known."""
     node = fragment.nodes()[operation]
     if any(step is node for step in fragment.steps):
         return None if fragment.root is None else key_of(fragment.root, position)

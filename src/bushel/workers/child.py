@@ -1,6 +1,6 @@
 """The trainer's handles of the nursery and of the workers that it forks.
 
-Nobody waits for the nursery: a worker can be told what to do before it is born.
+The trainer never waits for the nursery: a worker can be given its tasks before it is forked.
 """
 
 import errno
@@ -17,16 +17,16 @@ from contextlib import suppress
 from bushel.transport.channel import receive_files, send_files
 from bushel.workers.nursery import BORN, NEWS, REFUSED, REQUEST
 
-# So long the nursery may take to say how a child ended. It takes no time, unless it is stopped.
+# Seconds in which the nursery reports how a child ended. It takes no time, unless it is stopped.
 _REPORT_SECONDS = 1.0
-# Another thread may hear what this one waits for.
+# The interval of checks, as another thread may read the news that this one waits for.
 _SLICE_SECONDS = 0.05
-# The exit code of a process whose end nobody can tell of, since the nursery is gone.
+# The exit code of a process whose end is unknown, as the nursery is gone.
 UNKNOWN = 1 << 16
 
 
 class NurseryProcess:
-    """The process, and the children that it has or is asked for."""
+    """The nursery process, its children, and the requests for further ones."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class NurseryProcess:
         lifeline: int,
         forks: bool,
     ) -> None:
-        """`lifeline` is closed with this; `forks` is False for one that becomes a child itself."""
+        """`lifeline` is closed with this; `forks` is False for one that becomes a worker."""
         self.process = process
         self.gone = False
         self._connection, self._lifeline, self._forks = connection, lifeline, forks
@@ -49,10 +49,10 @@ class NurseryProcess:
     def ask(
         self, files: Sequence[int], index: int, count: int
     ) -> "Child | subprocess.Popen[bytes]":
-        """Asks for a worker that has these files, and does not wait for it."""
+        """Requests a worker with these files, without waiting for it."""
         number = next(self._numbers)
         child = self._children[number] = Child(self)
-        # Where nobody listens any more, the child ends before it is born.
+        # If the nursery is gone, the child has ended before it was forked.
         with suppress(ConnectionError):
             send_files(self._connection, REQUEST.pack(number, index, count), files)
         if self._forks:
@@ -61,7 +61,7 @@ class NurseryProcess:
         return self.process
 
     def read(self) -> None:
-        """Takes note of what the nursery has said, without waiting."""
+        """Reads the nursery's messages, without waiting."""
         while not self.gone:
             try:
                 news, files = receive_files(self._connection, NEWS.size, socket.MSG_DONTWAIT)
@@ -84,20 +84,20 @@ class NurseryProcess:
             child.returncode = value
 
     def wait_for_news(self, seconds: float) -> None:
-        """Waits until the nursery says something, or for a moment."""
+        """Waits for a message of the nursery, or for a moment."""
         if not self.gone:
             _wait(self.fileno(), min(seconds, _SLICE_SECONDS))
             self.read()
 
     def end(self) -> None:
-        """Ends the process, which has nothing to put in order."""
+        """Ends the process, which has nothing to clean up."""
         if self._forks:
             self.process.kill()
             self.process.wait()
         self._let_go()
 
     def forget(self) -> None:
-        """Lets go of the process, in a forked child of the trainer: it is not ours."""
+        """Releases the process in a forked child of the trainer, to which it does not belong."""
         self.process.returncode = 0
         self._let_go()
 
@@ -111,17 +111,17 @@ class NurseryProcess:
 
 
 class Child:
-    """A process that the nursery forks, with what `Popen` has. Until then it is the nursery."""
+    """A process that the nursery forks, like a `Popen`. Before its birth it is the nursery."""
 
     def __init__(self, nursery: NurseryProcess) -> None:
         self._nursery = nursery
         self.pid, self.pidfd = nursery.process.pid, -1
         self.returncode: int | None = None
-        # Why the nursery could not fork it, if it could not.
+        # The reason why the nursery could not fork it.
         self.refused: OSError | None = None
 
     def fileno(self) -> int:
-        """What becomes readable when the process ends; before it is born, when it is."""
+        """A descriptor that becomes readable at the process's end; before its birth, at that."""
         return self.pidfd if self.pidfd >= 0 else self._nursery.fileno()
 
     @property
@@ -148,7 +148,8 @@ class Child:
 
     def kill(self) -> None:
         if not self._is_born():
-            # After its end, all that it had to say can be read: perhaps that this one was born.
+            # After the nursery's end, all of its messages can be read: perhaps that this child was
+            # forked.
             self._nursery.process.kill()
             self._nursery.process.wait()
         self.send_signal(signal.SIGKILL)
@@ -159,14 +160,14 @@ class Child:
                 signal.pidfd_send_signal(self.pidfd, number)
 
     def close(self) -> None:
-        """Lets go of the process."""
+        """Releases the process."""
         if self.pidfd >= 0:
             pidfd, self.pidfd = self.pidfd, -1
             os.close(pidfd)
 
     def __del__(self) -> None:
-        # One that was asked for when an interrupt came is nobody's, and is born all the same.
-        # (At the end of the program `os` may be gone: the system closes what is open.)
+        # If an interrupt came between request and answer, the child is forked, but has no owner.
+        # (At the end of the program `os` may be gone: the system closes open files.)
         if os is not None:
             self.close()
 
@@ -179,7 +180,7 @@ class Child:
         return _wait(self.pidfd, 0) if self._is_born() else self._nursery.gone
 
     def _learn_how(self) -> None:
-        """Finds out how the process ended, or that nobody can tell."""
+        """Finds out how the process ended, or that this is unknown."""
         if self.pidfd < 0:
             self.returncode = self._nursery.process.wait()
             return
@@ -195,14 +196,14 @@ class Child:
 
 
 def _wait(file: int, seconds: float) -> bool:
-    """Waits until there is something to read."""
+    """Waits until there is a message."""
     poll = select.poll()
     poll.register(file, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
 
 
 def _adopted(pidfd: int) -> int:
-    """The exit code of an orphan, if it was left to this process: to the first of a container."""
+    """The exit code of an orphan, if this process has inherited it: as a container's first one."""
     with suppress(ChildProcessError):
         found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED)
         if found is not None:

@@ -1,14 +1,16 @@
 """Nurseries that are started before they are needed, and shared between datasets.
 
-It takes a tenth of a second to start one, in which the program goes on building and importing. So
-one is started when a dataset with workers is built. There is one for all that was built and not
-iterated yet; whoever is iterated first has it. It ends with the last of those that expect it.
+Starting a nursery takes a tenth of a second, in which the program goes on building and importing.
+So one is started when a dataset with workers is built. There is one for all datasets that were
+built and not iterated yet; the first that is iterated takes it. It ends with the last dataset that
+may need it.
 
-Workers of another dataset come from the one that is there, as long as a new one would be the same:
-those of an evaluation, where training has workers, need not wait. It ends with the last workers.
+A second dataset shares the nursery of the first, as long as a new one would be the same: so the
+workers of an evaluation need not wait, while the training has workers. It ends with the last
+workers.
 
-Finalizers come here, in the middle of any line. So there is no lock, and nothing here is lost
-or ended twice when it is interrupted by itself.
+Finalizers call this, in the middle of any line. So there is no lock, and no nursery is lost or
+ended twice if a call interrupts another.
 """
 
 import itertools
@@ -22,36 +24,36 @@ from bushel.workers.launch import can_fork, start_nursery, surroundings
 
 
 class SharedNursery:
-    """A nursery, and who has or expects it."""
+    """A nursery, and the owners that have or expect it."""
 
     def __init__(self) -> None:
-        # Where nothing is forked it is not shared, and half of what is asked does not exist.
+        # Without forking it is not shared, and some of the surroundings do not exist.
         self.surroundings = surroundings() if can_fork() else None
         self.nursery = start_nursery()
-        # By numbers.
+        # Owners by number.
         self.expected_by: set[int] = set()
         self.had_by: set[int] = set()
 
     def is_as_if_new(self) -> bool:
-        """Whether one that is started now would be the same."""
+        """Whether a new one would be the same."""
         self.nursery.read()
         return not self.nursery.gone and self.surroundings == surroundings()
 
 
-# At most one that nobody has, unless threads build at the same moment; and those that somebody has.
+# Nurseries without a user (at most one, unless threads build at the same moment); and those in use.
 _waiting: list[SharedNursery] = []
 _shared: list[SharedNursery] = []
 _numbers = itertools.count()
 
 
 class Lease:
-    """A nursery that somebody has, perhaps with others."""
+    """The use of a nursery, perhaps shared."""
 
     def __init__(self, shared: SharedNursery, number: int) -> None:
         self.nursery, self._shared, self._number = shared.nursery, shared, number
 
     def end(self) -> None:
-        """Gives it back; it ends with the last one."""
+        """Ends the use; the nursery ends with its last use."""
         self._shared.had_by.discard(self._number)
         if not self._shared.had_by:
             with suppress(ValueError):  # It has ended.
@@ -60,14 +62,14 @@ class Lease:
 
 
 def expect(owner: Any) -> None:
-    """Has a nursery started, if there is none; it is kept as long as the owner lives."""
+    """Starts a nursery, if there is none; it is kept as long as the owner lives."""
     if not can_fork():
-        return  # It would be a worker itself, and there is no telling how many are wanted.
-    # What stands in the way, if anything, is told when workers are wanted.
+        return  # It would be a worker itself, and their number is unknown.
+    # Obstacles are reported when workers are needed.
     with suppress(OSError, WorkerError):
         number = next(_numbers)
         if _waiting:
-            # Those that are taken meanwhile do not mind.
+            # Those that are taken meanwhile are not affected.
             for early in list(_waiting):
                 early.expected_by.add(number)
         elif any(shared.is_as_if_new() for shared in list(_shared)):
@@ -80,7 +82,7 @@ def expect(owner: Any) -> None:
 
 
 def take() -> Lease:
-    """Returns the nursery that waits, or that somebody has; a new one if it were another."""
+    """Returns the waiting nursery, or one in use; a new one if the surroundings have changed."""
     number = next(_numbers)
     while _waiting:
         early = _waiting.pop()
@@ -90,7 +92,7 @@ def take() -> Lease:
     for shared in list(_shared) if can_fork() else ():
         if shared.is_as_if_new():
             shared.had_by.add(number)
-            if shared in _shared:  # Or it has just ended.
+            if shared in _shared:  # It may have just ended.
                 return Lease(shared, number)
     return _had(SharedNursery(), number)
 
@@ -102,17 +104,17 @@ def _had(shared: SharedNursery, number: int) -> Lease:
 
 
 def _give_up(number: int) -> None:
-    """One who expected a nursery is gone."""
+    """An owner that expected a nursery is gone."""
     for early in list(_waiting):
         early.expected_by.discard(number)
         if not early.expected_by:
-            with suppress(ValueError):  # Somebody else has it.
+            with suppress(ValueError):  # It is in use.
                 _waiting.remove(early)
                 early.nursery.end()
 
 
 def _forget() -> None:
-    """In a forked child: the nurseries are the parent's."""
+    """In a forked child: the nurseries belong to the parent."""
     for nurseries in (_waiting, _shared):
         while nurseries:
             nurseries.pop().nursery.forget()

@@ -1,9 +1,9 @@
 """Counts workers that die before they have started, and gives up after too many.
 
-What counts is what happened, not how many were hit by it. Where the nursery dies, all that it
-was asked for die with it, of one cause; where somebody kills all workers, each dies, but no
-place has seen it more than once. And where others get on with the work meanwhile, or where it
-has not gone on for long, whoever kills may yet stop: a busy machine takes seconds for a start.
+It counts incidents, not the workers hit by them. If the nursery dies, all requested workers die
+with it, for one reason; if some process kills all workers, each dies, but no worker's place has
+seen more than one death. And if other workers get on with the work, or the trouble is recent, it
+may still end: on a busy machine a start takes seconds.
 """
 
 import time
@@ -15,22 +15,22 @@ from bushel.workers.child import Child
 from bushel.workers.process import WorkerProcess
 from bushel.workers.start import not_started
 
-# Starts in a row that may fail, in one worker's place; many more, of all of them, where somebody
-# outside kills, and not before so many seconds without any outcome.
+# The most failed starts in a row in one worker's place; and in all places together, if some process
+# kills workers, after at least so many seconds without any outcome.
 _MOST_FAILED = 3
 _MOST_KILLED, _KILLED_SECONDS = 50, 60.0
 
 
 class FailedStarts:
-    """Those of one pool, since a worker began."""
+    """The failed starts of one pool, since a worker began."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._events = 0
-        # Of those, the ones since the work last got on, and when the first of them was.
+        # Those since the last progress, and the time of the first of them.
         self._standing_still, self._since = 0, 0.0
         self._last_cause: object = None
-        # How often each worker's place has seen it, in a row.
+        # Failed starts in a row, for each worker's place.
         self._in_place: dict[int, int] = {}
 
     def begun(self, worker: WorkerProcess) -> None:
@@ -39,11 +39,11 @@ class FailedStarts:
         self._in_place.pop(worker.index, None)
 
     def work_got_on(self) -> None:
-        """A worker has done a task: starts that are killed do not stand in the way of the rest."""
+        """A worker has finished a task: the work goes on, whatever starts fail."""
         self._standing_still = 0
 
     def count(self, worker: WorkerProcess) -> WorkerError | None:
-        """Counts a worker that is gone and was not ready; returns an error if it is enough."""
+        """Counts a worker that ended before it was ready; an error if these are too many."""
         process = worker.process
         cause = process.unborn_of if isinstance(process, Child) else None
         if cause is None or cause is not self._last_cause:
@@ -65,6 +65,6 @@ class FailedStarts:
         )
 
     def _may_stop(self) -> bool:
-        """Whether somebody kills for no longer than a while yet."""
+        """Whether it is too early to know that the killing does not stop."""
         few = self._standing_still < _MOST_KILLED
         return few or self._clock() - self._since < _KILLED_SECONDS

@@ -1,10 +1,9 @@
 """A fragment: a part of a pipeline that a worker evaluates; its tasks and outcomes.
 
-It begins with a random-access dataset, of which a task names a range of positions, or with a
-block that comes with the task. What follows are steps that need no element but their own
-(and batches, where it is known beforehand which elements make one). The worker runs the very
-streams that would run in the trainer, over that range, and sends back what they made together
-with the states between the elements.
+It begins with a random-access dataset, of which a task has a range of positions, or with a block
+that comes with the task. Its other steps need no element but their own (and batches, if it is known
+in advance which elements make one). The worker runs the same streams as the trainer would, over
+that range, and returns the elements together with the states between them.
 """
 
 import os
@@ -40,33 +39,32 @@ from bushel.transport.rows import pack_values
 from bushel.workers.noted_steps import Note, Watch
 from bushel.workers.step_clock import StepClock, StepsSpent
 
-# A task takes a few tenths of a millisecond beside its work, here and there, and wakes whoever
-# waits for it, which takes longer than that on a machine that is busy. And as long as the tasks
-# that a worker has take, nobody need be there to give it more: a trainer may not have a core at
-# once, or do something else for a while.
+# A task costs a few tenths of a millisecond besides its work, and wakes up the waiting trainer,
+# which takes longer on a busy machine. And the tasks of a worker last until the trainer gives it
+# more: it may not get a core at once, or do something else for a while.
 TASK_SECONDS = 0.05
 _ALL = 1 << 40
-# With a smaller share of their time on a core, elements wait for something.
+# If elements use a core for a smaller share of their time, they wait for something.
 _WAITING = 0.5
-# About how long a thread keeps its core when others want it: shorter tasks are seldom in the
-# queue for one, and what the clock says of them is true.
+# Roughly the time slice of a thread when others want its core: shorter tasks are seldom
+# interrupted, so their wall time is reliable.
 _SLICE_SECONDS = 0.004
-# One that took longer may have been, and so may the next ones.
+# A longer task may have been interrupted, and so may the next ones.
 _CLOSELY = 8
 
 
 @plain
 class Fragment:
-    """What a worker must know before it is given tasks."""
+    """A part of a pipeline for workers; they get it before any task."""
 
-    # A random-access dataset; None where blocks come with the tasks.
+    # A random-access dataset; None if blocks come with the tasks.
     root: Node | None
     steps: tuple[Node, ...]
     read_options: ReadOptions
     allow_nones: bool
-    # Whether what a sampler said of the elements is needed after the fragment.
+    # Whether the sampler's metadata of elements is needed after the fragment.
     keeps_metadata: bool
-    # How many workers have the cores together.
+    # The number of workers that share the cores.
     sharing: int = 1
 
     def nodes(self) -> list[Node]:
@@ -78,12 +76,12 @@ class Fragment:
 
 
 def detached(step: Node) -> Node:
-    """A step of a fragment, without what it reads from."""
+    """A step of a fragment, without its input."""
     return replace(step, input=NOWHERE)  # type: ignore[type-var]
 
 
 class Fatal(NamedTuple):
-    """An element that is known to end workers: where it does, and what to say of it."""
+    """An element that is known to kill workers: its place, and the error message."""
 
     operation: int
     position: int
@@ -97,21 +95,21 @@ class TaskMessage:
     task: int
     fragment: int
     state: State
-    # Positions up to here; ignored where a block is given.
+    # The end of the positions; ignored if a block is given.
     stop: int
     carefully: bool
     given: Any = None
-    # An element that ended workers, and is not to be touched again.
+    # An element that killed workers, and must not be touched again.
     fatal: "Fatal | None" = None
-    # Whether its outcome is to tell what each step did and took.
+    # Whether its outcome has statistics of each step.
     timed: bool = False
-    # And when, for a trace.
+    # Whether these include spans, for a trace.
     traced: bool = False
 
 
 @plain
 class Outcome:
-    """What became of a task."""
+    """The result of a task."""
 
     task: int
     values: list[Any] | Columns
@@ -121,16 +119,16 @@ class Outcome:
     marks: Marks
     # For each step that drops elements: which ones it kept, in order.
     kept: list[list[Any]]
-    # The bad records that were passed over.
+    # Bad records that were skipped or replaced.
     bad: list[BadRecord]
-    # How long it took, and how many elements could as well have been waited for meanwhile.
+    # Its seconds, and the number of elements that could have been waited for side by side.
     seconds: float
     side_by_side: int
-    # How long the worker had nothing to do before.
+    # Seconds that the worker was idle before.
     idle_seconds: float
-    # What each step did and took, where that is counted.
+    # Records and time of each step, if they are counted.
     steps: StepsSpent | None = None
-    # And when, where a trace is wanted.
+    # The spans of steps, for a trace.
     spans: TaskSpans | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -138,7 +136,7 @@ class Outcome:
         if len(positions) and positions.dtype == np.int64:
             first, last = int(positions[0]), int(positions[-1])
             if last - first == len(positions) - 1 and (len(positions) == 1 or _follow(positions)):
-                # An array takes as long to be pickled as all the rest.
+                # Pickling an array takes as long as all the rest.
                 positions = (first, last + 1)
         return _outcome, (
             self.task,
@@ -164,19 +162,19 @@ class Outcome:
 
 
 def _follow(positions: npt.NDArray[Any]) -> bool:
-    """Whether each one is one more than the one before."""
+    """Whether each number is the previous one plus one."""
     return bool((positions[1:] - positions[:-1] == 1).all())
 
 
 def _outcome(task: int, values: Any, positions: Any, *rest: Any) -> Outcome:
-    """Makes an outcome again, on the other side."""
+    """Restores an outcome, in the trainer."""
     if type(positions) is tuple:
         positions = np.arange(*positions, dtype=np.int64)
     return Outcome(task, values, positions, *rest)
 
 
 class Tally:
-    """In place of the watch over filters, which belongs to the whole stream: takes notes."""
+    """Records which elements filters kept, for the watch over them, which the whole stream has."""
 
     def __init__(self) -> None:
         self.notes: list[Any] = []
@@ -192,14 +190,14 @@ class Tally:
 
 
 class BadNotes(list[BadRecord]):
-    """The bad records that one step met, or the dataset that a fragment begins with."""
+    """The bad records of one step, or of the dataset with which a fragment begins."""
 
-    # How many guards it has.
+    # The number of guards in it.
     guards = 0
 
 
 def numbered(notes: Sequence[BadNotes]) -> list[BadRecord]:
-    """All of them, with the numbers that their guards have in the fragment."""
+    """All of them, with the numbers of their guards in the fragment."""
     first, bad = 0, []
     for records in notes:
         bad += [replace(record, guard=first + record.guard) for record in records]
@@ -224,7 +222,7 @@ class GivenStream(Stream):
         return {"next_index": 0}
 
     def restore(self, state: State) -> None:
-        """Nothing: the task says where it is."""
+        """Nothing: the task has the place."""
 
     def fields(self) -> Fields:
         return Fields(next_index=Whole())
@@ -241,48 +239,48 @@ class _CountMarks(Marks):
 
 
 class TaskClock:
-    """Measures one task after the other, asking the system no more than the answer is worth.
+    """Measures task after task, with no more system calls than the result is worth.
 
-    A question takes little by itself. But a batch of some megabytes has just been through the
-    processor's caches, and whatever comes next finds nothing there.
+    A call is cheap by itself. But after a batch of some megabytes the processor's caches are full,
+    and the next code finds nothing of its own there.
     """
 
     def __init__(self, side_by_side: bool) -> None:
         """`side_by_side` says whether it matters that elements wait for something."""
         self._side_by_side = side_by_side
-        # Tasks that are still to be looked at closely.
+        # The number of tasks still to be measured closely.
         self._closely = _CLOSELY
         self._began = self._cpu_began = 0.0
         self._stopwatch: Stopwatch | None = None
 
     def start(self) -> float:
-        """Begins with a task; returns when that was."""
+        """Begins with a task; returns the time."""
         self._stopwatch = Stopwatch() if self._closely else None
         self._cpu_began = time.process_time() if self._side_by_side else 0.0
         self._began = time.perf_counter()
         return self._began
 
     def read(self) -> tuple[float, bool]:
-        """How many seconds the task took, and whether most of them were spent waiting."""
+        """The seconds of the task, and whether most of them were spent waiting."""
         seconds = elapsed = time.perf_counter() - self._began
         if self._stopwatch is not None:
             seconds = self._stopwatch.read().seconds
         waited = False
         if self._side_by_side:
-            # Other threads may have done it, so it is the time of all of them that counts.
+            # Other threads may have done it, so the CPU time of the whole process counts.
             waited = time.process_time() - self._cpu_began < _WAITING * seconds
         if waited or elapsed > _SLICE_SECONDS:
             self._closely = _CLOSELY
         else:
             self._closely = max(0, self._closely - 1)
-        # What only seems to wait may have been in the queue.
+        # What seems to be waiting may have been the queue for a core.
         return seconds, waited and self._stopwatch is not None
 
 
 class Runner:
     """Evaluates the tasks of one fragment, in the worker."""
 
-    # When the last task was done, of whatever fragment: a worker does one at a time.
+    # The end of the last task of any fragment, as a worker does one at a time.
     _done_at: ClassVar[float | None] = None
 
     def __init__(
@@ -295,7 +293,7 @@ class Runner:
         self._steps: StepClock | None = None
         options = fragment.read_options
         self._threads = max(1, min(options.num_threads, options.prefetch_buffer_size))
-        # By whether it is careful, and timed.
+        # Streams by whether they are careful, and timed.
         self._made: dict[tuple[bool, bool], tuple[Stream, Stream, list[Tally], list[BadNotes]]] = {}
         self._arena: list[Arena] = []
         self._clock = TaskClock(self._threads > 1)
@@ -351,7 +349,7 @@ class Runner:
         )
 
     def _note_or_stop(self, operation: int, position: int = -1, key: str = "") -> None:
-        """Notes what comes next, unless that is known to end this process."""
+        """Notes the next element, unless it is known to end this process."""
         fatal = self._fatal
         if fatal is not None and (operation, position) == fatal[:2]:
             raise FatalElementError(fatal.text)
@@ -387,7 +385,7 @@ class Runner:
                 tally("root"),
                 bad_records=bad[0],
                 sharing=fragment.sharing,
-                # All of a task, which nobody gets a part of before it is done.
+                # The whole task, as no part of it is sent before it is done.
                 block_seconds=TASK_SECONDS,
                 threads=self._shared_threads,
             )
@@ -403,7 +401,7 @@ class Runner:
 
 
 def _last_batch(fragment: Fragment) -> Node | None:
-    """The batch whose result is what is sent, unchanged."""
+    """The batch whose result is sent unchanged."""
     node: Node | None = fragment.steps[-1] if fragment.steps else fragment.root
     while isinstance(node, Place):
         node = node.input
@@ -411,7 +409,7 @@ def _last_batch(fragment: Fragment) -> Node | None:
 
 
 def _pull_all(stream: Stream, state: State) -> tuple[Block, Marks]:
-    """Everything that a stream has from a state on, up to its end or a failure."""
+    """All elements of a stream after a state, up to its end or a failure."""
     stream.restore(state)
     chunks: list[Chunk] = []
     nothing: Marks = FixedMarks(state)
@@ -430,7 +428,7 @@ def _pull_all(stream: Stream, state: State) -> tuple[Block, Marks]:
 
 
 def pack_block(block: Block) -> Any:
-    """Makes a block ready to travel to a worker; its failure stays behind."""
+    """Prepares a block to be sent to a worker; its failure stays behind."""
     return pack_values(block.values), block.positions, block.metadata
 
 
@@ -440,7 +438,7 @@ def unpack_block(packed: Sequence[Any]) -> Block:
 
 
 def up_to_unpicklable(outcome: Outcome, error: Exception) -> Outcome:
-    """What became of a task, with a failure in the place of the element that cannot travel."""
+    """The outcome of a task, with a failure in place of the element that cannot be pickled."""
     rows: list[Any] = []
     values = outcome.values
     for row in values if isinstance(values, list) else values.rows():

@@ -1,11 +1,11 @@
 """`hang_timeout`: detects workers that make no progress while the trainer waits.
 
-What a worker notes on its page (see `Status`) is progress. One that is not ready is watched in
-the same way: it notes what it starts with. Before it can, and while it imports what the pipeline
-needs, it makes progress if it computes.
+A worker's notes on its page (see `Status`) are progress. A worker that is not ready is watched in
+the same way: it notes the steps of its start. Before it can do so, and while it imports what the
+pipeline needs, using a core counts as progress.
 
-The time is the trainer's own, in which it waited: where the trainer was stopped (Ctrl-Z) its
-workers were, too, and nobody hangs.
+Time counts only while the trainer waited: if the trainer was stopped (Ctrl-Z), so were its workers,
+and none hangs.
 """
 
 import logging
@@ -20,29 +20,29 @@ from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
 
-# A process may have to wait as long for a disk or a core before it has begun, whatever an
-# element is allowed to take.
+# A starting process may have to wait this long for a disk or a core, whatever the limit for an
+# element is.
 _LEAST_FOR_A_START = 2.0
 
 
 class HangWatch:
-    """Finds workers that hang, and does with them what the options say."""
+    """Finds workers that hang, and treats them as the options say."""
 
     def __init__(self, options: MultiprocessingOptions, label: Callable[[Task, int], str]) -> None:
-        """`label` names a step of a task by its number."""
+        """`label` returns the name of a step, given a task and a number."""
         self._timeout, self._on_hang = options.hang_timeout, options.on_hang
         self._label = label
 
     @property
     def slice_seconds(self) -> float | None:
-        """How long to wait at most before looking; None for ever."""
+        """The most seconds to wait before a look; None for ever."""
         return None if self._timeout is None else max(0.001, self._timeout / 4)
 
     def look(self, workers: Sequence[WorkerProcess], waited: float) -> None:
-        """Looks at all workers, after the trainer has waited for `waited` seconds."""
+        """Checks all workers, after the trainer has waited for `waited` seconds."""
         if self._timeout is None or self.slice_seconds is None:
             return
-        # What is more than was asked for was not waited: the trainer itself did not run.
+        # More than the requested time was no waiting: the trainer itself did not run.
         waited = min(waited, self.slice_seconds)
         for worker in workers:
             noted = _progress(worker)
@@ -84,7 +84,7 @@ class HangWatch:
 
 
 def _progress(worker: WorkerProcess) -> tuple[int, int]:
-    """What changes as long as a worker does not hang."""
+    """A value that changes unless a worker hangs."""
     count, _, operation, _, _ = worker.status.read()
     if worker.ready or operation == PREPARING:
         return count, 0
@@ -92,11 +92,11 @@ def _progress(worker: WorkerProcess) -> tuple[int, int]:
 
 
 def _ticks(pid: int) -> int:
-    """How long a process has computed, in the system's ticks, where it tells."""
+    """The CPU time of a process, in ticks of the system, if known."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0
-    # The name, in brackets, may hold anything; user's and system's time are the 14th and 15th.
+    # The name, in brackets, may contain anything; user and system time are the 14th and 15th field.
     user, system = text.rpartition(")")[2].split()[11:13]
     return int(user) + int(system)

@@ -1,7 +1,7 @@
 """Keeps the workers of a loader or dataset between two passes.
 
-A home is made with the dataset, long before there is anything to keep in it. So it imports
-next to nothing.
+A home is made with the dataset, long before there are workers to keep in it. So it imports next to
+nothing.
 """
 
 import weakref
@@ -37,7 +37,7 @@ class Home:
         worker_init: Any,
         options: MultiprocessingOptions | RayOptions,
     ) -> "ResizablePool":
-        """Returns workers that are free, or new ones."""
+        """Returns free workers, or new ones."""
         while self._kept:
             pool = self._kept.pop()
             if not pool.closed:
@@ -51,7 +51,7 @@ class Home:
         options: MultiprocessingOptions | RayOptions,
         starter: "Starter | None" = None,
     ) -> "ResizablePool":
-        """Makes a pool, of processes that have been started or are yet to be."""
+        """Makes a pool, whose processes may have been started already."""
         make_payload = partial(_payload_of, fragments, worker_init, self._payload)
         if isinstance(options, RayOptions):
             cluster = _on_a_cluster(fragments, worker_init, options)
@@ -66,11 +66,11 @@ class Home:
 
     @property
     def has_workers(self) -> bool:
-        """Whether there are workers here that are free."""
+        """Whether there are free workers here."""
         return any(not pool.closed for pool in self._kept)
 
     def give_back(self, pool: "ResizablePool") -> None:
-        """Keeps workers that are done, if none are kept already."""
+        """Keeps workers that are done, unless others are kept already."""
         self._kept[:] = [other for other in self._kept if not other.closed]
         if self._kept or pool.closed:
             pool.close()
@@ -87,7 +87,7 @@ _homes: "weakref.WeakKeyDictionary[WorkersKey, Home]" = weakref.WeakKeyDictionar
 
 
 def home_of(key: WorkersKey) -> Home:
-    """The home of the workers of a dataset or loader, with which it ends."""
+    """The home of the workers of a dataset or loader, which ends with that."""
     home = _homes.get(key)
     if home is None:
         home = _homes.setdefault(key, Home())
@@ -95,12 +95,12 @@ def home_of(key: WorkersKey) -> Home:
 
 
 def expect_workers(key: WorkersKey) -> None:
-    """Has begun what workers need before anybody can move in."""
+    """Starts what workers need in advance."""
     early_nursery.expect(home_of(key))
 
 
 def _payload_of(fragments: "list[Fragment]", worker_init: Any, made: "list[Payload]") -> "Payload":
-    """What workers are told; made once, and kept in the list."""
+    """The payload of workers; made once, and kept in the list."""
     from bushel.workers.payload import Payload, part_of
 
     if not made:

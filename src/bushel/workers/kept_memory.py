@@ -8,7 +8,7 @@ import ctypes
 import os
 from contextlib import suppress
 
-# Variables that a process is started with; what glibc's `mallopt` calls the same; and the bytes.
+# Environment variables; the names of the same settings in glibc's `mallopt`; and the bytes.
 _SETTINGS = {
     "MALLOC_MMAP_THRESHOLD_": (-3, 1 << 25),
     "MALLOC_TRIM_THRESHOLD_": (-1, 1 << 28),
@@ -16,12 +16,12 @@ _SETTINGS = {
 
 
 def variables() -> dict[str, str]:
-    """What a process that is about to be started is told."""
+    """The settings in the environment of a process that is about to be started."""
     return {variable: str(value) for variable, (_, value) in _SETTINGS.items()}
 
 
 def keep_memory() -> None:
-    """Tells the same to this process, which is there already; other C libraries do as they do."""
+    """Applies the same settings to this running process; other C libraries ignore them."""
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         for variable, (name, value) in _SETTINGS.items():

@@ -1,7 +1,7 @@
 """The command line, environment and limits with which a nursery is started.
 
-What a process is born with (its directory, its environment, its outputs, ...) it has for ever,
-and its workers after it. `surroundings` tells whether that is still what the program has.
+Properties that a process has from its start (its directory, environment, outputs, ...) stay the
+same for ever, also in its workers. `surroundings` tells whether those of the program have changed.
 """
 
 import fcntl
@@ -19,8 +19,8 @@ from bushel.workers import kept_memory
 from bushel.workers.child import NurseryProcess
 from bushel.workers.lifeline import kill_when_closed
 
-# The first argument is `sys.path`; nothing of the path is imported before it is set. Imports
-# make nothing that a collector of garbage could find.
+# The first argument is `sys.path`; modules from that path are imported only after it is set.
+# Imports create no garbage for the collector.
 _BOOT = (
     "import sys, gc; gc.disable(); sys.path[:] = sys.argv.pop(1).split(chr(10)); "
     "from bushel.workers.nursery import serve; from bushel.workers.program import main; "
@@ -29,7 +29,7 @@ _BOOT = (
 
 
 def start_nursery() -> NurseryProcess:
-    """Starts a process that Ctrl-C does not reach before it says what it thinks of that."""
+    """Starts a process that Ctrl-C does not reach before it has set its own handling."""
     ours, theirs = socket.socketpair()
     watched, lifeline = os.pipe()
     given = [_moved(theirs.detach()), _moved(watched)]
@@ -45,7 +45,7 @@ def start_nursery() -> NurseryProcess:
             stderr=_same_or_nothing(2),
             env=_environment(),
         )
-        if forks:  # Or it is the first worker, which has a lifeline of its own.
+        if forks:  # Otherwise it is the first worker, which has its own lifeline.
             kill_when_closed(given[1], process.pid)
     except BaseException:
         ours.close()
@@ -59,7 +59,7 @@ def start_nursery() -> NurseryProcess:
 
 
 def _moved(file: int) -> int:
-    """A file under another number: the first three mean something to a new process."""
+    """A file under another number, as the first three have a meaning for a new process."""
     try:
         return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
     finally:
@@ -67,9 +67,9 @@ def _moved(file: int) -> int:
 
 
 def _same_or_nothing(file: int) -> int | None:
-    """What `Popen` is to give the process as an output: that of this program, or nothing.
+    """An output for `Popen`: that of this program, or none.
 
-    A daemon has closed its own, and may have another file by that number.
+    A daemon has closed its own, and may have another file with that number.
     """
     with suppress(OSError):
         if os.get_inheritable(file):
@@ -80,7 +80,7 @@ def _same_or_nothing(file: int) -> int | None:
 def can_fork() -> bool:
     """Whether a process may be forked that has imported numpy, and its end be noticed.
 
-    On macOS libraries of the system do not survive it.
+    On macOS, system libraries do not survive it.
     """
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return False
@@ -91,18 +91,18 @@ def can_fork() -> bool:
 
 
 def _paths() -> str:
-    """What is on `sys.path` that Python itself would look at."""
+    """The entries of `sys.path` that Python itself would use."""
     return "\n".join(os.fspath(path) for path in sys.path if isinstance(path, (str, os.PathLike)))
 
 
-# Of bushel's own modules, those that pipelines are made of, and so what workers are sent.
+# Those of bushel's modules that pipelines consist of, and so are sent to workers.
 _OF_PIPELINES = ("bushel.sources.", "bushel.order.", "bushel.transforms.", "bushel.batch.")
 
 
 def _likely() -> list[str]:
-    """The modules that workers will probably need: what this program has of such modules.
+    """The modules that workers will probably need: imported ones of bushel and numpy.
 
-    Nothing but bushel's and numpy's: what else a program imports may start threads.
+    No others, as importing them may start threads.
     """
     found = [name for name in list(sys.modules) if name.startswith(_OF_PIPELINES)]
     return [*found, "bushel.samplers", "bushel.core.rng", "numpy.random"]
@@ -120,16 +120,15 @@ def _interpreter() -> list[str]:
 
 def _environment() -> dict[str, str]:
     keep = kept_memory.variables()
-    # The threads of OpenBLAS, started when numpy is imported, look for something to do for
-    # 2^26 cycles before they sleep, on cores that are wanted for starting. 2^14 is about as
-    # long as it takes to wake one.
+    # The threads of OpenBLAS, started when numpy is imported, spin for 2^26 cycles before they
+    # sleep, on cores that are needed for starting. 2^14 is about as long as it takes to wake one.
     keep["OPENBLAS_THREAD_TIMEOUT"] = "14"
     # A worker that imports JAX must not take the accelerator from the trainer.
     return {**keep, **os.environ, "JAX_PLATFORMS": "cpu"}
 
 
 def surroundings() -> tuple[Any, ...]:
-    """What a process that is started now is born with; compared, never looked into."""
+    """The surroundings of a process that would be started now; only to be compared."""
     return (
         os.getpid(),
         _interpreter(),
@@ -155,7 +154,7 @@ _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith(
 
 
 def _where(file: int | str) -> tuple[int, int] | None:
-    """Which file it is, by whatever name or number."""
+    """The identity of a file, whatever its name or number."""
     with suppress(OSError):
         found = os.stat(file)
         return found.st_dev, found.st_ino
@@ -167,7 +166,7 @@ def _output(file: int) -> Any:
 
 
 def _umask() -> str:
-    """The mask for new files, where it can be read: setting it would show in other threads."""
+    """The umask, if it can be read: setting it would affect other threads."""
     with suppress(OSError), open("/proc/self/status") as status:
         return next((line for line in status if line.startswith("Umask:")), "")
     return ""

@@ -1,7 +1,7 @@
 """The lifeline: a pipe that ends a worker when the trainer ends.
 
-Not by the death of the parent (`PR_SET_PDEATHSIG`): that is by thread, and the thread that
-started the process may end long before the trainer does.
+`PR_SET_PDEATHSIG` would not do: it depends on the thread that started the process, which may end
+long before the trainer does.
 """
 
 import fcntl
@@ -11,10 +11,10 @@ from contextlib import suppress
 
 
 def kill_when_closed(lifeline: int, pid: int) -> None:
-    """Has the system end a process when the other end of the pipe is closed.
+    """Makes the system end a process when the other end of the pipe is closed.
 
-    By a signal that ends also a process that is stopped, or cannot run a thread any more;
-    where the system can send none but SIGIO, by that.
+    It uses a signal that also ends a process that is stopped, or cannot run a thread any more; or
+    SIGIO if the system can send no other.
     """
     with suppress(OSError):
         if hasattr(fcntl, "F_SETSIG"):

@@ -1,6 +1,6 @@
 """Lowers the worker stretches of a cut pipeline: makes streams whose elements workers compute.
 
-What runs where is decided before, in `run/cut.py`.
+`run/cut.py` has decided before what runs where.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,10 +28,10 @@ from bushel.workers.start import Starter
 def lowered_to_workers(
     last: Stretch, lowering: Lowering, starters: dict[int, Starter], engines: list[Engine]
 ) -> Stream:
-    """Makes the stream of stretches that have to do with worker processes, the last first.
+    """Makes the stream of stretches that involve worker processes, the last first.
 
-    `starters` have processes that wait for something to do, by the `id` of the node. The engine
-    is added to `engines`.
+    `starters` have processes that wait for work, by the `id` of the node. The engine is appended to
+    `engines`.
     """
     node = last.workers
     assert node is not None
@@ -55,16 +55,16 @@ class _WithWorkers:
         # the latest output has consumed.
         self.lanes: list[LanesStream] = []
         self._reaches: list[Callable[[], int]] = []
-        # The options that lanes share, by their `id`, and those that they share in a worker.
+        # The options that lanes share, by `id`, and the options that they share in a worker.
         self._in_workers: dict[int, tuple[SharedReadOptions, SharedReadOptions]] = {}
 
     def stream(self, stretch: Stretch, last: bool = False) -> Stream:
-        """The stream of a stretch, over those that it reads from.
+        """The stream of a stretch, given the streams that it reads from.
 
-        `last` says that nothing comes after it which would ask what a sampler said.
+        `last` says that no later step needs the sampler's metadata.
         """
         first_lanes = len(self.lanes)
-        # A loop over the stretches of a chain, which may be longer than calls may be nested.
+        # A loop over the stretches of a chain, as there may be more than calls may be nested.
         first, *after = stretch.chain()
         if isinstance(first.steps[0], ToStreamNode):
             stream: Stream = self._by_position(first, last and not after)
@@ -82,12 +82,12 @@ class _WithWorkers:
         return self._here(stretch, [stream])
 
     def reach(self, first: int) -> Callable[[], Reached]:
-        """What tells how far lanes were used, from the first of these on."""
+        """A function that returns how far lanes were used, from lane stream `first` on."""
         reaches = self._reaches[first:]
         return lambda: tuple(reach() for reach in reaches)
 
     def _here(self, stretch: Stretch, inputs: list[Stream]) -> Stream:
-        """A step of this process."""
+        """A step in this process."""
         (step,) = stretch.steps
         if isinstance(step, CustomStreamNode):
             return CustomStream(iter(step.dataset))
@@ -103,7 +103,7 @@ class _WithWorkers:
     def _by_position(
         self, stretch: Stretch, last: bool, root_quota: DropQuota | None = None
     ) -> RemoteStream:
-        """Steps over positions, which workers do by themselves."""
+        """Steps over positions, which workers run without the trainer."""
         root, *fused = stretch.steps
         assert isinstance(root, ToStreamNode)
         quota = root_quota or self._lowering.quota(dropping_step(root.input).label)
@@ -111,7 +111,8 @@ class _WithWorkers:
         local, quotas = self._local(positions, fused)
         read_options, streams, first_size = root.read_options, 1, 1
         if isinstance(read_options, SharedReadOptions):
-            # Together they keep the workers busy, and a worker is at one of them at a time.
+            # The lanes together keep the workers busy, and a worker evaluates one of them at a
+            # time.
             streams, first_size = read_options.streams, read_options.rows
             read_options = self._one_at_a_time(read_options)
         fragment = Fragment(
@@ -126,7 +127,7 @@ class _WithWorkers:
         number = self._engine.register(fragment)
         cut = None
         if stretch.otherwise is not None:
-            # Known to the workers from their start, should it be needed.
+            # Workers know it from their start, in case it is needed.
             cut = self._otherwise(stretch.otherwise, last, quota)
         return RemoteStream(
             self._engine,
@@ -144,7 +145,7 @@ class _WithWorkers:
         )
 
     def _times_of(self, steps: Sequence[Node]) -> TimesOfFragment | None:
-        """Where outcomes of these steps enter what each of them took, if that is counted."""
+        """The place where outcomes of these steps add their statistics, if they are collected."""
         times = self._lowering.times
         if times is None:
             return None
@@ -155,14 +156,14 @@ class _WithWorkers:
         return TimesOfFragment(times, nodes)
 
     def _one_at_a_time(self, options: SharedReadOptions) -> SharedReadOptions:
-        """The options of the same streams where only one of them is read at a time."""
+        """The options of the same streams if only one of them is read at a time."""
         if id(options) not in self._in_workers:
             made = SharedReadOptions(options, 1, options.rows)
             self._in_workers[id(options)] = options, made
         return self._in_workers[id(options)][1]
 
     def _otherwise(self, stretch: Stretch, last: bool, root_quota: DropQuota) -> Stream:
-        """What goes on where a guess was wrong; the watch over the dataset goes on, too."""
+        """The stream that takes over if a guess was wrong; the watch over the dataset continues."""
         first, *after = stretch.chain()
         stream: Stream = self._by_position(first, last and not after, root_quota)
         for part in after:
@@ -184,9 +185,9 @@ class _WithWorkers:
     def _element_wise(
         self, stretch: Stretch, stream: Stream, last: bool, first_lanes: int
     ) -> RemoteSteps:
-        """Steps that need only their own element, by workers.
+        """Steps that need only their own element, run by workers.
 
-        Below them are the lanes from `first_lanes` on.
+        The lanes below them are those from `first_lanes` on.
         """
         steps = stretch.steps
         local, quotas = self._local(stream, steps)
@@ -221,7 +222,7 @@ def _reached(remote: RemoteSteps, index: int) -> int:
 
 
 def _count_of(step: Node) -> str | None:
-    """What a step counts in its state, if it does."""
+    """The name of the count in a step's state, if it has one."""
     if isinstance(step, Expand):
         return "next_index_in_buffer"
     return step.counter if isinstance(step, Each) and step.uses_positions else None

@@ -1,7 +1,7 @@
 """Wraps steps in a worker so that they note what they do, for blame and hang reports.
 
-In a worker every step notes, once a block, that it begins. When a worker has died of a task,
-the task is done again carefully: element by element, each noted before it is touched.
+In a worker every step notes, once a block, that it begins. When a worker has died of a task, the
+task is done again carefully: element by element, each noted before it is processed.
 """
 
 import threading
@@ -19,15 +19,15 @@ from bushel.core.positions import Keys, Positions
 from bushel.core.room import made_in
 from bushel.errors import FatalElementError
 
-# Called with the node's number, and in careful mode with position and key; and when the step is
-# done, with `BETWEEN` and the number of its records.
+# Called with the node's number, in careful mode with position and key; and when the step is done,
+# with `BETWEEN` and the number of its records.
 Note = Callable[..., None]
 BETWEEN = -1
 T = TypeVar("T")
 
 
 class _Named:
-    """A step that goes by the name of the one it watches."""
+    """A step that has the name of the step that it watches."""
 
     __slots__ = ()
     node: Node
@@ -48,7 +48,7 @@ class _Named:
 
 @frozen
 class WatchedSource(_Named, Source):
-    """A source that notes."""
+    """A source with notes."""
 
     node: Source
     number: int
@@ -85,7 +85,7 @@ class WatchedSource(_Named, Source):
 
 @frozen
 class WatchedEach(_Named, Each):
-    """An Each that notes."""
+    """An Each with notes."""
 
     node: Each
     input: Node
@@ -117,7 +117,7 @@ class WatchedEach(_Named, Each):
 
 @frozen
 class WatchedDrop(_Named, Drop):
-    """A Drop that notes."""
+    """A Drop with notes."""
 
     node: Drop
     input: Node
@@ -131,7 +131,7 @@ class WatchedDrop(_Named, Drop):
 
 @frozen
 class WatchedExpand(_Named, Expand):
-    """An Expand that notes."""
+    """An Expand with notes."""
 
     node: Expand
     input: Node
@@ -151,13 +151,13 @@ class WatchedExpand(_Named, Expand):
 
 @frozen
 class WatchedFold(_Named, Fold):
-    """A Fold that notes."""
+    """A Fold with notes."""
 
     node: Fold
     input: Node
     number: int
     note: Note
-    # Empty, or the room in which the batches are to be made.
+    # Empty, or the arena in which batches are made.
     arena: list[Any]
     one_per_group: bool = True
 
@@ -173,8 +173,8 @@ class WatchedFold(_Named, Fold):
         landing = self.node.landing(total)
         if landing is not None and self.arena:
             if threading.current_thread() is not threading.main_thread():
-                # One that reads ahead may be at it when the task has ended already, and with it
-                # the room.
+                # A prefetching thread may still run it when the task has ended, and its arena is
+                # gone.
                 return None
             landing.made_in(self.arena[0].allocate)
         return landing
@@ -182,7 +182,7 @@ class WatchedFold(_Named, Fold):
     def fold(self, group: list[Any] | Columns, number: int) -> Sequence[Any]:
         self.note(self.number, number)
         if self.arena:
-            # Just the batch, not what it is made of: that is in the user's functions' hands.
+            # Only the batch, not its elements: the user's functions may keep those.
             with made_in(self.arena[0].allocate):
                 folded = self.node.fold(group, number)
         else:
@@ -209,7 +209,7 @@ def _one_by_one(make: Callable[[int], Block], count: int, note: Note) -> Block:
 
 
 def _untouched(error: FatalElementError) -> Failure:
-    """In the place of an element; nobody's frames tell anything about it."""
+    """The failure in place of an element that is not touched; it has no frames."""
     return Failure(error.with_traceback(None))
 
 
@@ -219,7 +219,7 @@ def _in_parts(
     rows: Sequence[Any],
     positions: Positions,
 ) -> tuple[list[T], Failure | None]:
-    """Calls a function of rows: once for all of them, or carefully for one after the other."""
+    """Calls a function of rows: once for all of them, or in careful mode one by one."""
     alone = step.carefully and len(rows) > 0
     size = 1 if alone else max(1, len(rows))
     results: list[T] = []
@@ -238,17 +238,17 @@ def _in_parts(
 
 
 class Watch:
-    """Makes watched copies of nodes, and numbers them in the order it meets them."""
+    """Makes watched copies of nodes, and numbers them in the order in which it meets them."""
 
     def __init__(self, note: Note, carefully: bool, last: Node | None, arena: list[Any]) -> None:
-        """`last` is the batch that is sent, and `arena` holds the room to make it in."""
+        """`last` is the batch that is sent, and `arena` has the memory to make it in."""
         self._note, self._carefully = note, carefully
         self._last, self._arena = last, arena
         self._made: dict[int, Node] = {}
 
     def tree(self, node: Node, numbers: dict[int, int]) -> Node:
-        """Watches a node and everything upstream of it; nodes met twice stay one."""
-        # From the source on: a chain may be longer than calls may be nested.
+        """Watches a node and everything upstream of it; a node met twice stays one node."""
+        # From the source on, as a chain may be longer than calls may be nested.
         chain = [node]
         while not isinstance(chain[-1], Source) and len(chain[-1].inputs) == 1:
             chain.append(chain[-1].inputs[0])

@@ -3,9 +3,9 @@
     trainer ── asks for a worker, with its files ──────────> nursery ── forks ──> worker
             <─ says that it is born, and later how it ended ─
 
-It has no threads and holds nothing of anybody's: not the trainer's, of which it is no fork,
-nor a worker's, whose files it closes as soon as the worker has them. While nobody asks for a
-worker, it imports what workers may need beside what all of them do.
+It has no threads and keeps no files: it is no fork of the trainer, and closes a worker's files as
+soon as the worker has them. Between requests, it imports modules that workers may need besides
+those that all of them need.
 """
 
 import errno
@@ -23,20 +23,20 @@ from importlib import import_module
 
 from bushel.transport.channel import receive_files, send_files
 
-REQUEST = struct.Struct("<iii")  # The child's number, the worker's index, how many there are.
-NEWS = struct.Struct("<iii")  # What there is to tell, the child's number, its pid or exit code.
-# Born, ended, or not forked: then the value says why (an `errno`).
+REQUEST = struct.Struct("<iii")  # The child's number, the worker's index, the number of files.
+NEWS = struct.Struct("<iii")  # The kind of news, the child's number, its pid or exit code.
+# Born, ended, or not forked: then the value is the reason (an `errno`).
 BORN, ENDED, REFUSED = 0, 1, 2
 
 
 def serve(connection: int, lifeline: int, forks: int, *likely: str) -> tuple[int, ...]:
-    """Forks workers until the trainer is gone; returns in each of them, with what it was given.
+    """Forks workers until the trainer is gone; returns in each of them, with its files.
 
-    Where forking is no good (`forks` is 0) this process becomes the first worker itself.
-    `lifeline` is what ends this process with the trainer (see `kill_when_closed`); `likely` are
-    modules that workers will probably import.
+    Without forking (`forks` is 0) this process becomes the first worker itself. `lifeline` ends
+    this process with the trainer (see `kill_when_closed`); `likely` are modules that workers will
+    probably import.
     """
-    # The trainer hears Ctrl-C as well, and decides.
+    # The trainer gets Ctrl-C as well, and decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -46,9 +46,9 @@ def serve(connection: int, lifeline: int, forks: int, *likely: str) -> tuple[int
     poll.register(trainer, select.POLLIN)
     ahead: Iterator[str] = iter(likely)
     while True:
-        # With nothing to wait for, there is something to import.
+        # While there are no requests, import modules.
         while not (news := poll.poll(0)) and (name := next(ahead, None)):
-            with suppress(ImportError):  # Whoever needs it is told.
+            with suppress(ImportError):  # The code that needs it will raise the error.
                 import_module(name)
         for file, _ in news or poll.poll():
             if file in children:
@@ -56,14 +56,15 @@ def serve(connection: int, lifeline: int, forks: int, *likely: str) -> tuple[int
                 _tell_end(trainer, file, *children.pop(file))
                 continue
             number, index, count, files = _hear(trainer)
-            # What is here now is never garbage: looking at it would copy its memory in workers.
+            # Objects that exist now are never garbage: examining them would copy their memory in
+            # workers.
             gc.freeze()
-            # Nor is there time for anything else, now that workers begin.
+            # There is no more time for imports, as workers begin.
             ahead = iter(())
             try:
                 pid = os.fork() if forks else 0
             except OSError as error:
-                # Told before its files are closed, at which the trainer looks what became of it.
+                # Reported before its files are closed, at which point the trainer checks the child.
                 _tell(trainer, NEWS.pack(REFUSED, number, error.errno or 0), [])
                 _close(files)
                 continue
@@ -105,7 +106,7 @@ def _tell_birth(trainer: socket.socket, number: int, pid: int) -> int:
 
 
 def _tell_end(trainer: socket.socket, pidfd: int, number: int, pid: int) -> None:
-    # Until here the pid was the child's, whoever used it.
+    # Until here no other process can have had this pid.
     _, status = os.waitpid(pid, 0)
     os.close(pidfd)
     _tell(trainer, NEWS.pack(ENDED, number, os.waitstatus_to_exitcode(status)), [])
@@ -119,7 +120,7 @@ def _tell(trainer: socket.socket, news: bytes, files: list[int]) -> None:
 
 
 def _be_different() -> None:
-    """Gives this process random numbers of its own; Python does so with its own after a fork."""
+    """Reseeds this process's random numbers; Python reseeds its own after a fork."""
     random = sys.modules.get("numpy.random")
     if random is not None:
         random.seed()

@@ -1,9 +1,8 @@
 """Pickles the pipeline for workers, once; the error names the step that cannot be pickled.
 
-Large arrays (a source in memory) are not part of the pickle. They lie beside it in the same
-memory, and every worker maps that: there is one copy for all of them, and a worker that
-writes to its arrays changes its own only. Arrays on a file are not copied at all; workers
-open the file.
+Large arrays (a source in memory) are not part of the pickle. They are beside it in the same memory,
+which every worker maps: there is one copy for all of them, and a worker that writes to its arrays
+changes only its own. Arrays in a file are not copied at all; workers open the file.
 """
 
 import io
@@ -29,9 +28,9 @@ from bushel.transport.rows import pack_values, unpack_values
 from bushel.transport.unsendable import ITERATOR, UnsendableError, kind_of, output_of
 from bushel.transport.unsendable_holder import holder_of
 
-_TAIL = struct.Struct("<qq")  # Where the pickle of the layout begins, and its size.
+_TAIL = struct.Struct("<qq")  # The start of the layout's pickle, and its size.
 _AT_A_TIME = 1 << 26
-# Arrays below this are part of the pickle: to place them costs more than to copy them.
+# Smaller arrays are part of the pickle: placing them costs more than copying.
 _IN_PICKLE = 1 << 12
 
 
@@ -39,7 +38,7 @@ _Cached = type(lru_cache(int))
 
 
 class PayloadPart(NamedTuple):
-    """A step of a pipeline: what to call it, and what it holds beside what is upstream of it."""
+    """A step of a pipeline: its name, and the objects that it has besides its inputs."""
 
     label: str
     values: Sequence[Any]
@@ -54,13 +53,13 @@ def part_of(node: Any) -> PayloadPart:
 
 
 class Luggage(NamedTuple):
-    """What workers on other machines are given: nothing that lies on files of this process."""
+    """The payload for workers on other machines: nothing in it is in files of this process."""
 
     prepare: bytes
     pickled: bytes
-    # Large arrays, apart from the pickle.
+    # Large arrays, outside of the pickle.
     buffers: list[memoryview]
-    # Kept, or the marks of what comes back mean nothing.
+    # Kept, as otherwise the marks of classes that come back would be invalid.
     classes: list[type]
 
 
@@ -72,12 +71,12 @@ def luggage_of(value: Any, prepare: Any, parts: Sequence[PayloadPart]) -> Luggag
 
 
 class Payload:
-    """A file in memory with everything in it."""
+    """A file in memory with everything that a worker needs."""
 
     def __init__(self, value: Any, prepare: Any, parts: Sequence[PayloadPart] = ()) -> None:
-        """Pickles a value; `parts` names what it is made of, to say what cannot be.
+        """Pickles a value; `parts` names its components, for errors.
 
-        `prepare` is for a worker to have before the value, which may import a good deal.
+        A worker loads `prepare` before the value, which may import a lot.
         """
         first = PayloadPart("worker_init_fn", [prepare])
         self._prepare, _ = _dump(for_worker(prepare), [first], [])
@@ -99,7 +98,7 @@ class Payload:
         _write(self.descriptor, memoryview(_TAIL.pack(end, len(layout))), end + len(layout))
 
     def send(self, link: Link) -> None:
-        """Hands it to a worker."""
+        """Sends it to a worker."""
         link.send(self._prepare)
         for number in self.files:
             link.send_file(number, number)
@@ -114,12 +113,12 @@ class Payload:
             os.close(self.files.pop())
 
 
-# In a worker: the files that came with the payload, by the numbers that they had.
+# In a worker: the files that came with the payload, by their numbers in the trainer.
 _files: dict[int, int] = {}
 
 
 def load_first(link: Link) -> Any:
-    """Waits for what is to be done before everything else, in a worker."""
+    """In a worker: waits for the part that comes before everything else, and loads it."""
     return pickle.loads(link.receive())
 
 
@@ -147,10 +146,9 @@ def _write(descriptor: int, buffer: memoryview, offset: int) -> None:
 def _dump(
     value: Any, parts: Sequence[PayloadPart], files: list[int] | None
 ) -> tuple[bytes, list[memoryview]]:
-    """Pickles a value, large arrays apart; open files that it needs are added to `files`.
+    """Pickles a value, without large arrays; adds open files that it needs to `files`.
 
-    Where that is None the value goes to another machine, and arrays in memory that is shared
-    go by their contents.
+    If that is None the value is for another machine, and arrays in shared memory are sent by value.
     """
     allowed: set[int] = set()
     while True:
@@ -161,13 +159,12 @@ def _dump(
         try:
             pickler.dump(value)
         except Exception as error:
-            # What it was at when it could not go on.
+            # The object at which pickling failed.
             culprit = pickler.last
             part, holder = _holder_among(parts, culprit)
             of_source = part is not None and part.is_source and id(culprit) not in allowed
             if of_source and kind_of(type(culprit)) is ITERATOR:
-                # It may have nothing to do with what is given for a key, and is its own matter:
-                # as long as Python can pickle it, which it cannot each of them.
+                # It may be unrelated to the failure, and Python can pickle it (which it tries).
                 allowed.add(id(culprit))
                 continue
             label = "this pipeline" if part is None else f"`{part.label}`"
@@ -181,7 +178,7 @@ def _dump(
 def _holder_among(
     parts: Sequence[PayloadPart], wanted: Any
 ) -> tuple[PayloadPart | None, tuple[str, bool] | None]:
-    """The part of a pipeline that holds an object, and what it is called there."""
+    """The part of a pipeline that has an object, and the object's name there."""
     for part in parts:
         if any(value is wanted for value in part.values):
             return part, None
@@ -206,16 +203,16 @@ def _reason(culprit: Any, holder: tuple[str, bool] | None, error: Exception) -> 
 
 
 class _Pickler(ByValue):
-    """Pickles by value what has no name elsewhere, and arrays on a file by the file."""
+    """Pickles objects without an importable name by value, and arrays in files by file."""
 
     files: list[int] | None
-    # The `id` of what is sent though it would be refused elsewhere.
+    # The `id` of objects that are sent although they would be refused elsewhere.
     allowed: set[int]
-    # What was last looked at.
+    # The object examined last.
     last: Any = None
 
     def reducer_override(self, obj: Any) -> Any:
-        # First what there may be a hundred thousand of, and nothing can be wrong with.
+        # First the common case: there may be a hundred thousand of these, which need no checks.
         if type(obj) is np.ndarray and obj.base is None and (made := _small(obj)) is not None:
             return made
         self.last = obj
@@ -230,16 +227,16 @@ class _Pickler(ByValue):
             if found is not None:
                 return found
         if isinstance(obj, _Cached) and obj.__module__ == "__main__":
-            # Pickled by name as it is, and there is no such name in a worker.
+            # By default it is pickled by name, and a worker has no such name.
             return _cached, (obj.__wrapped__, obj.cache_parameters())
         if type(obj) is SequenceNode and type(obj.source) is list:
-            # A hundred thousand small records are slow to pickle, and each worker would have
-            # its own. As columns they are neither.
+            # A hundred thousand small records are slow to pickle, and each worker would have a
+            # copy. As columns they are neither.
             return _sequence_of, (pack_values(obj.source),)
         return super().reducer_override(obj)
 
     def _of_array(self, array: npt.NDArray[Any]) -> Any:
-        if array.base is not None:  # Otherwise its memory is its own, and no file's.
+        if array.base is not None:  # Otherwise it owns its memory, which is in no file.
             on_file = _file_of(array)
             if on_file is not None:
                 return _open_array, on_file
@@ -249,7 +246,7 @@ class _Pickler(ByValue):
         return _small(array)
 
     def _kept(self, descriptor: int, *where: Any) -> tuple[Any, ...]:
-        """Keeps a file open for the workers; each once, whatever lies on it."""
+        """Keeps a file open for the workers; each once, however many arrays are in it."""
         assert self.files is not None
         for kept in self.files:
             if os.path.sameopenfile(kept, descriptor):
@@ -259,7 +256,7 @@ class _Pickler(ByValue):
 
 
 def _small(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
-    """How a small array is made again, in half the time that numpy's own way takes.
+    """A constructor for a small array, in half the time of numpy's own.
 
     A source in memory may have a hundred thousand of them, and the first batch waits for each.
     """
@@ -274,7 +271,7 @@ def _small(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
 
 
 def _file_of(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
-    """Finds where on a file an array lies, if it does, and all of it can be found there."""
+    """The file and place of an array, if all of it is in a file."""
     base: Any = array
     while isinstance(base, np.ndarray) and not (
         isinstance(base, np.memmap) and isinstance(base.base, mmap.mmap)
@@ -286,7 +283,7 @@ def _file_of(array: npt.NDArray[Any]) -> "tuple[Any, ...] | None":
         return None
     offset = base.offset + array.ctypes.data - base.ctypes.data
     kind = np.memmap if isinstance(array, np.memmap) else np.ndarray
-    # One that may be written to stays so; what a worker writes is its own.
+    # A writable one stays writable; a worker writes to its own copy.
     mode = "c" if array.flags.writeable else "r"
     return os.path.abspath(base.filename), array.dtype, offset, array.shape, kind, mode
 

@@ -16,7 +16,7 @@ _STACK_SECONDS = 1.0
 
 
 class WorkerProcess:
-    """A process, what it has to do, and what it says it is at."""
+    """A process, its tasks, and its notes."""
 
     def __init__(self, started: Started) -> None:
         self._started = started
@@ -25,10 +25,10 @@ class WorkerProcess:
         self.ready = False
         self.hung = False
         # Whether it was added to others, which have the tasks until it is ready; and whether it is
-        # to end when it has done its own.
+        # to end after its own tasks.
         self.added = self.leaving = False
-        # How far it had come when it was last looked at, for how long it had been waited for
-        # then, and for what it was reported. (See `HangWatch`.)
+        # Its progress at the last check, the seconds waited for it then, and the progress that was
+        # reported as a hang. (See `HangWatch`.)
         self.noted = self.reported = (-1, 0)
         self.stalled = 0.0
         self.status = Status(started.status)
@@ -39,29 +39,29 @@ class WorkerProcess:
 
     @property
     def takes_tasks(self) -> bool:
-        """Whether it may be given more to do."""
+        """Whether it may get more tasks."""
         return not self.leaving and (self.ready or not self.added)
 
     def files(self) -> tuple[int, ...]:
-        """What becomes readable when there is news: a message, or the end of the process."""
+        """Descriptors that become readable at news: a message, or the end of the process."""
         ending = self.process.fileno() if isinstance(self.process, Child) else -1
         return tuple(file for file in (self.link.fileno(), ending) if file >= 0)
 
     def is_gone(self) -> bool:
-        """Whether the process has ended, whoever may still hold its socket."""
+        """Whether the process has ended, even if another process still has its socket."""
         return isinstance(self.process, Child) and self.process.poll() is not None
 
     def was_killed(self) -> bool:
-        """Whether it ended as those do that somebody outside kills, or nobody knows how."""
+        """Whether it seems to have been killed from outside, or its end is unknown."""
         return self.process.returncode in (-signal.SIGKILL, -signal.SIGTERM, UNKNOWN)
 
     @property
     def refused(self) -> OSError | None:
-        """Why the system would not start it, if it would not."""
+        """Why the system refused to start it, if it did."""
         return self.process.refused if isinstance(self.process, Child) else None
 
     def private_bytes(self) -> int:
-        """Memory that the process has for itself; 0 where nobody knows."""
+        """Private memory of the process; 0 if unknown."""
         if not self.ready:
             return 0
         try:
@@ -72,7 +72,7 @@ class WorkerProcess:
         return max(0, resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
     def core_seconds(self) -> float | None:
-        """How long the process was on a core so far, all of its threads; None if nobody knows."""
+        """CPU seconds of the process so far, all of its threads; None if unknown."""
         try:
             with open(f"/proc/{self.process.pid}/stat") as file:
                 fields = file.read().rpartition(")")[2].split()
@@ -95,7 +95,7 @@ class WorkerProcess:
         return "ended" if code == UNKNOWN else f"ended with exit code {code}"
 
     def leave(self) -> None:
-        """Asks the process to end; it does when it comes to reading its socket."""
+        """Asks the process to end; it does when it next reads its socket."""
         self.link.close()
 
     def end(self) -> None:
@@ -104,7 +104,7 @@ class WorkerProcess:
         self._started.end()
 
     def forget(self) -> None:
-        """Closes what belongs to the process, here."""
+        """Closes its files, in this process."""
         self.link.close()
         self._started.forget()
 

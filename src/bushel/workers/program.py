@@ -20,10 +20,10 @@ from bushel.workers.lifeline import kill_when_closed
 from bushel.workers.payload import load, load_first
 from bushel.workers.status import Status
 
-# Asks a worker to write its Python stacks to a file; nobody else uses this signal here.
+# Asks a worker to write its Python stacks to a file; nothing else uses this signal here.
 STACK_SIGNAL = signal.SIGUSR2
 READY, BROKEN, DONE, FAULT = "ready", "broken", "done", "fault"
-# What a worker is at before it is ready, where its page has the number of a step later.
+# Steps of a worker's start, on its page in place of the number of a step.
 PREPARING, LOADING = -2, -3
 
 
@@ -35,7 +35,7 @@ def main(connection: int, status: int, stacks: int, lifeline: int, index: int, c
     for descriptor in (connection, status, stacks, lifeline):
         os.set_inheritable(descriptor, False)
     link = Link(socket.socket(fileno=connection))
-    # What the user's functions fork must not be taken for this worker when that is gone.
+    # A child that a user's function forks must not hold the socket when this worker is gone.
     os.register_at_fork(after_in_child=link.close)
     page = Status(status)
     os.close(status)
@@ -70,7 +70,7 @@ def _run(link: Link, message: TaskMessage, runners: list[Runner], page: Status) 
         arena = link.arena()
         outcome = runners[message.fragment].run(message, arena)
     except Exception as error:
-        # Not of the user's functions, whose exceptions are part of the outcome.
+        # Not an exception of a user's function, which would be part of the outcome.
         if arena is not None:
             link.return_arena(arena)
         link.send((FAULT, _told(error)))
@@ -93,20 +93,20 @@ def _run(link: Link, message: TaskMessage, runners: list[Runner], page: Status) 
 
 
 def _told(error: BaseException) -> str:
-    """What the trainer is told of an error: the traceback, and first the limit, if it was one."""
+    """The report of an error to the trainer: the traceback, after the limit if one was reached."""
     limit = limit_of(error)
     return f"{limit}.\n{traceback.format_exc()}" if limit else traceback.format_exc()
 
 
 def _end_with_the_trainer(lifeline: int) -> None:
-    """Ends this process when the other end of the pipe is closed, however that came about."""
+    """Ends this process when the other end of the pipe is closed, for whatever reason."""
 
     def wait_for_the_end() -> None:
         with suppress(OSError):
             os.read(lifeline, 1)
         os._exit(1)
 
-    # The system itself ends a process that cannot even run a thread.
+    # The system itself ends a process that cannot run a thread any more.
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     kill_when_closed(lifeline, os.getpid())
     threading.Thread(target=wait_for_the_end, name="bushel-lifeline", daemon=True).start()

@@ -9,7 +9,7 @@ from bushel.order.mix_held import with_held
 
 @plain
 class RecountedMarks(Marks):
-    """States of a task that counted bad records from none on, though there were some before."""
+    """States of a task that counted bad records from zero, though there were some before."""
 
     marks: Marks
     counts: list[int]
@@ -23,7 +23,7 @@ class RecountedMarks(Marks):
 
 @plain
 class PlacedMarks(Marks):
-    """States of elements that were made of a block, in terms of the stream it came from."""
+    """States of elements made from a block, in terms of the stream from which the block came."""
 
     made: Marks
     input: Marks
@@ -39,7 +39,8 @@ class PlacedMarks(Marks):
         index = root["next_index"]
         if not root.get("before"):
             return self.input.at(index)
-        # Within what was made of one element, as streams here say it (see `ExpandStream`).
+        # Within the elements made from one element, as local streams express it (see
+        # `ExpandStream`).
         return with_held(self.input.before(index), lambda: self.input.at(index + 1))
 
 

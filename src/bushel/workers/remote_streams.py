@@ -1,7 +1,7 @@
 """Streams whose elements workers make: prefetched, delivered in order.
 
-Their states are those of the streams that they stand for. So a state can be taken here and
-restored in a process that has no workers, or the other way round.
+Their states are those of the streams that they replace. So a state can be taken here and restored
+in a process without workers, and the other way round.
 """
 
 import time
@@ -25,14 +25,13 @@ from bushel.workers.fragment import TASK_SECONDS, Outcome, pack_block
 from bushel.workers.remote_marks import FailureMarks, PlacedMarks, RecountedMarks
 from bushel.workers.task import Task
 
-# A trainer that comes for a lot at a time, and does something else in between, needs more tasks
-# under way than one that comes all the time. It is given more where it waits for a worker that
-# had nothing to do before, within what the engine allows.
-# Seconds of a wait below which the outcome counts as having been there.
+# A trainer that takes many elements at a time, and does something else in between, needs more tasks
+# under way than one that takes them steadily. It gets more if it waits for a worker that was idle
+# before, within the engine's limits. Waits below these seconds count as none.
 _NO_WAIT_SECONDS = 0.001
 _IDLE = 0.1
-# A worker waits for elements side by side, where they wait for something: as many as it has
-# threads take as long as one. A task has as many elements, up to this number of bytes.
+# If elements wait for something, a worker waits for as many side by side as it has threads. A task
+# has that many elements, up to this number of bytes.
 _MOST_BYTES_SIDE_BY_SIDE = 1 << 22
 
 
@@ -47,7 +46,7 @@ def _task_size(most_bytes: int, under_way: int, first: int = 1, least: int = 1) 
 
 
 class TimesOfFragment:
-    """Where the outcomes of one fragment enter what its steps did and took."""
+    """The place where the outcomes of one fragment add the statistics of its steps."""
 
     def __init__(self, times: StepTimes, nodes: Sequence[Node]) -> None:
         """`nodes` are those of the pipeline, in the order of the fragment's."""
@@ -65,9 +64,9 @@ class TimesOfFragment:
 
 
 class _Remote(Stream):
-    """What workers make; its `local` copy is the same stream without them.
+    """Elements made by workers; its `local` copy is the same stream without workers.
 
-    The local copy knows what states mean, and takes over where a plan does not fit.
+    The local copy interprets states, and takes over if a plan does not fit.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class _Remote(Stream):
 
     @abstractmethod
     def _cancel(self) -> None:
-        """Forgets the tasks that are under way."""
+        """Drops the tasks that are under way."""
 
     def _learn(self, task: Task, count: int, outcome: Outcome) -> None:
         if self._times is not None:
@@ -100,13 +99,13 @@ class _Remote(Stream):
 
     def _note_place(self, chunk: Chunk) -> None:
         elements = len(chunk.block) + (chunk.block.failure is not None)
-        if elements:  # A chunk of which a filter left nothing tells nothing.
+        if elements:  # A chunk without elements (a filter dropped all) is skipped.
             self._place = (chunk.marks, elements)
 
     def _go_on_with(
         self, stream: Stream, state: State, want: int, counts: Sequence[tuple[int, int]]
     ) -> Chunk | None:
-        """Leaves it to another stream from here on, as if it had been asked from the start."""
+        """Passes the rest on to another stream, as if that had been read from the start."""
         self._cancel()
         stream.restore(state)
         for quota, before in zip(self._quotas, counts, strict=True):
@@ -160,19 +159,19 @@ class RemoteStream(_Remote):
         times: TimesOfFragment | None = None,
     ) -> None:
         super().__init__(engine, fragment, local, quotas, times)
-        # So many streams share the workers, and tasks beyond this one's share of those.
+        # The number of streams that share the workers, and tasks beyond this one's share.
         self._streams, self._more_tasks = streams, 0
         self._block_size = _task_size(
             engine.most_task_bytes, self._share_of_tasks(), first_size, least
         )
         self._clock = clock
-        # How many elements are waited for side by side.
+        # The number of elements that are waited for side by side.
         self._side_by_side = 1
-        # Tasks count bad records from none on; those before them are counted here.
+        # Tasks count bad records from zero; those before them are counted here.
         self._ledger = Ledger(guards)
         self._length = length
         self._group_size = group_size
-        # Where elements were expected to be there, all of them: another plan if they are not.
+        # The stream that takes over if elements turn out to be missing.
         self._cut = cut
         self._tasks: deque[Task] = deque()
         self._start_state: State = {}
@@ -202,8 +201,8 @@ class RemoteStream(_Remote):
         if self._cut is not None and _has_gaps(outcome.kept[0]):
             return self._go_on_with(self._cut, start, want, counts)
         if not _count(self._quotas, outcome.kept) or not self._ledger.has_room_for(outcome.bad):
-            # A filter dropped too much, or too many records are bad. Where exactly that is to
-            # be said, the local copy knows.
+            # A filter dropped too much, or too many records are bad. The local copy raises at the
+            # right element.
             return self._go_on_with(self._local, start, want, counts)
         for record in outcome.bad:
             self._ledger.enter(record)
@@ -211,7 +210,7 @@ class RemoteStream(_Remote):
         if any(before):
             chunk.marks = RecountedMarks(chunk.marks, before)
         if chunk.block.failure is not None:
-            # Reading goes on after it, which the tasks ahead do not.
+            # Reading continues after it, unlike the tasks ahead.
             self._cancel()
             self._go_to(chunk.marks.at(len(chunk.block) + 1))
         self._note_place(chunk)
@@ -219,11 +218,11 @@ class RemoteStream(_Remote):
         return chunk
 
     def _share_of_tasks(self) -> int:
-        """How many tasks are under way at least: fewer where there are other streams beside."""
+        """The least number of tasks under way: fewer if there are other streams."""
         return max(1, self._engine.depth // self._streams)
 
     def _have_more_under_way(self, task: Task, waited_for: Outcome) -> None:
-        """More tasks, where there was somebody to do them while we waited for the last one."""
+        """Increases the number of tasks, if a worker was idle while the trainer waited for one."""
         if waited_for.idle_seconds > _IDLE * waited_for.seconds:
             engine, least = self._engine, self._share_of_tasks()
             by_bytes = least * engine.most_bytes_ahead // (engine.depth * max(1, task.bytes))
@@ -239,7 +238,7 @@ class RemoteStream(_Remote):
             return len(self._tasks) < least
         if len(self._tasks) >= least + self._more_tasks:
             return False
-        # There may be more of them since they were small, and they may have become larger.
+        # There may be more tasks since they were small, and they may have become larger.
         engine, size = self._engine, self._block_size
         groups = (self._next - self._tasks[0].first) // self._group_size + size.size
         return groups * size.bytes_each * engine.depth <= engine.most_bytes_ahead * least
@@ -298,27 +297,27 @@ class RemoteSteps(_Remote):
         self._input = input
         # Names of the counts that steps put around the state of the input.
         self._names, self._depth = counts, len(counts)
-        # Chunks of the input: those with a worker (None where only a failure is left of one),
-        # and those to be sent again.
+        # Chunks of the input: those with a worker (None if only a failure is left of one), and
+        # those to be sent again.
         self._sent: deque[tuple[Task | None, Chunk, Reached]] = deque()
         self._unsent: deque[tuple[Chunk, Reached]] = deque()
-        # Tells how far lanes of several hosts were used for what the input gave last; and the
-        # same for what was handed out here. (See `AheadOfHosts`.)
+        # Returns how many steps of shared lanes the input's last output used; and the same for the
+        # elements handed out here. (See `AheadOfHosts`.)
         self._reach = reach or tuple
         self.reached = self._reach()
         self.eager = input.eager
-        # Elements that are taken from the input for a task: worth a task, and soon there.
+        # The number of input elements for a task: worth a task, and soon there.
         self._input_size = BlockSize(target_seconds=SOON_SECONDS)
         self._clock = clock
-        # A user's own iterator may have to wait for each element. So it is asked for few of
-        # them at a time, and the way ahead grows step by step.
+        # A user's own iterator may have to wait for each element. So few are taken at a time, and
+        # the number ahead grows step by step.
         self._fills = input.eager or reach is not None
         self._most_sent = engine.depth if self._fills else 0
         self._begin()
 
     def _begin(self) -> None:
         self._place = (beginning_of(self._local), 0)
-        # The counts of steps that count, and how many elements were sent since.
+        # The counts of steps that count, and the number of elements sent since.
         self._counts: State = {"next_index": 0}
         try:
             self._counts = replaced(self._local.state(), self._depth, _at_the_start)
@@ -348,7 +347,7 @@ class RemoteSteps(_Remote):
             self._learn(task, len(taken.block), outcome)
             counts = self._quota_counts()
             if not _count(self._quotas, outcome.kept):
-                # A filter dropped too much. Where exactly that is to be said, the local copy knows.
+                # A filter dropped too much. The local copy raises at the right element.
                 state = replaced(task.message.state, self._depth, lambda _: taken.marks.at(0))
                 self._unsent.clear()
                 chunk = self._go_on_with(self._local, state, want, counts)
@@ -366,7 +365,7 @@ class RemoteSteps(_Remote):
         marks = PlacedMarks(chunk.marks, taken.marks, self._depth)
         block = chunk.block
         if block.failure is not None:
-            # Go on after it; what was sent after it counted one too many.
+            # Continue after it; elements sent after it were counted one too high.
             after = chunk.marks.at(len(block) + 1)
             used = innermost_index(after)
             unsent = [
@@ -442,7 +441,7 @@ def _at_the_start(_: State) -> State:
 
 
 def _count(quotas: Sequence[DropQuota], kept: Sequence[Sequence[Any]]) -> bool:
-    """Tells the watches over filters what was kept; False where one objects."""
+    """Reports the kept elements to the watches over filters; False if one objects."""
     for quota, notes in zip(quotas, kept, strict=True):
         for note in notes:
             over = quota.count_kept(note) if isinstance(note, int) else quota.count(note)

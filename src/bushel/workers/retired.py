@@ -6,12 +6,12 @@ from contextlib import suppress
 
 from bushel.workers.process import WorkerProcess
 
-# How long one may take to put its things in order. Nobody waits for it meanwhile.
+# The most seconds for a worker to end by itself. The trainer does not wait for it meanwhile.
 _LEAVING_SECONDS = 5.0
 
 
 class Retired:
-    """Workers that end by themselves, or are ended when they take too long."""
+    """Workers that end by themselves, or are killed when they take too long."""
 
     def __init__(self) -> None:
         self._workers: list[tuple[WorkerProcess, float]] = []
@@ -28,7 +28,7 @@ class Retired:
         worker.leave()
 
     def end_those_gone(self) -> None:
-        """Lets go of those that have left; waits for nobody."""
+        """Releases those that have ended, without waiting."""
         for entry in list(self._workers):
             worker, deadline = entry
             if worker.process.poll() is not None or time.monotonic() > deadline:
@@ -37,6 +37,6 @@ class Retired:
                     self._workers.remove(entry)
 
     def take_all(self) -> list[WorkerProcess]:
-        """Hands over those that are left, for somebody to end them now."""
+        """Hands over the remaining ones, to be killed now."""
         workers, self._workers = list(self), []
         return workers

@@ -12,18 +12,18 @@ from bushel.workers.task import Task
 
 
 class WorkerPool(Protocol):
-    """Workers of one pipeline: given tasks, which any of them can do, twice if need be.
+    """The workers of one pipeline: any of them can do any task, twice if necessary.
 
-    An engine has one at a time (`Home.take` makes it, or finds one that is free) and calls it from
-    one thread at a time, but for `close`, which may come from any thread at any time. A task that
-    was submitted is done once, by whoever: a worker that is lost is the pool's own matter, and so
-    is their number. Outcomes are waited for in the order in which tasks were submitted, unless
-    tasks were cancelled, which nobody waits for any more.
+    An engine has one at a time (`Home.take` makes it, or finds a free one) and calls it from one
+    thread at a time, except for `close`, which any thread may call at any time. A submitted task is
+    done once, by any worker: replacing lost workers is the pool's own concern, and so is their
+    number. Outcomes are waited for in the order of submission, except those of cancelled tasks,
+    which are never waited for.
     """
 
-    # Whether it was closed, and no task can be submitted any more.
+    # Whether it was closed, so that no task can be submitted any more.
     closed: bool
-    # Workers that were lost and replaced, and tasks that others did again for it.
+    # Workers that were lost and replaced, and tasks that were repeated because of it.
     deaths: int
     repeated: int
 
@@ -33,17 +33,17 @@ class WorkerPool(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for anything, and another iterator may have the workers."""
+        """Whether there are no tasks, so that another iterator may have the workers."""
 
     @property
     def size(self) -> int:
-        """How many workers there are to be."""
+        """The wanted number of workers."""
 
     def submit(self, task: Task) -> None:
-        """Gives a task to one of the workers; waits for nobody."""
+        """Gives a task to one of the workers, without waiting."""
 
     def wait(self, task: Task) -> Outcome:
-        """Waits until a task is done; raises what stands in its way."""
+        """Waits until a task is done; raises if that is impossible."""
 
     def wait_for_any(self, tasks: Sequence[Task]) -> Task:
         """Waits until one of some tasks is done, or has failed; returns it."""
@@ -53,65 +53,65 @@ class WorkerPool(Protocol):
 
 
 class ResizablePool(WorkerPool, Protocol):
-    """Workers whose number can be another while they are at work, and so can be tuned."""
+    """Workers whose number can change while they work, and so can be tuned."""
 
-    # Why there are fewer workers than were asked for, until the next `resize`.
+    # Why there are fewer workers than requested, until the next `resize`.
     refusal: str | None
-    # What an engine has learned of them: the next one that has them goes on with it.
+    # What an engine has learnt about them, for the next engine that uses them.
     learned: Any
 
     @property
     def settled(self) -> bool:
-        """Whether there are as many as are to be, all of them ready, and none about to leave."""
+        """Whether the number is the wanted one, all are ready, and none is about to leave."""
 
     def resize(self, count: int) -> None:
-        """Has more or fewer workers from the next task on; waits for nobody.
+        """Changes the number of workers from the next task on, without waiting.
 
-        Those that are added get tasks when they are ready. Those that leave do what they have
-        first. Where no more can be had, those that there are go on, and `refusal` says why.
+        New workers get tasks when they are ready. Leaving workers finish their tasks first. If no
+        more workers are possible, the existing ones continue, and `refusal` has the reason.
         """
 
     def places(self) -> int | None:
-        """How many workers there could be elsewhere; None where they share this machine's cores."""
+        """The most workers elsewhere; None if they share this machine's cores."""
 
     def private_bytes(self) -> int:
-        """Memory that the largest of the workers has for itself; 0 where nobody knows."""
+        """Private memory of the largest worker; 0 if unknown."""
 
     def core_seconds(self) -> float | None:
-        """How long the workers were on cores so far, all together; None where nobody knows."""
+        """CPU seconds of all workers so far; None if unknown."""
 
 
 class TaskQueue(ABC):
-    """Tasks of a pool: numbered, given out, waited for. Who does them is for its heirs to say."""
+    """The tasks of a pool: numbered, given out, waited for. Subclasses do them."""
 
     def __init__(self) -> None:
         # Tasks without a worker.
         self._homeless: deque[Task] = deque()
         self._next_number = 0
-        # Workers that were replaced, and tasks that others did again for it.
+        # Workers that were replaced, and tasks that were repeated because of it.
         self.deaths = self.repeated = 0
         self.closed = False
 
     @abstractmethod
     def _give_out(self) -> None:
-        """Sees that there are workers, and gives them tasks; waits for nobody."""
+        """Starts workers as needed, and gives them tasks, without waiting."""
 
     @abstractmethod
     def go_on(self, seconds: float | None = None) -> bool:
-        """Gives out tasks, waits for news of those who do them, and takes note of it.
+        """Gives out tasks, waits for news of workers, and takes note of it.
 
-        For so many seconds at most, if somebody says so; tells whether there was any.
+        For `seconds` at most, if given; returns whether there was any news.
         """
 
     def submit(self, task: Task) -> None:
-        """Takes a task on, for the worker with the least to do."""
+        """Accepts a task, for the worker with the fewest tasks."""
         self._check_open()
         task.message.task = self._next_number
         self._next_number += 1
         self.take(task)
 
     def take(self, task: Task) -> None:
-        """Takes on a task that has its number."""
+        """Accepts a task that has its number."""
         self._check_open()
         self._homeless.append(task)
         self._give_out()
@@ -139,5 +139,5 @@ class TaskQueue(ABC):
 
 
 def raise_closed() -> NoReturn:
-    """Says that the workers are gone while somebody waits for them."""
+    """Raises that the workers are gone while a thread waits for them."""
     raise ClosedError("this iterator was closed while it was waited for.")

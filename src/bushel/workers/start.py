@@ -1,7 +1,7 @@
 """Starts worker processes through the nursery.
 
-A worker takes a tenth of a second to import numpy. In that time the trainer imports what it
-needs to talk to it, and pickles the pipeline.
+A worker takes a tenth of a second to import numpy. In that time the trainer imports the modules for
+talking to it, and pickles the pipeline.
 """
 
 import os
@@ -14,12 +14,12 @@ from bushel.errors import WorkerError
 from bushel.workers import early_nursery
 from bushel.workers.child import Child, NurseryProcess
 
-# The size of the page on which a worker notes what it is at (see `Status`).
+# The size of a worker's status page (see `Status`).
 PAGE = 4096
 
 
 def not_started(error: OSError | MemoryError) -> WorkerError:
-    """Says why no process could be started."""
+    """The error if no process could be started."""
     return WorkerError(f"no worker process can be started: {limit_of(error) or error}.")
 
 
@@ -52,9 +52,9 @@ class Started:
         self.forget()
 
     def forget(self) -> None:
-        """Lets go of the process, and closes what belongs to it, here."""
+        """Releases the process, and closes its files, in this process."""
         if self.process.returncode is None:
-            self.process.returncode = 0  # It is not ours to wait for.
+            self.process.returncode = 0  # Not ours to wait for.
         if isinstance(self.process, Child):
             self.process.close()
         self._close_files()
@@ -70,10 +70,10 @@ class Started:
 
 
 class Starter:
-    """Starts the workers of one pool, and others in the place of those that died."""
+    """Starts the workers of one pool, and replacements for those that died."""
 
     def __init__(self, count: int, most: int | None = None) -> None:
-        """`count` workers at first, and `most` that there may ever be side by side."""
+        """`count` workers at first, and at most `most` at the same time."""
         self._count = count
         self._most = count if most is None else most
         self._lease: early_nursery.Lease | None = None
@@ -81,7 +81,7 @@ class Starter:
         self._waiting: list[Started] = []
 
     def start_all(self) -> None:
-        """Starts all workers, before they are asked for."""
+        """Starts all workers, before they are needed."""
         try:
             for index in range(self._count):
                 self._waiting.append(self._new(index))
@@ -90,7 +90,7 @@ class Starter:
             raise
 
     def start(self, index: int) -> Started:
-        """Returns a worker that waits, or a new one."""
+        """Returns a waiting worker, or a new one."""
         return self._waiting.pop(0) if self._waiting else self._new(index)
 
     def _new(self, index: int) -> Started:
@@ -105,7 +105,7 @@ class Starter:
             raise not_started(error) from error
 
     def end(self) -> None:
-        """Ends those that wait, and what others would have come from."""
+        """Ends waiting workers, and the nursery."""
         while self._waiting:
             self._waiting.pop().end()
         self._end_nursery()
@@ -116,7 +116,7 @@ class Starter:
             lease.end()
 
     def forget(self) -> None:
-        """Lets go of everything, in a forked child: it is the parent's."""
+        """Releases everything in a forked child: it belongs to the parent."""
         while self._waiting:
             self._waiting.pop().forget()
         if self._lease is not None:

@@ -1,14 +1,14 @@
 """The status page that a worker shares with the trainer: what the worker is doing.
 
-It outlives the worker, so the trainer can tell what killed it; and it can be read while the
-worker hangs, which could not answer a question.
+It outlives the worker, so the trainer can tell what killed it; and it can be read while the worker
+hangs and cannot answer.
 """
 
 import struct
 
 from bushel.core.memory_file import map_file
 
-# How often something was noted, the task, the operation, the position, the key's length.
+# The number of notes, the task, the operation, the position, the key's length.
 _HEAD = struct.Struct("<qqqqq")
 _MOST_KEY = 256
 
@@ -27,7 +27,7 @@ class Status:
         self.note(-1)
 
     def note(self, operation: int, position: int = -1, key: str = "") -> None:
-        """Notes what comes next: an operation, and perhaps the one element it is for."""
+        """Notes the next operation, and perhaps its one element."""
         self._count += 1
         encoded = key.encode(errors="replace")[:_MOST_KEY]
         _HEAD.pack_into(self._memory, 0, self._count, self._task, operation, position, len(encoded))
@@ -35,7 +35,7 @@ class Status:
             self._memory[_HEAD.size : _HEAD.size + len(encoded)] = encoded
 
     def read(self) -> "tuple[int, int, int, int, str]":
-        """What was noted last: count, task, operation, position and key."""
+        """The last note: count, task, operation, position and key."""
         count, task, operation, position, length = _HEAD.unpack_from(self._memory)
         key = bytes(self._memory[_HEAD.size : _HEAD.size + min(length, _MOST_KEY)])
         return count, task, operation, position, key.decode(errors="replace")

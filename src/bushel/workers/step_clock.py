@@ -7,14 +7,14 @@ from bushel.run.spans import StepSpan
 from bushel.run.step_total import SPENT
 from bushel.workers.noted_steps import BETWEEN, Note
 
-# Steps that one task tells of, each as `SPENT`: number, records, those that were timed, their time,
-# and the longest call with the position that the task began at; and for how many tasks it stands.
+# Statistics of steps in one task, each as `SPENT`: number, records, timed records, their time, and
+# the longest call with the first position of the task; and the number of tasks that it stands for.
 StepsSpent = bytes
 
 _COST_OF_A_NOTE = 150
 _MOST_SHARE = 0.003
 _MOST_TASKS = 64
-# Of one task: they travel with what it made.
+# The most spans of one task, as they are sent with its elements.
 _MOST_SPANS = 4_096
 
 
@@ -28,21 +28,21 @@ class _ThreadClock(threading.local):
 
 
 class StepClock:
-    """Passes notes on, and adds up what the steps between two of them did.
+    """Passes notes on, and adds up the work of steps between two notes.
 
-    Records are counted always. The clock is looked at in some tasks only where the notes are so
-    many that it would show; what those took stands for the others.
+    All records are counted. If notes are so frequent that reading the clock would cost time, only
+    some tasks are timed, and stand for the others.
     """
 
     def __init__(self, note: Note) -> None:
         self._note = note
         self._all: list[dict[int, list[int]]] = []
         self._thread = _ThreadClock(self._all)
-        # One task of so many is timed, no more than that, and so many are left until then. (Step by
-        # step: the first tasks are slow, as they import and open what later ones find.)
+        # One task in `_every` is timed (`_left` more until then); the number grows up to `_most`.
+        # Step by step, as the first tasks are slow: they import and open what later ones find.
         self._every = self._most = self._left = 1
         self._timing = True
-        # Where a trace is wanted: when each step of the task worked.
+        # For a trace: the span of each step of the task.
         self.spans: list[StepSpan] | None = None
 
     def note(self, operation: int, position: int = -1, key: str = "") -> None:
@@ -81,7 +81,7 @@ class StepClock:
             spent.clear()
 
     def read(self, seconds: float, first: int) -> StepsSpent:
-        """What the steps of the task have done that took so long and began at this position."""
+        """The statistics of the steps of a task, given its duration and first position."""
         totals: dict[int, list[int]] = {}
         for spent in list(self._all):
             for number, (calls, records, nanoseconds, longest) in spent.items():

@@ -5,7 +5,7 @@ from bushel.workers.fragment import Outcome, TaskMessage
 
 
 class Task:
-    """Something for a worker to do, and later what became of it."""
+    """A task for a worker, and later its outcome."""
 
     __slots__ = (
         "bytes",
@@ -32,9 +32,9 @@ class Task:
         self.error: WorkerError | None = None
         self.bytes = 0
         self.cancelled = False
-        # How many workers ended with it, and how many of those in a row at the same element.
+        # The number of workers that ended with it, and of those in a row at the same element.
         self.tries = 0
-        # How many in a row ended by themselves when they had made what was asked for.
+        # The number in a row that ended by themselves after making all elements.
         self.ends = 0
         # How often its result was taken for lost.
         self.losses = 0
@@ -43,7 +43,7 @@ class Task:
         self.suspect: tuple[int, int] | None = None
 
     def positions(self) -> str:
-        """What it covers, for messages."""
+        """Its positions, for messages."""
         if self.message.given is not None:
             return f"positions from {self.first} on"
         return f"positions {self.first} to {self.message.stop - 1}"

@@ -1,7 +1,7 @@
 """`num_workers="auto"`: measures, asks `run/worker_choice.py`, and resizes the pool.
 
-There is no thread for it. Whoever takes an outcome looks at the clock, and every quarter of a
-second or so at what was seen since.
+It has no thread: when an outcome is taken, it reads the clock, and every quarter of a second or so
+it evaluates the measurements since.
 """
 
 import logging
@@ -18,44 +18,44 @@ from bushel.workers.seam import ResizablePool
 
 _log = logging.getLogger("bushel")
 
-# A stretch is so long, and every worker has done a task or two in it.
+# The least seconds of a period, in which every worker has done a task or two.
 _STRETCH_SECONDS = 0.25
 _TASKS_A_WORKER = 2
-# The share of the memory that is free at the start which workers may have.
+# The share of the memory free at the start that workers may use.
 _SHARE_OF_MEMORY = 0.25
-# Changes that are remembered for those who look.
+# The most changes that are remembered for statistics.
 _MOST_CHANGES = 20
 
 
 def memory_budget(asked: float | None) -> float:
-    """Bytes that workers and what they have ready may take; by default, a share of what is free."""
+    """Bytes that workers and their ready elements may use; by default, a share of free memory."""
     return _SHARE_OF_MEMORY * available_memory() if asked is None else asked
 
 
 class Changes:
-    """What was chosen while an iterator ran, the last of it; each with its reason."""
+    """The choices made while an iterator ran, the latest ones; each with its reason."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._began: float | None = None
-        # Elements of which the outcome was taken.
+        # Elements whose outcome was taken.
         self.elements = 0
         self.made: deque[WorkerChange] = deque(maxlen=_MOST_CHANGES)
 
     def begin(self) -> None:
-        """Notes when the first task was done."""
+        """Notes the time when the first task was done."""
         if self._began is None:
             self._began = self._clock()
 
     def note(self, what: str, was: int, now: int, why: str) -> None:
-        """Enters a change, and tells it to the log."""
+        """Records a change, and logs it."""
         seconds = 0.0 if self._began is None else self._clock() - self._began
         self.made.append(WorkerChange(seconds, self.elements, what, was, now, why))
         _log.info("%s: %d -> %d, since %s.", what, was, now, why)
 
 
 class Tuning:
-    """Sees to it that there are as many workers as the loop needs."""
+    """Keeps the number of workers at what the loop needs."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Tuning:
         clock: Callable[[], float] = time.perf_counter,
         core_seconds: Callable[[], float | None] = used_core_seconds,
     ) -> None:
-        """`core_seconds` tells how long the cores of this machine were used by anybody."""
+        """`core_seconds` returns how long the cores of this machine were busy for any program."""
         memory = memory_budget(memory_bytes)
         self._budget = WorkerBudget(bounds.least, bounds.most, available_cores(), memory)
         self._changes, self._clock, self._core_seconds = changes, clock, core_seconds
@@ -76,7 +76,7 @@ class Tuning:
         self._elements = self._tasks = 0
 
     def forget_stretch(self) -> None:
-        """Begins again: something else happened in between."""
+        """Begins a new period, as something else happened in between."""
         self._began = None
 
     def add(
@@ -84,14 +84,14 @@ class Tuning:
     ) -> None:
         """Takes note of an outcome, and perhaps changes the number of workers.
 
-        `waited` for so many seconds; before it the worker had been `idle`. All tasks that are
-        under way take about `ahead_bytes`.
+        The trainer `waited` for so many seconds; the worker was `idle` before. All tasks under way
+        take about `ahead_bytes`.
         """
         now = self._clock()
         if pool.refusal is not None:
             self._give_up(pool, pool.refusal)
         if self._began is None or not pool.settled:
-            # The time of those that begin, or are about to leave, tells nothing.
+            # Times are meaningless while workers begin, or are about to leave.
             self._begin(now, pool)
             return
         self._wait += waited
@@ -113,7 +113,7 @@ class Tuning:
         budget, free_cores = self._budget, self._free_cores(seconds)
         places = pool.places()
         if places is not None:
-            # What is free here has nothing to do with those.
+            # Free cores here do not matter for those.
             most = max(budget.least, min(budget.most, places))
             budget, free_cores = replace(budget, most=most, cores=most), None
         seen = Glance(

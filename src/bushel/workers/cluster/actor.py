@@ -27,37 +27,37 @@ from bushel.workers.kept_memory import keep_memory
 
 _log = logging.getLogger("bushel")
 
-# Below this, memory is warm in any case.
+# Smaller memory is in the cache in any case.
 _LEAST_ARENA = 1 << 16
 
 Bytes = npt.NDArray[np.uint8]
-# A value as it travels: its pickle, the arrays beside it, and which of them may be written to.
+# A value for sending: its pickle, the arrays beside it, and which of them are writable.
 Packed = tuple[bytes, list[Bytes], list[bool]]
 
 
 class ClusterWorker:
-    """What an actor runs; its methods are called one at a time, in the order sent."""
+    """The object in an actor; its methods are called one at a time, in the order sent."""
 
     def __init__(self, index: int, count: int) -> None:
         keep_memory()
         self._place = index, count
         self._runners: list[Runner] = []
         self._page_path, self._page = new_page()
-        # Memory in which batches are made, again and again: a fresh page costs more than to fill
-        # it. The last one was put into the node's store before the next task came.
+        # Memory that is reused for batches, as a fresh page costs more than filling it. The last
+        # batch was copied to the node's store before the next task came.
         self._ring = Ring()
         self._arena: Arena | None = None
         self._usual = 0
 
     def hello(self, node: str, paths: Sequence[str]) -> WorkerGreeting:
-        """Says where this is, with which versions, and which of these paths it does not see."""
+        """Returns the node, the versions, and those of the given paths that do not exist here."""
         missing = [path for path in paths if not os.path.exists(path)][:8]
         here = (node, socket.gethostname(), os.getpid())
         return WorkerGreeting(*here, *versions(), missing, self._page_path)
 
     def begin(self, prepare: bytes, search: Sequence[str], pickled: Bytes, *arrays: Bytes) -> None:
-        """Learns the pipeline; large arrays stay where they are, which is read-only."""
-        # Modules beside the user's program, as far as this machine has them.
+        """Receives the pipeline; large arrays stay in the node's store, which is read-only."""
+        # Folders of modules of the user's program, as far as this machine has them.
         sys.path += [path for path in search if path not in sys.path and os.path.isdir(path)]
         first = pickle.loads(prepare)
         if first is not None:
@@ -68,7 +68,7 @@ class ClusterWorker:
         remember_classes()
 
     def run(self, pickled: bytes, arrays: Sequence[Bytes] = ()) -> tuple[bool, Packed]:
-        """Does a task; whether it is an outcome, or the text of a fault."""
+        """Does a task; returns whether the value is an outcome, or the text of a fault."""
         try:
             message = pickle.loads(pickled, buffers=arrays)
             if message.given is not None:
@@ -78,7 +78,7 @@ class ClusterWorker:
             outcome = self._runners[message.fragment].run(message, arena)
             self._page.note(-1)
         except Exception as error:
-            # Not of the user's functions, whose exceptions are part of the outcome.
+            # Not an exception of a user's function, which would be part of the outcome.
             limit = limit_of(error)
             text = f"{limit}.\n{traceback.format_exc()}" if limit else traceback.format_exc()
             return False, (text.encode(errors="replace"), [], [])
@@ -96,18 +96,18 @@ class ClusterWorker:
         return self._arena
 
     def leave(self) -> None:
-        """Removes what this has on its node beside its process."""
+        """Removes its files on the node."""
         with suppress(OSError):
             os.unlink(self._page_path)
 
 
 def versions() -> tuple[str, str, str]:
-    """Those of Python, numpy and bushel here."""
+    """The versions of Python, numpy and bushel here."""
     return platform.python_version(), np.__version__, sys.modules["bushel"].__version__
 
 
 def why_refused(worker: WorkerGreeting) -> str | None:
-    """Why a worker would not give the same stream, if it would not."""
+    """Why a worker would not make the same stream; None if it would."""
     here = versions()
     if worker.missing:
         return (
@@ -137,11 +137,11 @@ def packed_value(value: Any, by_value: bool) -> Packed:
 
 
 def unpacked(packed: Packed, arrays: Sequence[Bytes] | None = None) -> Any:
-    """The value; with these arrays, copies of those that came, in their place."""
+    """Restores a value; `arrays` replace those that came, as copies."""
     pickled, came, _ = packed
     return pickle.loads(pickled, buffers=came if arrays is None else arrays)
 
 
 def size_of(packed: Packed) -> int:
-    """Bytes of a value on its way."""
+    """Bytes of a value for sending."""
     return len(packed[0]) + sum(array.nbytes for array in packed[1])

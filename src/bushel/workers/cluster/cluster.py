@@ -1,6 +1,6 @@
 """The interface of a cluster for a pool: workers, calls, results and failures.
 
-`RayCluster` is one; a simulated one serves to try what a thousand hosts would do.
+`RayCluster` is one implementation; a simulated one tests what would happen on a thousand hosts.
 """
 
 from collections.abc import Collection, Sequence
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Protocol
 
 from bushel.workers.fragment import Outcome, TaskMessage
 
-# What ended a worker: its process alone, its node, its node's lack of memory; or nobody knows,
-# since it does not answer.
+# What ended a worker: its process alone, its node, a lack of memory on its node; or unknown, as it
+# does not answer.
 PROCESS, NODE, MEMORY, UNREACHABLE = "process", "node", "memory", "unreachable"
 
 
 class WorkerGreeting(NamedTuple):
-    """What a worker says of itself when it has a place."""
+    """A worker's first report, once it has a place."""
 
     node: str
     host: str
@@ -22,22 +22,22 @@ class WorkerGreeting(NamedTuple):
     python: str
     numpy: str
     bushel: str
-    # Local paths of the pipeline that its node does not have.
+    # Local paths of the pipeline that do not exist on its node.
     missing: Sequence[str]
-    # Where on its node a worker notes what it is at.
+    # The path on its node where a worker notes its progress.
     page: str
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} (node {self.node[:8]})"
 
 
-# What a worker noted last: how often, and of which task, step, position and key.
+# A worker's last note: count of notes, task, step, position and key.
 Noted = tuple[int, int, int, int, str]
 NOTHING_NOTED: Noted = (0, -1, -1, -1, "")
 
 
 class WorkerGone(Exception):
-    """A worker has ended, and what it was at with it."""
+    """A worker has ended; includes its last note."""
 
     def __init__(self, why: str, text: str) -> None:
         super().__init__(text)
@@ -45,62 +45,62 @@ class WorkerGone(Exception):
 
 
 class ResultLost(Exception):
-    """A result was made, and is gone: with the node that had it, or from its store."""
+    """A finished result was lost: with its node, or from the store."""
 
 
 class TaskFault(Exception):
-    """A worker is there and could not do what it was told; not for a fault of an element."""
+    """A worker failed to do what it was told; not because of an element."""
 
 
-# Both are what the cluster makes of them; a pool only hands them back, and compares them.
+# Opaque values of the cluster; a pool only compares them and passes them back.
 Handle = Any
 Call = Any
 
 
 class Cluster(Protocol):
-    """Workers, somewhere."""
+    """A cluster on which workers run."""
 
     def start(self, index: int) -> tuple[Handle, Call]:
-        """Has a worker started; the call is done when it has a place, with a `WorkerGreeting`."""
+        """Starts a worker; the call is done when it has a place, with a `WorkerGreeting`."""
 
     def instruct(self, worker: Handle) -> Call:
-        """Tells a worker the pipeline; the call is done when it has it."""
+        """Sends the pipeline to a worker; the call is done when it has it."""
 
     def run(self, worker: Handle, message: TaskMessage) -> Call:
-        """Has a worker do a task, after those that it has; the call gives an `Outcome`."""
+        """Gives a task to a worker, after its other tasks; the call returns an `Outcome`."""
 
     def wait(self, calls: Collection[Call], seconds: float | None) -> list[Call]:
-        """Waits until at least one of the calls is done, or for so long."""
+        """Waits until at least one of the calls is done, or until the time is over."""
 
     def is_made(self, call: Call) -> bool:
-        """Whether a result is there somewhere, though it may not have come yet."""
+        """Whether a result exists on some node, though it may not have arrived yet."""
 
     def ready(self, call: Call) -> WorkerGreeting:
-        """What a worker said; raises as `outcome` does."""
+        """A worker's answer; raises as `outcome` does."""
 
     def outcome(self, call: Call) -> tuple[Outcome, int]:
-        """The outcome of a task and its bytes.
+        """The outcome of a task and its size in bytes.
 
         Raises `WorkerGone`, `ResultLost` or `TaskFault`.
         """
 
     def noted(self, worker: WorkerGreeting) -> Noted:
-        """What a worker that has ended noted last, if its node still knows."""
+        """The last note of a worker that has ended, if its node still has it."""
 
     def draining(self) -> set[str]:
-        """Nodes that will be taken away soon."""
+        """Nodes that will be removed soon."""
 
     def end(self, worker: Handle) -> None:
-        """Ends a worker at once, whatever it is at."""
+        """Ends a worker at once, in the middle of its task."""
 
     def places(self) -> int | None:
-        """How many more workers there is room for; None where more can be had for the asking."""
+        """The number of further workers that fit; None if the cluster grows on request."""
 
     def room(self) -> str:
-        """What was asked for and what the cluster has free, for messages."""
+        """Requested and free resources, for messages."""
 
     def now(self) -> float:
-        """Seconds on the clock that goes with all this."""
+        """The time in seconds, by the clock of the cluster."""
 
     def close(self) -> None:
-        """Lets go of everything that was put there."""
+        """Releases everything in the cluster's store."""

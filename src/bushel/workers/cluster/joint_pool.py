@@ -1,6 +1,6 @@
 """Local workers and workers on a cluster in one pool: local workers get tasks first.
 
-No system call waits for both: local workers have sockets, and only Ray knows of the others. So
+No system call waits for both: local workers have sockets, and only Ray knows about the others. So
 the cluster is polled every few milliseconds while local workers have tasks, and waited for while
 they have none.
 """
@@ -22,7 +22,7 @@ from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
 
-# To ask Ray what is there takes a tenth of a millisecond: a hundredth or two of so long.
+# A poll of Ray takes a tenth of a millisecond: one or two percent of this interval.
 _ASKS_EVERY_SECONDS = 0.005
 
 
@@ -32,7 +32,7 @@ def joint_pool(
     cluster: ClusterPool,
     options: RayOptions,
 ) -> "JointPool":
-    """Has workers here beside those of a cluster; theirs are the first numbers."""
+    """Adds local workers to those of a cluster; local ones have the first numbers."""
     here = options.num_local_workers
     bounds = bounds_of(options)
     like_those = MultiprocessingOptions(
@@ -47,19 +47,19 @@ def joint_pool(
 
 
 class JointPool(TaskQueue):
-    """Two pools that are one to an engine (see `ResizablePool`); that here keeps its size."""
+    """Two pools that an engine sees as one (see `ResizablePool`); the local pool keeps its size."""
 
     def __init__(self, local: Pool, cluster: ClusterPool, most: int) -> None:
-        """A worker here has `most` tasks at once."""
+        """A local worker has at most `most` tasks at once."""
         self._local, self._cluster, self._most = local, cluster, most
         super().__init__()
-        # Tasks that those here were given and that are not done.
+        # Tasks that local workers have, and that are not done.
         self._here: list[Task] = []
         self.learned: Any = None
 
     @property
     def closed(self) -> bool:
-        """Whether one of the two was closed; a forked child has lost those here."""
+        """Whether one of the two was closed; a forked child has lost the local workers."""
         return self._closed or self._local.closed or self._cluster.closed
 
     @closed.setter
@@ -73,22 +73,22 @@ class JointPool(TaskQueue):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for anything."""
+        """Whether there are no tasks."""
         return not self._homeless and self._local.idle and self._cluster.idle
 
     @property
     def size(self) -> int:
-        """How many workers there are to be."""
+        """The wanted number of workers."""
         return self._local.size + self._cluster.size
 
     @property
     def settled(self) -> bool:
-        """Whether there are as many, all of them ready, and none that is about to leave."""
+        """Whether the number is the wanted one, all are ready, and none is about to leave."""
         return self._local.settled and self._cluster.settled
 
     @property
     def refusal(self) -> str | None:
-        """Why there are fewer on the cluster than were asked for."""
+        """Why the cluster has fewer workers than requested."""
         return self._cluster.refusal
 
     @refusal.setter
@@ -96,24 +96,24 @@ class JointPool(TaskQueue):
         self._cluster.refusal = value
 
     def resize(self, count: int) -> None:
-        """Has more or fewer workers on the cluster."""
+        """Changes the number of workers on the cluster."""
         self._cluster.resize(count - self._local.size)
 
     def places(self) -> int | None:
-        """How many workers there could be, with those here."""
+        """The most workers that are possible, including local ones."""
         places = self._cluster.places()
         return None if places is None else self._local.size + places
 
     def private_bytes(self) -> int:
-        """Nobody knows of those on the cluster, whose number it is that changes."""
+        """Unknown for workers on the cluster, whose number is the one that changes."""
         return 0
 
     def core_seconds(self) -> float | None:
-        """Nobody knows of those on the cluster."""
+        """Unknown for workers on the cluster."""
         return None
 
     def _give_out(self) -> None:
-        """Gives tasks to whichever worker has the fewest, those here first."""
+        """Gives tasks to the worker with the fewest, local ones first."""
         with self._both_or_none():
             self._here = [task for task in self._here if _is_wanted(task)]
             while self._homeless:
@@ -127,7 +127,8 @@ class JointPool(TaskQueue):
                         self._cluster.take(task)
                     else:
                         return
-                # Only now: if an interrupt comes in between, it is done twice and not never.
+                # After the task was sent: with an interrupt in between, it is done twice rather
+                # than never.
                 self._homeless.popleft()
 
     def _take_here(self, task: Task) -> None:
@@ -135,13 +136,13 @@ class JointPool(TaskQueue):
         self._local.take(task)
 
     def go_on(self, seconds: float | None = None) -> bool:
-        """Gives out tasks, waits for news of either, and takes note of it."""
+        """Gives out tasks, waits for news of either pool, and takes note of it."""
         self._give_out()
         with self._both_or_none():
             heard = self._cluster.go_on(0.0 if self._here else seconds)
             if self._here:
                 heard |= self._local.go_on(0.0 if heard else _ASKS_EVERY_SECONDS)
-            # What a worker there had that is gone, if no other one there has room for it.
+            # Tasks of a lost cluster worker, if no other one there has room for them.
             self._homeless.extendleft(reversed(self._cluster.give_back()))
             self._help_late_ones()
         for pool in (self._local, self._cluster):
@@ -151,7 +152,7 @@ class JointPool(TaskQueue):
         return heard
 
     def _help_late_ones(self) -> None:
-        """Gives what workers there are late with to one here that has nothing to do."""
+        """Gives overdue tasks of cluster workers to an idle local worker."""
         if self._homeless:
             return
         for task in self._cluster.late_tasks():
@@ -166,7 +167,7 @@ class JointPool(TaskQueue):
 
     @contextmanager
     def _both_or_none(self) -> Iterator[None]:
-        """Closes the one where the other one has closed, since it could not begin."""
+        """Closes one pool if the other one has closed because it could not begin."""
         try:
             yield
         except BaseException:

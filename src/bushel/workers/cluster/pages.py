@@ -1,8 +1,8 @@
 """Status pages on a node's disk, which show what its workers are doing.
 
-A page outlives its worker, so that the element which ended it can be named; whoever asks reads it
-on the same node, and removes it. One that nobody asked for is removed an hour later, by the next
-worker that starts there.
+A page outlives its worker, so that the element that killed it can be named; it is read on the same
+node, and then removed. A page that was never read is removed an hour later, by the next worker that
+starts there.
 """
 
 import mmap
@@ -21,7 +21,7 @@ _OLD_SECONDS = 3600.0
 
 
 def new_page() -> tuple[str, Status]:
-    """Makes a page for this process: its path, and what writes on it."""
+    """Makes a page for this process: its path, and a function that writes on it."""
     folder = _folder()
     _sweep(folder)
     descriptor, path = tempfile.mkstemp(_SUFFIX, f"{os.getpid()}-", folder)
@@ -33,7 +33,7 @@ def new_page() -> tuple[str, Status]:
 
 
 def read_page(path: str) -> Noted:
-    """What was noted last on a page of this node, which is removed."""
+    """The last note on a page of this node, which is removed."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
@@ -68,6 +68,6 @@ def _is_alive(page: Path) -> bool:
         os.kill(int(page.name.partition("-")[0]), 0)
     except (ProcessLookupError, ValueError, OverflowError):
         return False
-    except OSError:  # Somebody else's.
+    except OSError:  # It belongs to another user.
         return True
     return True

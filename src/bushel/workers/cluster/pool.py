@@ -1,10 +1,10 @@
 """The pool of workers on a cluster: gives out tasks, replaces workers, repeats stragglers.
 
-A task says all there is to know and changes nothing, so any worker may do it, and two may: the
-first outcome counts. What the cluster does by itself (restarting, retrying) is switched off; it
-would know neither the order nor which element is to blame.
+A task is self-contained and changes nothing, so any worker may do it, and two may: the first
+outcome counts. The cluster's own restarts and retries are switched off, as they know neither the
+order of tasks nor which element is to blame.
 
-There is no thread here. The trainer looks after its workers when it wants an element.
+It has no thread: workers are attended to whenever the trainer wants an element.
 """
 
 import logging
@@ -34,22 +34,22 @@ from bushel.workers.task import Task
 
 _log = logging.getLogger("bushel")
 
-# How long to wait at most before looking around.
+# The most seconds to wait before a look at all workers.
 _LOOK_SECONDS = 1.0
-# A task that takes so many times as long as others do, and at least so many seconds, is given to
-# another worker too. Ray itself notices a node that is cut off after a minute.
+# A task that takes this many times as long as usual, and at least so many seconds, is given to
+# another worker, too. Ray itself notices that a node is cut off only after a minute.
 _LATE_TIMES, _LATE_SECONDS = 10.0, 3.0
-# So long a result that was made may be on its way before it is taken for lost. Ray goes on asking
-# a node for what it has lost for ten minutes. Each time for the same task it may be twice as long:
-# where the network is that slow, nothing is gained by asking again.
+# The seconds that a finished result may take to arrive before it counts as lost. Ray itself would
+# ask for a lost result for ten minutes. The time doubles for each repetition of a task: if the
+# network is that slow, asking again does not help.
 _LOST_SECONDS = 15.0
-# Seconds after which workers without a place are told of.
+# Seconds after which workers without a place are reported.
 _UNPLACED_SECONDS = 10.0
-# So many workers in a row that end before they have begun are not replaced any more.
+# After this many failed starts in a row, workers are not replaced any more.
 _MOST_FAILED_STARTS = 10
-# And so many that a node ends for want of memory, with the same task.
+# And after this many ends for lack of memory with the same task.
 _MOST_MEMORY_ENDS = 6
-# Room for workers where a cluster may grow.
+# Room for workers on a cluster that may grow.
 _ANY_NUMBER = 1 << 30
 
 
@@ -63,7 +63,7 @@ class ClusterPool(TaskQueue):
         options: RayOptions,
         alone: bool = True,
     ) -> None:
-        """If it is not `alone`, there are others for the tasks that find no worker here."""
+        """Unless it is `alone`, another pool takes tasks for which there is no worker here."""
         super().__init__()
         self._alone = alone
         self._make_cluster, self._options = make_cluster, options
@@ -78,14 +78,14 @@ class ClusterPool(TaskQueue):
         self.learned: Any = None
         self._failed_starts = 0
         self._looked_at = 0.0
-        # How long a task takes as a rule, and how often one was asked of two workers.
+        # The usual seconds of a task, and the number of tasks given to two workers.
         self._usual_seconds = 0.0
         self.doubled = 0
         self._told_unplaced = False
 
     @property
     def size(self) -> int:
-        """How many workers there are to be."""
+        """The wanted number of workers."""
         return self._size
 
     @property
@@ -95,7 +95,7 @@ class ClusterPool(TaskQueue):
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for anything."""
+        """Whether there are no tasks."""
         return not self._homeless and not any(
             assigned.task.outcome is None and not assigned.task.cancelled
             for worker in self._roster
@@ -106,32 +106,32 @@ class ClusterPool(TaskQueue):
 
     @property
     def settled(self) -> bool:
-        """Whether there are as many, all of them ready, and none that is about to leave."""
+        """Whether the number is the wanted one, all are ready, and none is about to leave."""
         return not (self._changing or self._roster.starting or self._roster.leaving)
 
     def resize(self, count: int) -> None:
-        """Has more or fewer workers from the next task on."""
+        """Changes the number of workers, from the next task on."""
         self._size, self._changing, self.refusal = max(1, count), True, None
 
     def private_bytes(self) -> int:
-        """Nobody knows: their memory is not this machine's."""
+        """Unknown: their memory is on other machines."""
         return 0
 
     def core_seconds(self) -> float | None:
-        """Nobody knows: they have cores of other machines."""
+        """Unknown: their cores are on other machines."""
         return None
 
     def places(self) -> int | None:
-        """How many workers there could be, with those that there are."""
+        """The most workers that are possible, including existing ones."""
         room = None if self._cluster is None else self._cluster.places()
-        # Where somebody said how many, a cluster is asked for as many, and may grow for it.
+        # If the user set a number, that is requested, and the cluster may grow for it.
         return _ANY_NUMBER if room is None else len(self._roster) - self._roster.starting + room
 
     def _change(self, cluster: Cluster) -> None:
-        """Comes closer to the number of workers that there are to be; waits for nobody."""
+        """Moves towards the wanted number of workers, without waiting."""
         roster = self._roster
         staying = [worker for worker in roster if not worker.leaving]
-        # Those without a place leave first, then those that came last.
+        # Workers without a place leave first, then the latest ones.
         staying.sort(key=lambda worker: (worker.ready is None, worker.index))
         for worker in staying[self._size :]:
             roster.leave(worker)
@@ -142,7 +142,7 @@ class ClusterPool(TaskQueue):
         for worker in roster if roster.leaving else ():
             if worker.leaving and not worker.tasks:
                 self._forget(worker)
-        # What changes after this is said where it does.
+        # Further changes set it again.
         self._changing = False
 
     def go_on(self, seconds: float | None = None) -> bool:
@@ -153,7 +153,7 @@ class ClusterPool(TaskQueue):
     # What others beside it, who have the same tasks, want to know.
 
     def least_load(self) -> int | None:
-        """How many tasks the worker has that would be given the next one; None if none would."""
+        """The number of tasks of the worker that gets the next one; None if no worker takes any."""
         if self._homeless:
             return None
         worker = self._roster.least_loaded(self._usual_load, self._may_take)
@@ -166,7 +166,7 @@ class ClusterPool(TaskQueue):
         return tasks
 
     def late_tasks(self) -> list[Task]:
-        """Those that workers have and are late with."""
+        """Overdue tasks of workers."""
         return [
             assigned.task
             for worker in self._roster
@@ -182,7 +182,7 @@ class ClusterPool(TaskQueue):
         return 1 + max(1, self._options.per_worker_buffer_size)
 
     def _give_out(self) -> None:
-        """Sees that there are workers, and that tasks have one."""
+        """Starts workers as needed, and gives them tasks."""
         if self._cluster is None:
             self._cluster = self._make_cluster()
         cluster, roster = self._cluster, self._roster
@@ -190,7 +190,8 @@ class ClusterPool(TaskQueue):
             self._change(cluster)
         if not self._homeless:
             return
-        # As many as an engine has under way are shared out; those that begin later have a part.
+        # The tasks that an engine has under way are shared equally; workers that begin later get
+        # their part.
         share = -(-(len(self._homeless) + roster.under_way) // max(1, len(roster)))
         most = max(self._usual_load, share)
         while self._homeless:
@@ -200,14 +201,15 @@ class ClusterPool(TaskQueue):
                 if worker is None:
                     return
                 self._send(worker, task)
-            # Only now: if an interrupt comes in between, it is done twice and not never.
+            # After the task was sent: with an interrupt in between, it is done twice rather than
+            # never.
             self._homeless.popleft()
 
     def _may_take(self, worker: PoolWorker) -> bool:
         return not self._is_late(worker)
 
     def _last_resort(self, most: int) -> PoolWorker | None:
-        """One that leaves, where its node does and nobody else is there yet."""
+        """A leaving worker, if its node goes away and no other worker is there yet."""
         if not self._roster.leaving:
             return None
         ready = [worker for worker in self._roster if worker.ready is not None]
@@ -225,10 +227,10 @@ class ClusterPool(TaskQueue):
     # Looking after workers.
 
     def _read(self, seconds: float | None) -> bool:
-        """Waits for news, and takes note of it; tells whether there was any."""
+        """Waits for news, and takes note of it; returns whether there was any."""
         assert self._cluster is not None
         calls = self._roster.calls()
-        # (None where all have begun, and none has a task.)
+        # (None if all have begun, and none has a task.)
         done = self._cluster.wait(calls, _LOOK_SECONDS if seconds is None else seconds)
         self._check_open()
         for call in done:
@@ -288,11 +290,11 @@ class ClusterPool(TaskQueue):
         self._next_of(worker)
         share = 0.2 if self._usual_seconds else 1.0
         self._usual_seconds += share * (outcome.seconds - self._usual_seconds)
-        if task.outcome is None:  # Otherwise it was asked of two, and this is the second.
+        if task.outcome is None:  # Otherwise two workers had it, and this is the second outcome.
             task.outcome, task.bytes = outcome, size
 
     def _lost(self, worker: PoolWorker, why: str) -> None:
-        """The result of a worker's oldest task is no more; the worker is there."""
+        """The result of a worker's oldest task is lost; the worker still exists."""
         task = worker.tasks[0].task
         _log.warning(
             "%s had done %s, and the result is lost: %s It is done again.",
@@ -307,7 +309,7 @@ class ClusterPool(TaskQueue):
         self._roster.next_of(worker, self._cluster.now())
 
     def _again(self, tasks: Sequence[Task]) -> None:
-        """Has tasks done once more, before all others."""
+        """Repeats tasks, before all others."""
         again = [task for task in tasks if task.outcome is None and not task.cancelled]
         self.repeated += len(again)
         self._homeless.extendleft(reversed(again))
@@ -320,13 +322,13 @@ class ClusterPool(TaskQueue):
         return self._cluster.now() - since > usual
 
     def _look_around(self, now: float) -> None:
-        """Now and then: whose node goes, who is late, who has no place, who hangs?"""
+        """Checks now and then for leaving nodes, late tasks, lack of places, and hangs."""
         assert self._cluster is not None
         self._look_for_places(now)
         draining = self._cluster.draining()
         for worker in self._roster:
             if worker.ready is not None and worker.ready.node in draining and not worker.leaving:
-                # Another one is started elsewhere, before the node is gone.
+                # Another one is started elsewhere before the node is gone.
                 self._roster.leave(worker)
                 self._changing = True
             since = worker.tasks[0].since if worker.tasks else None
@@ -341,7 +343,7 @@ class ClusterPool(TaskQueue):
             self._double_late_ones()
 
     def _does_not_come(self, worker: PoolWorker, seconds: float) -> bool:
-        """Whether a worker is done with its oldest task, and the store has lost the result."""
+        """Whether a worker has finished its oldest task, and the store has lost the result."""
         assert self._cluster is not None
         assigned = worker.tasks[0]
         patience = _LOST_SECONDS * 2**assigned.task.losses
@@ -388,7 +390,7 @@ class ClusterPool(TaskQueue):
             self._again([assigned.task for assigned in worker.tasks])
 
     def _double_late_ones(self) -> None:
-        """Gives what a late worker has to others too, where one has nothing to do."""
+        """Gives tasks of an overdue worker to idle ones, too."""
         assert self._cluster is not None
         idle = [
             worker
@@ -411,7 +413,7 @@ class ClusterPool(TaskQueue):
                     self._send(other, task)
 
     def _replace(self, worker: PoolWorker, gone: WorkerGone) -> None:
-        """A worker is gone: another one takes its place, and others its tasks."""
+        """Replaces a lost worker: a new one takes its place, and others its tasks."""
         assert self._cluster is not None
         tasks = [assigned.task for assigned in worker.tasks]
         had = ", ".join(task.positions() for task in tasks[:3]) or "nothing to do"
@@ -439,7 +441,7 @@ class ClusterPool(TaskQueue):
     def _find_out(
         self, task: Task | None, ready: WorkerGreeting | None, gone: WorkerGone
     ) -> WorkerError | None:
-        """What a worker died of; an element is blamed for its process only, not for its node."""
+        """Finds out why a worker died; an element is blamed for its process only, not its node."""
         assert self._cluster is not None
         if task is None or task.outcome is not None:
             return None

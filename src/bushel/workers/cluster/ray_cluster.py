@@ -32,17 +32,17 @@ from bushel.workers.payload import Luggage
 
 _log = logging.getLogger("bushel")
 
-# How long a node is given to tell what a worker of its own had noted.
+# The most seconds for a node to read the note of a worker that has ended.
 _NOTES_SECONDS = 10.0
-# Arrays below this are copied together with their pickle in any case.
+# Smaller arrays are copied together with their pickle anyway.
 _SMALL = 1 << 12
 _MOST_SECONDS_BETWEEN_LOOKS = 5.0
-# Workers that take nothing of a node have room anywhere; no more than so many at a time.
+# Workers without resource requirements fit anywhere; no more than this number at a time.
 _MOST_AT_ONCE = 64
 
 
 def ray_package() -> Any:
-    """Ray, if it is installed."""
+    """Imports Ray."""
     try:
         import ray
         import ray.exceptions
@@ -53,7 +53,7 @@ def ray_package() -> Any:
 
 
 def connect(options: RayOptions) -> Any:
-    """Ray, connected to the cluster that is meant; none is started but one that was asked for."""
+    """Ray, connected to the cluster; none is started unless the user asked for it."""
     ray = ray_package()
     if ray.is_initialized():
         return ray
@@ -99,7 +99,8 @@ class RayCluster:
             "max_restarts": 0,
             "max_task_retries": 0,
             "max_concurrency": 1,
-            # Not where the program itself is placed: a trainer's bundle has no room for these.
+            # Outside of the placement group of the program: a trainer's bundle has no room for
+            # these.
             "scheduling_strategy": "SPREAD",
         }
         if options.memory is not None:
@@ -130,7 +131,7 @@ class RayCluster:
         if self._luggage is None:
             luggage = self._make_luggage()
             search = [path for path in sys.path if path]
-            # Once for all workers; those of a node map what the node has.
+            # Once for all workers; workers of a node map the node's copy.
             pickled = self._ray.put(np.frombuffer(luggage.pickled, np.uint8))
             arrays = [self._ray.put(np.frombuffer(each, np.uint8)) for each in luggage.buffers]
             self._luggage = luggage.prepare, search, pickled, *arrays
@@ -138,14 +139,14 @@ class RayCluster:
 
     def run(self, worker: Any, message: TaskMessage) -> Any:
         pickled, arrays, _ = packed_value(message, message.given is not None)
-        # Ray sends bytes as they are, and anything else by a pickler of its own.
+        # Ray sends bytes unchanged, and pickles other values in its own way.
         return worker.run.remote(pickled, arrays) if arrays else worker.run.remote(pickled)
 
     def wait(self, calls: Collection[Any], seconds: float | None) -> list[Any]:
-        # All that is there, if anything is: to ask takes longer the more there is to ask for.
+        # All that are ready, if any are: asking takes longer the more there is to ask for.
         asked = list(calls)
         if not asked:
-            time.sleep(seconds or 0.0)  # No call to wait for, only time.
+            time.sleep(seconds or 0.0)  # There is no call to wait for.
             return []
         done, _ = self._ray.wait(asked, num_returns=len(asked), timeout=0)
         if not done and seconds != 0:
@@ -166,7 +167,7 @@ class RayCluster:
         return self._unpacked(packed), size_of(packed)
 
     def _unpacked(self, packed: Packed) -> Outcome:
-        """What came, in memory that may be written to: Ray's own is read-only for everybody."""
+        """A received value, in writable memory: Ray's own is read-only."""
         if not self._options.writable:
             outcome: Outcome = unpacked(packed)
             return outcome
@@ -222,8 +223,8 @@ class RayCluster:
             return NOTHING_NOTED
 
     def draining(self) -> set[str]:
-        # Asked every few seconds. Ray has no public way to ask; without this one, a node that
-        # drains is noticed when it is gone.
+        # Asked every few seconds. This is no public function of Ray, but there is none; without it,
+        # a draining node would be noticed only when it is gone.
         if time.monotonic() - self._drained_at > 5.0:
             self._drained_at = time.monotonic()
             with suppress(Exception):
@@ -239,7 +240,7 @@ class RayCluster:
                 self._ray.kill(worker)
 
     def _wanted(self) -> dict[str, float]:
-        """What one worker takes."""
+        """The resources of one worker."""
         options = self._options
         wanted: dict[str, float] = {"CPU": options.num_cpus, **options.resources}
         if options.memory is not None:
@@ -268,7 +269,8 @@ class RayCluster:
 
     def now(self) -> float:
         now = time.monotonic()
-        # Where this program was stopped for a while, or did not look, nobody else is late for it.
+        # If this program was stopped, or did not look for a while, workers are not late because of
+        # that.
         self._clock += min(now - self._looked_at, _MOST_SECONDS_BETWEEN_LOOKS)
         self._looked_at = now
         return self._clock
@@ -278,12 +280,12 @@ class RayCluster:
 
 
 def _first_line(error: Exception) -> str:
-    """What Ray says of an end, on one line."""
+    """Ray's description of an end, in one line."""
     return " ".join(str(error).split())[:300]
 
 
 def _why(text: str) -> str:
-    """What ended an actor, by what Ray says of it."""
+    """What ended an actor, according to Ray."""
     if "its worker process has died" in text or "ray.kill" in text:
         return PROCESS
     return NODE if "node" in text.lower() else PROCESS

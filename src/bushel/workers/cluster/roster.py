@@ -1,6 +1,6 @@
 """The workers of a cluster and their tasks, indexed so that no call looks at all of them.
 
-A host may have a thousand workers, and a task for one of them is a matter of microseconds.
+A host may have a thousand workers, and giving a task to one of them should take microseconds.
 """
 
 import heapq
@@ -18,23 +18,23 @@ class Assigned:
 
     call: Call
     task: Task
-    # When the worker could begin with it; None as long as it has others before.
+    # The time when the worker could begin with it; None while it has others before.
     since: float | None
 
 
 class PoolWorker:
-    """A worker, as the pool knows it."""
+    """A worker as the pool sees it."""
 
     def __init__(self, index: int, handle: Handle, starting: Call, asked: float) -> None:
         self.index, self.handle = index, handle
-        # What it is waited for before it gets tasks, and since when.
+        # The call to wait for before it gets tasks, and the time of that call.
         self.starting: Call | None = starting
         self.asked = asked
         self.ready: WorkerGreeting | None = None
         # Tasks in the order sent, which is that of their outcomes.
         self.tasks: deque[Assigned] = deque()
         self.hung = False
-        # Whether it does what it has, and no more.
+        # Whether it finishes its tasks, and gets no more.
         self.leaving = False
 
     def __str__(self) -> str:
@@ -44,17 +44,17 @@ class PoolWorker:
 
 
 class Roster:
-    """Workers by their indices, by what they have to do, and by what is waited for."""
+    """Workers by index, by number of tasks, and by the call that is waited for."""
 
     def __init__(self) -> None:
         self._workers: dict[int, PoolWorker] = {}
-        # Those that may be given tasks, by how many they have; who came first is asked first.
+        # Workers that may get tasks, by number of tasks; the earliest first.
         self._by_load: list[dict[int, PoolWorker]] = [{}]
-        # Of each worker, the call that is done next.
+        # For each worker, the call that is done next.
         self._waited_for: dict[Call, PoolWorker] = {}
-        # Tasks that workers have; workers that have not begun, and those that leave.
+        # Numbers of tasks under way, of workers that have not begun, and of workers that leave.
         self.under_way = self.starting = self.leaving = 0
-        # Numbers below the highest that no worker has any more.
+        # Unused numbers below the highest.
         self._free: list[int] = []
         self._next = 0
 
@@ -66,28 +66,28 @@ class Roster:
         return iter(list(self._workers.values()))
 
     def free_index(self) -> int:
-        """The lowest number that no worker has; it is for one that is taken on at once."""
+        """The lowest unused number, for a worker that is added at once."""
         if self._free:
             return heapq.heappop(self._free)
         self._next += 1
         return self._next - 1
 
     def calls(self) -> Collection[Call]:
-        """What there may be news of, as it is now and later."""
+        """The calls from which news may come; stays up to date."""
         return self._waited_for.keys()
 
     def of(self, call: Call) -> PoolWorker | None:
-        """Whose call it is, if that is still waited for."""
+        """The worker of a call, if that is still waited for."""
         return self._waited_for.get(call)
 
     def add(self, worker: PoolWorker) -> None:
-        """Takes a worker on, which is being started."""
+        """Adds a worker, which is being started."""
         self._workers[worker.index] = worker
         self.starting += 1
         self._wait_for(worker)
 
     def go_on(self, worker: PoolWorker, starting: Call | None) -> None:
-        """A worker has taken a step of its start; `starting` is the next one, if there is one."""
+        """A worker has completed a step of its start; `starting` is the next one, if any."""
         self._waited_for.pop(worker.starting, None)
         worker.starting = starting
         self.starting -= starting is None
@@ -104,7 +104,7 @@ class Roster:
             self._wait_for(worker)
 
     def next_of(self, worker: PoolWorker, now: float) -> None:
-        """A worker is done with its oldest task."""
+        """A worker has finished its oldest task."""
         self._remove_place(worker)
         done = worker.tasks.popleft()
         self._waited_for.pop(done.call, None)
@@ -116,7 +116,7 @@ class Roster:
         self._wait_for(worker)
 
     def remove(self, worker: PoolWorker) -> None:
-        """A worker is no more."""
+        """A worker is gone."""
         self._remove_place(worker)
         if self._workers.pop(worker.index, None) is not None:
             self.under_way -= len(worker.tasks)
@@ -127,14 +127,14 @@ class Roster:
             self._waited_for.pop(call, None)
 
     def leave(self, worker: PoolWorker) -> None:
-        """A worker is given no more tasks."""
+        """A worker gets no more tasks."""
         self._remove_place(worker)
         if not worker.leaving:
             worker.leaving = True
             self.leaving += 1
 
     def least_loaded(self, most: int, may_take: Callable[[PoolWorker], bool]) -> PoolWorker | None:
-        """One of those with the fewest tasks, below `most`, that may be given one more."""
+        """One of the workers with the fewest tasks, below `most`, that may get one more."""
         for same in self._by_load[:most]:
             for worker in same.values():
                 if may_take(worker):

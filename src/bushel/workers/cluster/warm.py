@@ -10,20 +10,20 @@ import numpy.typing as npt
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 _STEP = 1 << 16
-# What lies ready beyond this is let go of.
+# The most bytes of free memory; more is released.
 _MOST_FREE_BYTES = 1 << 28
 
 
 class WarmMemory:
-    """Arrays of bytes; one comes back when nothing refers to it or to a view of it any more."""
+    """Arrays of bytes; one is reused when nothing refers to it or to a view of it any more."""
 
     def __init__(self) -> None:
         self._free: list[bytearray] = []
-        # Appended to by finalizers, wherever they happen to run.
+        # Finalizers append to it, in any thread.
         self._came_back: deque[bytearray] = deque()
 
     def take(self, size: int) -> Bytes:
-        """An array of so many bytes; what is in it is anything.
+        """An array of so many bytes, with arbitrary content.
 
         >>> warm = WarmMemory()
         >>> first = warm.take(100_000)
@@ -37,7 +37,7 @@ class WarmMemory:
         fitting = [memory for memory in self._free if size <= len(memory) <= 4 * size + _STEP]
         if fitting:
             memory = min(fitting, key=len)
-            # By identity: to compare bytes would read them all.
+            # By identity, as comparing bytes would read them all.
             self._free = [other for other in self._free if other is not memory]
         else:
             memory = bytearray(max(_STEP, -(-size // _STEP) * _STEP))
