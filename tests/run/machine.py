@@ -18,7 +18,7 @@ class Machine:
     wait: float = 0.0  # seconds of an element off the core
     user: float = 0.0  # seconds of the user for each element
     user_gil: float = 0.0  # the share of them that holds the lock; for the rest a device works
-    cores: int = 2
+    cores: float = 2  # a container may have a share of one
     load: int = 0  # programs beside us that are always busy
     # The share of a turn on the cores that another thread brings, if it only waits for the lock:
     # it wakes up now and then to look for it.
@@ -41,8 +41,11 @@ class Machine:
     def stretch(self, threads: int) -> float:
         """How much longer a second on a core takes when we have so many threads."""
         held = max(self.gil, self.own_lock)
-        running = max(1.0, min(threads * self.busy, 1 / held if held else threads))
-        return max(1.0, (running + self.load) / self.cores)
+        most = 1 / held if held else threads
+        running = max(1.0, min(threads * self.busy, most))
+        # However much of its time work waits, the cores do no more than they can.
+        full = min(threads, most) / self.cores - self.wait / self.cpu
+        return max(1.0, full, (running + self.load) / self.cores)
 
     def cycle(self, threads: int) -> float:
         """Seconds from element to element."""

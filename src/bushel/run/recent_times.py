@@ -196,26 +196,38 @@ _AS_IF_SEEN = 3
 _COSTS_UNLIKE = 0.2
 # So many blocks in a row that all cost this many times what any did before, or all a part of that,
 # are other work. (Elements may be unlike for good: then there are both kinds among those before.)
+# So many seconds, too: of short blocks three are like each other by chance, or the first ones.
 _OTHER_BLOCKS = 3
+_OTHER_SECONDS = 0.005
 _OTHER = 2.0
+# So many blocks show that some are heavy, if one in twenty is.
+_MOST_COSTS = 48
+# Where work waits for so many times what it costs, it makes no difference what that is.
+_MOSTLY_WAITING = 10.0
 
 
 class Pace:
     """The time between elements by the clock, the cost of elements, and the uncertainty of both."""
 
     def __init__(self) -> None:
-        # Seconds and elements of each.
-        self._windows: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
+        # Seconds, elements and deliveries of each.
+        self._windows: deque[tuple[float, float, int]] = deque(maxlen=_WINDOWS)
         # The same of the blocks that were seen in each.
         self._works: deque[tuple[float, float]] = deque(maxlen=_WINDOWS)
         # In all.
         self.finished = 0
-        # Seconds on a core of an element, in the last blocks: as logarithms.
-        self._costs: deque[float] = deque(maxlen=_MOST)
+        # Seconds on a core of an element, in the last blocks, and in those before: as logarithms.
+        self._costs: deque[float] = deque(maxlen=_MOST_COSTS)
+        self._latest_costs: deque[float] = deque(maxlen=_OTHER_BLOCKS)
+        self._latest_seconds: deque[float] = deque(maxlen=_OTHER_BLOCKS)
+        self._began = False
         self.forget()
 
     def forget(self) -> None:
         self._costs.clear()
+        self._latest_costs.clear()
+        # The three figures of them, if they were worked out since the last block.
+        self._summed_up: tuple[float, float, float] | None = None
         self._windows.clear()
         self._works.clear()
         self.break_off()
@@ -230,8 +242,9 @@ class Pace:
         if count > _STILL_KNOWN:
             seconds = sum(window[0] for window in self._windows) / count
             elements = sum(window[1] for window in self._windows) / count
+            cycles = sum(window[2] for window in self._windows) // count
             self._windows.clear()
-            self._windows.extend([(seconds, elements)] * _STILL_KNOWN)
+            self._windows.extend([(seconds, elements, cycles)] * _STILL_KNOWN)
 
     def break_off(self) -> None:
         """Drops an unfinished window, as something else comes in between.
@@ -254,7 +267,7 @@ class Pace:
                 self._starting = False
                 self._begin_window()
         elif self._seconds >= _WINDOW_SECONDS and self._cycles >= _WINDOW_CYCLES * threads:
-            self._windows.append((self._seconds, self._elements))
+            self._windows.append((self._seconds, self._elements, self._cycles))
             self._works.append(self._worked)
             self.finished += 1
             self._begin_window()
@@ -263,32 +276,73 @@ class Pace:
         """Takes note of the times of a block in the window."""
         self._worked = self._worked[0] + seconds, self._worked[1] + count
 
-    def add_cost(self, count: int, cpu_seconds: float, handing_seconds: float | None) -> bool:
-        """Takes note of a block. Returns whether this is other work: the old is forgotten."""
-        self._costs.append(math.log(max(cpu_seconds / count, 1e-9)))
-        other = self._is_other()
+    def add_cost(
+        self, count: int, spent: Spent, handing_seconds: float | None, may_be_other: bool = True
+    ) -> bool:
+        """Takes note of a block. Returns whether this is other work: the old is forgotten.
+
+        If it `may_be_other`: work that changes all the time is the same.
+        """
+        self._summed_up = None
+        latest = self._latest_costs
+        if len(latest) == _OTHER_BLOCKS and not self._is_other():
+            self._costs.append(latest[0])
+        cost = max(spent.cpu_seconds, spent.seconds / _MOSTLY_WAITING)
+        if self._began:
+            latest.append(math.log(max(cost / count, 1e-9)))
+            self._latest_seconds.append(cost)
+        # (The first block of all has an import in it, say, which is no sign of more such blocks.)
+        self._began = True
+        other = may_be_other and self._is_other()
         if other:
-            of_it = list(self._costs)[-_OTHER_BLOCKS:]
+            of_it = list(latest)
             self.forget()
-            self._costs.extend(of_it)
+            latest.extend(of_it)
         if handing_seconds is not None:
             handing, elements = self._handing
             self._handing = _LATELY * handing + handing_seconds, _LATELY * elements + count
         cpu, elements, blocks = self._cost
         self._cost = (
-            _LATELY * cpu + cpu_seconds,
+            _LATELY * cpu + spent.cpu_seconds,
             _LATELY * elements + count,
             _LATELY * blocks + 1,
         )
         return other
 
     def _is_other(self) -> bool:
-        costs = list(self._costs)
-        before, now = costs[:-_OTHER_BLOCKS], costs[-_OTHER_BLOCKS:]
-        if not before:
+        before, now = self._costs, self._latest_costs
+        if not before or len(now) < _OTHER_BLOCKS or sum(self._latest_seconds) < _OTHER_SECONDS:
             return False
         apart = math.log(_OTHER)
         return min(now) > max(before) + apart or max(now) < min(before) - apart
+
+    @property
+    def unlike(self) -> float:
+        """How unlike blocks are: the variance of what an element costs, to the mean's square.
+
+        More blocks are remembered for this than for their times.
+        """
+        return self._sum_up()[0]
+
+    @property
+    def mean_cost(self) -> float:
+        """What an element of those blocks costs, in seconds on a core."""
+        return self._sum_up()[1]
+
+    @property
+    def usual_log_cost(self) -> float:
+        """The same of the block in the middle, as a logarithm."""
+        return self._sum_up()[2]
+
+    def _sum_up(self) -> tuple[float, float, float]:
+        if self._summed_up is None:
+            ordered = sorted((*self._costs, *self._latest_costs))
+            if not ordered:
+                return 0.0, 0.0, 0.0
+            costs = [math.exp(cost) for cost in ordered]
+            mean = sum(costs) / len(costs)
+            self._summed_up = _variance(costs) / mean**2, mean, ordered[len(ordered) // 2]
+        return self._summed_up
 
     @property
     def cpu(self) -> float:
@@ -298,9 +352,14 @@ class Pace:
         return each + self._cost[0] / self._cost[1] if self._cost[1] else 0.0
 
     @property
+    def blocks(self) -> float:
+        """How many blocks that is of: what was long ago counts for less."""
+        return max(1.0, self._cost[2])
+
+    @property
     def cpu_variance(self) -> float:
         """How far from the truth its logarithm may be, squared."""
-        return max(_COSTS_UNLIKE**2, _variance(self._costs)) / max(1.0, self._cost[2])
+        return max(_COSTS_UNLIKE**2, _variance(self._costs)) / self.blocks
 
     @property
     def work(self) -> float:
@@ -321,15 +380,15 @@ class Pace:
     @property
     def usual_log_cycle(self) -> float:
         """The same of the window in the middle: a process may have been stopped in one of them."""
-        cycles = sorted(seconds / elements for seconds, elements in self._windows)
+        cycles = sorted(seconds / elements for seconds, elements, _ in self._windows)
         return math.log(max(cycles[(len(cycles) - 1) // 2], 1e-9))
 
-    @property
-    def variance(self) -> float:
-        """How far from the truth that may be, squared."""
+    def variance(self, unlike: float) -> float:
+        """How far from the truth that may be, squared, where blocks are so `unlike`."""
         count, middle = len(self._windows), self.log_cycle
-        apart = sum((math.log(max(s, 1e-9) / n) - middle) ** 2 for s, n in self._windows)
+        apart = sum((math.log(max(s, 1e-9) / n) - middle) ** 2 for s, n, _ in self._windows)
         # The longer they are the more alike.
         seconds = sum(window[0] for window in self._windows) / count
         presumed = _UNLIKE**2 * min(1.0, _WINDOW_SECONDS / max(seconds, 1e-9))
-        return (_AS_IF_SEEN * presumed + apart) / (_AS_IF_SEEN + count) / count
+        of_clock = (_AS_IF_SEEN * presumed + apart) / (_AS_IF_SEEN + count) / count
+        return of_clock + unlike / sum(window[2] for window in self._windows)

@@ -29,7 +29,7 @@ import enum
 import math
 
 from bushel.run.ask_again import SOON_AGAIN_SECONDS, AskAgain, in_a_crowd, patience_with
-from bushel.run.changed_work import CHANGED, Sight
+from bushel.run.changed_work import CHANGED, Alternation, Sight
 from bushel.run.recent_times import Pace
 from bushel.run.thread_gain import CLEAR, CLEARLY, TURN_WINDOWS, WORTH_IT, ThreadGain
 from bushel.run.thread_time import Spent
@@ -75,6 +75,7 @@ class ThreadChoice(ThreadGain):
         # Whether threads that were settled on were doubted since, and looked at again.
         self._doubted = self._doubted_cost = False
         self._again = AskAgain()
+        self._alternation = Alternation()
         self.threaded = False
 
     @property
@@ -118,14 +119,16 @@ class ThreadChoice(ThreadGain):
         self._since_look = 0.0
         if not threads:
             self._inline.add_work(count, spent)
-            if self._inline_pace.add_cost(count, spent.cpu_seconds, 0.0):
+            may_be_other = self._alternation.may_change
+            if self._inline_pace.add_cost(count, spent, 0.0, may_be_other):
                 self._begin_anew(self._ahead_pace)
             if self._phase is _Phase.MEASURING and self._waits and not self._tried:
                 self._consider_trial()  # Before all who share this have waited.
         elif self.threaded and threads == self.threads:
             self._ahead.add_work(count, spent)
             self._ahead_pace.add_work(count, spent.seconds)
-            if self._ahead_pace.add_cost(count, spent.cpu_seconds, handing_seconds):
+            may_be_other = self._alternation.may_change
+            if self._ahead_pace.add_cost(count, spent, handing_seconds, may_be_other):
                 self._begin_anew(self._inline_pace)
             if self._phase is _Phase.TRYING:
                 self._judge()  # Before all who share this had their turn.
@@ -133,6 +136,9 @@ class ThreadChoice(ThreadGain):
     def _begin_anew(self, other_way: Pace) -> None:
         """Takes note of other work: what is known of the other way is of the old."""
         other_way.forget()
+        if self.threaded:
+            self._inline.forget(user_too=False)
+        self._alternation.changed()
         if self._phase is not _Phase.SETTLED:
             self._turns = 0
             self._measure(other_work=True)
@@ -156,6 +162,7 @@ class ThreadChoice(ThreadGain):
         it was taken. May change `threaded`.
         """
         self._lock.learn(looks, taken, seconds)
+        self._alternation.went_on(1, seconds)
         if count:
             lasted = self._inline.add_cycle(count, seconds, user_seconds)
             self._inline_pace.add(count, lasted, 0)
@@ -186,6 +193,7 @@ class ThreadChoice(ThreadGain):
             return
         self._since += seconds
         self._since_look += seconds
+        self._alternation.went_on(1, seconds)
         seen = self._ahead if self.threaded else self._inline
         pace = self._ahead_pace if self.threaded else self._inline_pace
         lasted = seen.add_cycle(count, seconds, user_seconds)
@@ -292,10 +300,12 @@ class ThreadChoice(ThreadGain):
         seen = self._ahead if self.threaded else self._inline
         if not seen.full:
             return
-        now = Sight.of(seen)
+        now = Sight.of(seen, self._unlike_for_long)
         then = self._then = self._then or now
-        other_work = then.is_other_work(now)
-        if self._since >= self._again.calm_seconds and (other_work or self._has_changed(then, now)):
+        may_change = self._since >= self._again.calm_seconds and self._alternation.may_change
+        other_work = may_change and then.is_other_work(now)
+        if other_work or (may_change and self._has_changed(then, now)):
+            self._alternation.changed()
             self._inline_pace.forget()
             self._ahead_pace.forget()
             self._doubted = False

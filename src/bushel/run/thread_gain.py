@@ -12,6 +12,8 @@ from bushel.run.recent_times import Pace, SeenLately
 WORTH_IT = 1.07
 # More time on the cores than that must be earned, too.
 _LET_PASS = 1.1
+# How much more that may be without anything special, as a logarithm.
+_COMMONLY_BURNT = 0.3
 # A gain that leaves no doubt.
 CLEAR = 1.25
 # How far the logarithm of what threads gain may be from the truth, by what blocks take: so far at
@@ -32,6 +34,8 @@ _BURDEN_IN_A_CROWD = 60.0
 # How far the gain may be from what the lock allows; and further by so much of what is missed of it.
 _UNSURE_BY_LOCK = 0.2
 _UNSURE_BY_MISSED = 0.5
+# Waiting of less than this for each core, or of 0.3 in all, is no reason for another thread.
+_SEEMS_TO_WAIT = 0.15
 # So many times as slow as in turns may threads be.
 _SLOWER_THAN_IN_TURNS = 4.0
 
@@ -95,7 +99,8 @@ class ThreadGain(ABC):
         inline = self._inline
         busy = min(1.0, max(inline.cpu / inline.work, 1e-3)) if inline.work else 1.0
         # (What computes all the time seems to wait now and then.)
-        return max(1, min(self._most_threads, math.ceil(self._cores / busy - 0.3)))
+        seems = min(_SEEMS_TO_WAIT * self._cores, 0.3)
+        return max(1, min(self._most_threads, math.ceil(self._cores / busy - seems)))
 
     def _gain(self) -> tuple[float, float]:
         """How many times as long it would take without threads, and how unsure that is.
@@ -109,7 +114,8 @@ class ThreadGain(ABC):
         gain, weight = math.log(self._gain_by_work()), unsure**-2
         inline, ahead = self._inline_pace, self._ahead_pace
         if inline.windows and ahead.windows:
-            by_clock = 1 / (inline.variance + ahead.variance)
+            unlike = self._unlike_for_long
+            by_clock = 1 / (inline.variance(unlike) + ahead.variance(unlike))
             gain = weight * gain + by_clock * (inline.log_cycle - ahead.log_cycle)
             weight += by_clock
             gain /= weight
@@ -131,6 +137,10 @@ class ThreadGain(ABC):
         return max(self._inline.crowd, self._ahead.crowd)
 
     @property
+    def _unlike_for_long(self) -> float:
+        return max(self._inline_pace.unlike, self._ahead_pace.unlike)
+
+    @property
     def _unsure_by_work(self) -> float:
         looked = self._looked_twice
         ahead, user = self._ahead, self._user_of_threads()
@@ -139,7 +149,7 @@ class ThreadGain(ABC):
         matters = min(1.0, work / user) if user else 1.0
         unsure = _UNSURE[looked] + _UNSURE_IN_A_CROWD[self.threads > 1] * self._crowd * matters
         # Blocks of which some are heavy may look alike to the way that has seen none of those.
-        unlike = max(self._inline.unlike, ahead.unlike)
+        unlike = max(self._inline.unlike, ahead.unlike, self._unlike_for_long)
         few = sum(1 / max(1, seen.remembered) for seen in (self._inline, ahead))
         return math.hypot(unsure, math.sqrt(unlike * few))
 
@@ -155,7 +165,7 @@ class ThreadGain(ABC):
         # was seen of it inline may be old, or was more because of an import, say.
         work = min(work, cpu + max(0.0, inline.work - inline.cpu))
         if inline.blocks:
-            work = min(work, inline.work)
+            work = min(work, inline.work * math.exp(self._heavier_by_chance()))
         work /= 1 - (inline.crowd if inline.blocks else ahead.crowd)
         user = self._user_of_threads()
         if inline.knows_user and not ahead.knows_user_well:
@@ -178,7 +188,8 @@ class ThreadGain(ABC):
         pace = self._ahead_pace
         if not pace.work:
             return 0.0
-        doubt = CLEARLY * math.hypot(math.sqrt(pace.variance), self._unsure_by_work)
+        of_clock = math.sqrt(pace.variance(self._unlike_for_long))
+        doubt = CLEARLY * math.hypot(of_clock, self._unsure_by_work)
         return max(0.0, pace.usual_log_cycle - math.log(self._promised_cycle(pace.work)) - doubt)
 
     def _disappoints(self) -> bool:
@@ -205,8 +216,23 @@ class ThreadGain(ABC):
         if not inline.cpu or not ahead.cpu:
             return 0.0
         doubt = math.sqrt(inline.cpu_variance + ahead.cpu_variance)
-        more = math.log(ahead.cpu / inline.cpu) - math.log(_LET_PASS) - doubt
+        more = math.log(ahead.cpu / inline.cpu) - self._heavier_by_chance()
+        more -= math.log(_LET_PASS) + doubt
         return max(0.0, more) * (1 + _BURDEN_IN_A_CROWD * self._crowd**2)
+
+    def _heavier_by_chance(self) -> float:
+        """How much of the time on the cores that threads took more is due to what they were given.
+
+        As a logarithm. Of elements that are unlike, the usual one costs the same, and a few tell
+        little of the others. What threads burn, they burn for most of them.
+        """
+        inline, ahead = self._inline_pace, self._ahead_pace
+        if not inline.mean_cost or not ahead.mean_cost:
+            return 0.0
+        by_mean = math.log(ahead.mean_cost / inline.mean_cost)
+        by_chance = max(0.0, by_mean - max(0.0, ahead.usual_log_cost - inline.usual_log_cost))
+        few = self._unlike_for_long * (1 / inline.blocks + 1 / ahead.blocks)
+        return by_chance * few / (few + _COMMONLY_BURNT**2)
 
     def _user_of_threads(self) -> float:
         """The user's time while threads work: longer, where both want the lock."""
