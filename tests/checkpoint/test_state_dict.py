@@ -78,6 +78,13 @@ def test_what_is_no_state(make: Any) -> None:
     assert rest(iterator) == rest(ahead(iter(make()), 1))
 
 
+def test_what_is_no_dict_is_not_shown_when_it_is_nested_too_deeply() -> None:
+    """Its text cannot be made: that would exhaust the stack."""
+    iterator: Any = iter(mapped())
+    with pytest.raises(StateError, match=f"nested more than {MAX_DEPTH} levels"):
+        iterator.set_state([_too_deep()])
+
+
 def test_bytes_are_for_set_state() -> None:
     iterator = iter(loader())
     with pytest.raises(StateError, match=r"takes the dict of .* there is `set_state`"):

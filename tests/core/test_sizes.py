@@ -39,3 +39,16 @@ def test_lists_in_lists() -> None:
 def test_what_python_adds_is_more() -> None:
     for element in ([1.5] * 1000, [1.5] * 3, {"x": (2.5,) * 100}):
         assert bytes_of(element, objects=True) > bytes_of(element)
+
+
+def test_an_element_that_contains_itself() -> None:
+    endless: list[Any] = [np.zeros(1000, np.int8)]
+    endless += [{"me": endless}, (endless,), endless]
+    assert 1000 <= bytes_of(endless) < 2000
+
+
+def test_an_element_nested_more_deeply_than_calls_may_be() -> None:
+    deep: Any = np.zeros(1000, np.int8)
+    for _ in range(10_000):
+        deep = [deep]
+    assert bytes_of([np.zeros(10, np.int8), deep]) < 100

@@ -51,6 +51,7 @@ SAME: dict[str, Case] = {
     "range(0, 10, 0)": lambda lib: _range(lib, 0, 10, 0),
     "range(1.5)": lambda lib: _range(lib, 1.5),
     "range('a')": lambda lib: _range(lib, "a"),
+    "RangeDataSource(0, 5, 0)": lambda lib: lib.sources.RangeDataSource(0, 5, 0),
     "source(5)": lambda lib: lib.MapDataset.source(5),
     "source(None)": lambda lib: lib.MapDataset.source(None),
     "source(iterator)": lambda lib: lib.MapDataset.source(iter([1])),

@@ -256,3 +256,31 @@ def test_read_options_that_are_tuned() -> None:
         bushel.ReadOptions(num_threads=1.5)  # type: ignore[arg-type]
     stream = bushel.MapDataset.range(100).to_iter_dataset(tuned)
     assert list(stream) == list(range(100))
+
+
+def test_what_fails_beside_the_stream_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that ended of it would be waited for for ever."""
+
+    def fail(*_: Any) -> None:
+        raise MemoryError("the size")
+
+    ds = bushel.MapDataset.range(5).to_iter_dataset()
+    with iter(ThreadPrefetchIterDataset(ds, prefetch_buffer_size=2)) as iterator:
+        with monkeypatch.context() as patch:
+            patch.setattr("bushel.core.block_size.bytes_of", fail)
+            with pytest.raises(MemoryError, match="the size"):
+                list(iterator)
+        assert list(iterator) == list(range(5))
+
+
+def test_elements_that_contain_themselves() -> None:
+    def endless(number: int) -> list[Any]:
+        element: list[Any] = [number]
+        element.append(element)
+        return element
+
+    ds = bushel.MapDataset.range(5).map(endless).to_iter_dataset()
+    with iter(ThreadPrefetchIterDataset(ds, prefetch_buffer_size=2)) as iterator:
+        elements = list(iterator)
+    assert [element[0] for element in elements] == list(range(5))
+    assert all(element[1] is element for element in elements)

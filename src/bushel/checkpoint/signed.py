@@ -87,12 +87,12 @@ def verify(state: Any, pipeline: Pipeline) -> dict[str, Any]:
             f"{type(state).__name__}: if it was saved by a DataLoader, restore it into "
             "`iter(loader)`; if it is JSON, decode it with `json.loads` first."
         )
+    check_depth(state)  # First: the text of what is nested too deeply cannot be made either.
     if not isinstance(state, dict):
         raise StateError(
             f"a state is a dict, as `get_state()` returned it, and this is a "
             f"{type(state).__name__}: {state!r:.200}."
         )
-    check_depth(state)
     if is_loaders(state):
         raise StateError(
             "this state was saved by a DataLoader, and this is a dataset's iterator. Restore it "

@@ -1,7 +1,7 @@
 """The number of bytes of an element."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bushel.core.tree import open_node
@@ -15,9 +15,11 @@ _PLACE_BYTES = 8
 _ARRAY_BYTES = 112
 # The assumed size of an object that does not tell its size.
 _UNKNOWN_BYTES = 32
+# Levels of nesting that are looked at: far fewer than calls may be nested.
+_MOST_LEVELS = 100
 
 
-def bytes_of(element: Any, objects: bool = False) -> int:
+def bytes_of(element: Any, objects: bool = False, within: tuple[int, ...] = ()) -> int:
     """The bytes of an element's leaves, roughly; with `objects` also what Python adds to them.
 
     >>> import numpy as np
@@ -29,10 +31,18 @@ def bytes_of(element: Any, objects: bool = False) -> int:
 
     >>> bytes_of([np.zeros(100, np.int8)] * 1000)
     108000
+
+    `within` has the `id` of each part of the element that this one is in: an element may contain
+    itself.
+
+    >>> endless = [bytes(100)]
+    >>> endless += [endless, endless]
+    >>> bytes_of(endless) < 300
+    True
     """
     kind = type(element)
     if (kind is list or kind is tuple) and len(element) > _LOOKED_AT:
-        return _bytes_of_many(element, objects)
+        return _bytes_of_many(element, objects, within)
     opened = open_node(element)
     if opened is None:
         try:
@@ -42,14 +52,23 @@ def bytes_of(element: Any, objects: bool = False) -> int:
             return sys.getsizeof(element, _UNKNOWN_BYTES)
         except Exception:  # Or a property that raises, as sparse tensors do.
             return _UNKNOWN_BYTES
-    total = sum(bytes_of(child, objects) for child in opened[1])
+    total = _bytes_of_all(opened[1], element, objects, within)
     return total + sys.getsizeof(element, 64) if objects else total
 
 
-def _bytes_of_many(element: Sequence[Any], objects: bool) -> int:
+def _bytes_of_all(
+    children: Iterable[Any], element: Any, objects: bool, within: tuple[int, ...]
+) -> int:
+    if len(within) == _MOST_LEVELS or id(element) in within:
+        return _UNKNOWN_BYTES
+    within = (*within, id(element))
+    return sum(bytes_of(child, objects, within) for child in children)
+
+
+def _bytes_of_many(element: Sequence[Any], objects: bool, within: tuple[int, ...]) -> int:
     """The same for a long list, by some of its items; not even the list is copied."""
     count = len(element)
     some = element[:: -(-count // _LOOKED_AT)]
-    total = sum(bytes_of(child, objects) for child in some) * count // len(some)
+    total = _bytes_of_all(some, element, objects, within) * count // len(some)
     # For a million Python numbers, the slots of the list are a fifth of the memory.
     return total + (sys.getsizeof(element) if objects else _PLACE_BYTES * count)

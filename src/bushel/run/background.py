@@ -108,12 +108,12 @@ def _feed(
         item: Item
         try:
             item = stream.pull(size.size)
+            if isinstance(item, Chunk):
+                size.learn(max(size.size, len(item.block)), clock() - began)
+                if len(item.block) and size.wants_sample():
+                    size.limit_bytes(item.block.part(0, 1).rows()[0])
         except BaseException as error:  # Any error at all belongs to the consumer.
             item = error
-        if isinstance(item, Chunk):
-            size.learn(max(size.size, len(item.block)), clock() - began)
-            if len(item.block) and size.wants_sample():
-                size.limit_bytes(item.block.part(0, 1).rows()[0])
         if first:
             # The first pull may have loaded a library, or started threads, that end with the
             # program as well.

@@ -27,6 +27,10 @@ class RangeDataSource:
 
     def __init__(self, start: int, stop: int, step: int) -> None:
         self._start, self._stop, self._step = start, stop, step
+        if not step:
+            raise AssertionError(
+                f"the `step` of RangeDataSource(start={start}, stop={stop}, step=0) must not be 0."
+            )
         if -(-(stop - start) // step) < 0:
             raise AssertionError(
                 f"RangeDataSource(start={start}, stop={stop}, step={step}) has a negative length."
