@@ -66,7 +66,7 @@ def test_elements_of_many_windows(window: int, monkeypatch: pytest.MonkeyPatch) 
         permute_one(int(place), window - 1, int(seed))
         for place, seed in zip(places, seeds, strict=True)
     ]
-    # Of those that are outside of a window of n, two thirds come into it within 2**16 / n steps. The
+    # Of those outside of a window of n, two thirds come into it within 2**16 / n steps. The
     # last few do not go on together, which would take three times as many.
     assert calls <= 10 + 3 * 2**16 // window
 
