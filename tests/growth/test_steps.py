@@ -10,9 +10,10 @@ import cloudpickle
 import pytest
 
 import bushel
+import bushel.experimental
 from bushel.core.options import DatasetOptions
 from bushel.run.build import build_stream
-from bushel.run.positional import PositionalStream
+from bushel.run.positional import PositionalStream, _IndexMarks
 from bushel.run.quota import DropQuota
 from tests.growth.counting import CountingSource
 
@@ -87,6 +88,40 @@ def test_a_state_grows_by_the_name_of_a_step() -> None:
         return len(json.dumps(stream.get_state()))
 
     assert state_bytes(100) - state_bytes(1) <= 99 * len('"filter(...)", ')
+
+
+@pytest.mark.parametrize("count", [1, 3, 30])
+def test_batches_that_are_taken_apart_are_not_read_far_ahead(count: int) -> None:
+    source = CountingSource(10**9)
+    stream: Any = bushel.MapDataset.source(source).to_iter_dataset()
+    for _ in range(count):
+        stream = stream.batch(50).unbatch()
+    inner = build_stream(stream.batch(10)._own_node())
+    # What a step makes of one element is known from its first one on.
+    for number in range(5):
+        chunk = inner.pull(4)
+        assert chunk is not None
+        assert chunk.block.rows()[0][0] <= 40 * number
+    inner.close()
+    assert source.records <= 5 * 4 * 10 + 50
+
+
+def test_a_state_asks_each_of_a_chain_of_windows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, at = Counter[str](), _IndexMarks.at
+
+    def counted(self: _IndexMarks, used: int) -> Any:
+        asked["states"] += 1
+        return at(self, used)
+
+    stream: Any = bushel.MapDataset.range(1000).to_iter_dataset()
+    for number in range(12):
+        stream = bushel.experimental.WindowShuffleIterDataset(stream, window_size=10, seed=number)
+    iterator = iter(stream.batch(5))
+    batches = [next(iterator) for _ in range(6)]
+    monkeypatch.setattr(_IndexMarks, "at", counted)
+    states = [iterator.get_state() for _ in range(3)]
+    assert asked["states"] == len(states)
+    assert sorted(x for batch in batches for x in batch.tolist()) == list(range(30))
 
 
 def test_two_hundred_steps_are_run_shown_and_sent() -> None:

@@ -1,13 +1,19 @@
 """Orders that are promised for ever, and positions at the edges of what there is."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bushel import MapDataset, ReadOptions
 from bushel.experimental import WindowShuffleMapDataset, index_shuffle
-from bushel.order.permutation import _whole_permutation, permute, permute_one
+from bushel.order.permutation import (
+    _encrypt_by_table,
+    _whole_permutation,
+    permute,
+    permute_one,
+)
 
 
 def test_the_order_of_a_shuffle_never_changes() -> None:
@@ -41,6 +47,28 @@ def test_many_windows_at_once(window: int, part: float) -> None:
     ]
     if part == 1:
         assert (np.sort(images.reshape(40, window)) == np.arange(window)).all()
+
+
+@pytest.mark.parametrize("window", [129, 1000, 70_000])
+def test_elements_of_many_windows(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(window)
+    places, seeds = rng.integers(0, window, 200), rng.integers(0, 2**32, 200)
+    calls = 0
+
+    def counted(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        _encrypt_by_table(*arguments)
+
+    monkeypatch.setattr("bushel.order.permutation._encrypt_by_table", counted)
+    images = permute(places, window - 1, seeds)
+    assert images.tolist() == [
+        permute_one(int(place), window - 1, int(seed))
+        for place, seed in zip(places, seeds, strict=True)
+    ]
+    # Of those outside of a window of n, two thirds come into it within 2**16 / n steps. The
+    # last few do not go on together, which would take three times as many.
+    assert calls <= 10 + 3 * 2**16 // window
 
 
 @pytest.mark.parametrize("length", [10**9, 10**12, 2**62])

@@ -88,6 +88,7 @@ def _shares(
     Takes it off the `rest`. So many of the elements are `given` away: of those, no part has any.
     """
     divisors, shares, highs = room
+    is_close = rest.max() >= 2.0 ** (54 - bits)
     # None is 0: all of these parts have a weight at each step, and so has the last of all.
     for row, divisor in zip(rows, divisors, strict=True):
         np.multiply(rest, 1 / ONE_ELEMENT, out=divisor)
@@ -104,7 +105,7 @@ def _shares(
     # A quotient is rounded, by less than half of its last bit. So its whole part is the right one,
     # unless it is a whole number: then it may have been rounded up to that.
     low = np.floor(shares, out=divisors)
-    if np.count_nonzero(low == shares) != given * len(rows):
+    if is_close and np.count_nonzero(low == shares) != given * len(rows):
         parts, places = np.nonzero(low == shares)
         divided_by = rest + rows[::-1].cumsum(axis=0)[::-1]
         low[parts, places] -= _are_too_large(

@@ -7,7 +7,7 @@ then it is encrypted again ("cycle walking") until it falls inside.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -213,9 +213,15 @@ def _walk(
     while len(outside := (walks[-1] > max_index).nonzero()[0]):
         walking, keys = walks[-1].take(outside), _take_keys(keys, outside)
         places.append(outside)
-        if len(outside) < _FEW and isinstance(keys, tuple):
-            few = [_walk_one(value, max_index, half, keys) for value in walking.tolist()]
-            walks.append(np.array(few, dtype=out.dtype))
+        if len(outside) < _FEW:
+            keys_of_each: Iterable[tuple[int, ...]] = (
+                [keys] * len(outside)
+                if isinstance(keys, tuple)
+                else zip(*(key.tolist() for key in keys), strict=True)
+            )
+            few = zip(walking.tolist(), keys_of_each, strict=True)
+            ends = [_walk_one(value, max_index, half, mine) for value, mine in few]
+            walks.append(np.array(ends, dtype=out.dtype))
             break
         encrypt(walking, half, keys, walking)
         walks.append(walking)

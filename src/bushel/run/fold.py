@@ -40,11 +40,14 @@ class _WindowMarks(Marks):
 
     def at(self, used: int) -> State:
         (marks, before, _), (after, behind, _) = self.place, self.after
-        parent, number = marks.at(before), self.number
+        number = self.number
+        # One state of the input, where that is enough: in a chain of windows each asks the next.
         if used >= self.size:
             parent, number, used = after.at(behind), number + 1, 0
-        elif used:
-            parent = with_held(parent, lambda: after.at(behind), self.is_last)
+        else:
+            parent = marks.at(before)
+            if used:
+                parent = with_held(parent, lambda: after.at(behind), self.is_last)
         return {
             "parent_window_start_state": parent,
             "window_index": number,

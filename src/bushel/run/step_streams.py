@@ -1,5 +1,6 @@
 """The streams of `Each`, `Drop` and `Expand`: one class for each kind of node."""
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable
@@ -75,6 +76,7 @@ class _Elementwise(OneInput):
             chunk, stream._rest = stream._rest, None
             if chunk is not None:
                 break
+            want = stream._needed_for(want)
             stream = stream._input
         else:
             chunk = stream.pull(want)
@@ -83,6 +85,10 @@ class _Elementwise(OneInput):
         for step in reversed(chain):
             chunk = step._changed(chunk)
         return chunk
+
+    def _needed_for(self, want: int) -> int:
+        """How many elements to ask for where so many are wanted of this step."""
+        return want
 
     @abstractmethod
     def _changed(self, chunk: Chunk) -> Chunk:
@@ -313,6 +319,15 @@ class ExpandStream(_Elementwise):
         super().__init__(input)
         self._node = node
         self._skip = 0
+        # How many elements were made of one, of late; 0 before anything is known.
+        self._made_of_one = 0.0
+
+    def _needed_for(self, want: int) -> int:
+        # Who takes batches apart, and asked for a batch for each row, would read a hundred times as
+        # far ahead as is wanted; and a hundred times a hundred before another such step.
+        if not self._made_of_one:
+            return 1
+        return max(1, min(want, math.ceil(want / self._made_of_one)))
 
     def _changed(self, chunk: Chunk) -> Chunk:
         block = chunk.block
@@ -321,16 +336,20 @@ class ExpandStream(_Elementwise):
             self._set_rest(chunk, len(sequences) + 1)
         ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
         rows = [row for sequence in sequences for row in sequence]
+        if sequences:
+            # (Where nothing comes of some, one of the next may make as many as of one.)
+            made = max(1.0, len(rows) / len(sequences))
+            self._made_of_one = (self._made_of_one + made) / 2 if self._made_of_one else made
         positions = np.repeat(block.positions[: len(sequences)], np.diff(ends, prepend=0))
-        made = Block(rows, positions, failure or block.failure)
+        expanded = Block(rows, positions, failure or block.failure)
         if block.metadata is not None:
-            made.metadata = [
+            expanded.metadata = [
                 RecordMetadata(record.index * self._node.fan_out + place)
                 for record, sequence in zip(block.metadata, sequences, strict=False)
                 for place in range(len(sequence))
             ]
-        out = Chunk(made, _ExpandedMarks(chunk.marks, ends))
-        if not rows and made.failure is None:
+        out = Chunk(expanded, _ExpandedMarks(chunk.marks, ends))
+        if not rows and expanded.failure is None:
             return out  # What is to be skipped is still to come.
         skip, self._skip = self._skip, 0
         if not skip:

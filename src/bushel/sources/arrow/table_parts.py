@@ -199,7 +199,10 @@ class Reader:
         ]
 
     def _gather(self, keys: Keys, python: bool) -> "_Gathered":
-        groups = grouped(self._ends.searchsorted(keys, "right"))
+        if len(self._ends) == 1:
+            groups = [(0, np.arange(len(keys)))]
+        else:
+            groups = grouped(self._ends.searchsorted(keys, "right"))
         # Parts that another thread is making come last.
         groups.sort(key=lambda group: self._waits(group[0]))
         while True:
@@ -256,6 +259,8 @@ class _Gathered:
         if found is None:
             arrays = self._arrays[number]
             found = values(arrays[0] if len(arrays) == 1 else arrow().concat_arrays(arrays))
+        if len(self._places) == 1:
+            return found  # All of one piece: in the order of the keys.
         places = np.concatenate(self._places)
         ordered: list[Any] = [None] * self._count
         for place, value in zip(places.tolist(), found, strict=True):
