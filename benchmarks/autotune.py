@@ -33,7 +33,6 @@ GOAL = 0.9
 _ENDLESS = 1 << 40
 
 
-
 def computing(seconds: float, number: int) -> int:
     """Computes for so long, and holds the interpreter's lock."""
     until = time.thread_time() + seconds
@@ -62,7 +61,9 @@ PIPELINES: dict[str, Callable[[float], Any]] = {
     "12 MB a batch": lambda _: MapDataset.range(_ENDLESS).map(picture).batch(256),
     "1 ms a batch": lambda _: MapDataset.range(_ENDLESS).map(partial(computing, 0.0001)).batch(10),
     "1 s a batch": lambda _: MapDataset.range(_ENDLESS).map(partial(computing, 0.05)).batch(20),
-    "work changes": lambda at: MapDataset.range(_ENDLESS).map(partial(costs_more_from, at)).batch(8),
+    "work changes": lambda at: (
+        MapDataset.range(_ENDLESS).map(partial(costs_more_from, at)).batch(8)
+    ),
     "step changes": lambda _: MapDataset.range(_ENDLESS).map(partial(computing, 0.002)).batch(8),
 }
 CHANGING = ("work changes", "step changes")
@@ -156,4 +157,5 @@ def _run(name: str, workers: _Number, step: float, begin: float, seconds: float)
                 time.sleep(step + 0.05 * is_slow)
         (pool,) = iterator.stats().workers
     changes = [change for change in pool.changes if change.what == "workers"]
-    return steps / seconds, pool.workers, len(changes)
+    # (Where nothing came, it was too short.)
+    return max(steps, 0.1) / seconds, pool.workers, len(changes)

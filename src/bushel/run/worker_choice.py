@@ -26,14 +26,14 @@ _BUSY_AFTER_SHRINKING = 0.75
 # A change is kept where this share of what it promised came true, or it is much, and more than
 # chance may bring; where the second share did not, a number in between is tried.
 _DELIVERED, _BY_CHANCE, _NEARLY_ALL = 0.2, 0.02, 0.6
-# But only if that is so much less.
+# But only if that is so much less; nor are there fewer workers for less than that.
 _WORTH_A_TRY = 0.8
 # Fewer workers may make an element take this much longer, as far as clocks can tell.
-_SAME = 1.05
+_SAME = 1.08
 # What a change must promise, as a share of the time; less where there is less to gain, but so much
 # that it can be told from chance whether it came.
 _LEAST_GAIN, _LEAST_TO_SEE = 0.1, 0.05
-# A core that is free for less than this share of its time is no reason for a worker.
+# Less than this share of what a worker takes of a core is no room for one.
 _FREE_CORE = 0.15
 # A worker takes at least so much of a core, whatever clocks of a hundred ticks a second say.
 _LEAST_SHARE = 0.02
@@ -42,10 +42,13 @@ _LOOKS, _LOOKS_BEFORE_FEWER = 3, 8
 # And the last ones after a change to more.
 _LOOKS_AFTER_MORE = 4
 _SECONDS_BEFORE_FEWER = 10.0
+# Before a change that brings little, so many seconds for each change that there was, up to so many:
+# what differs by chance has one choice after the other look better than the last.
+_CALM_SECONDS, _MOST_CALM = 20.0, 12
 # Work that is so many times what it was when something was given up: it may be tried again. So it
 # may after a time, which doubles with each that was for nothing.
 _CHANGED = 1.4
-_FIRST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 120.0, 4 * 3600.0
+_FIRST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 240.0, 4 * 3600.0
 # And what was found to be too few so many times as late: one too many is hardly felt.
 _LATER_FEWER = 4
 
@@ -148,8 +151,9 @@ class Learned:
     seconds: float = 0.0
     # Since the last change.
     still_seconds: float = 0.0
-    # Whether the last change was to fewer.
+    # Whether the last change was to fewer, and how many there were in all.
     has_shrunk: bool = False
+    changes: int = 0
 
 
 NOTHING_LEARNED = Learned()
@@ -223,7 +227,7 @@ def _judged(
     if came < _NEARLY_ALL * promised and not is_sure:
         return learned, None
     delivered = max(_DELIVERED * promised, _BY_CHANCE * trial.cycle)
-    if came < min(delivered, _LEAST_GAIN * trial.cycle):
+    if came < min(delivered, _LEAST_TO_SEE * trial.cycle):
         expected = _percent(trial.cycle / trial.promised - 1)
         why = f"{workers} were {faster} faster than {trial.workers}, and not {expected}"
         return _changed(_no_more(kept, trial.workers)), Decision(trial.workers, why)
@@ -251,12 +255,14 @@ def _more(learned: Learned, budget: WorkerBudget, fitting: int) -> tuple[Learned
     )
     if wait < _WAITS or idle > _IDLE:
         return learned, None
+    if wait < _LEAST_GAIN and learned.still_seconds < _calm_seconds(learned):
+        return learned, None
     cycle, own = _middle(seen, lambda one: one.cycle), _middle(seen, lambda one: one.own)
     work = _middle(seen, lambda one: one.work)
     # Cores that were free once in a while are not there for another worker.
     free = min(_free_cores(one, budget) for one in learned.seen)
     each = _middle(seen, _core_share)
-    most = min(fitting, workers + max(0, math.ceil((free - _FREE_CORE) / each)))
+    most = min(fitting, workers + max(0, math.ceil(free / each - _FREE_CORE)))
     if learned.ceiling is not None:
         most = min(most, learned.ceiling.workers)
     wanted = math.ceil(_MARGIN * work / own) if own * most > work / 1000 else most
@@ -275,7 +281,7 @@ def _more(learned: Learned, budget: WorkerBudget, fitting: int) -> tuple[Learned
     # What was too few is too few for a while; it may be tried again the later, the more often.
     if learned.has_shrunk:
         learned = _no_fewer(learned, target)
-    elif learned.floor is None:
+    elif learned.floor is None or learned.floor.workers < target:
         learned = replace(learned, floor=_bound(learned, target, _LATER_FEWER))
     learned = replace(learned, trial=_Trial(workers, cycle, promised), has_shrunk=False)
     return _changed(learned, keep_trial=True), Decision(target, why)
@@ -286,14 +292,16 @@ def _fewer(learned: Learned, budget: WorkerBudget) -> tuple[Learned, Decision | 
     workers = seen[-1].workers
     least = budget.least if learned.floor is None else max(budget.least, learned.floor.workers)
     enough_seen = len(seen) == _LOOKS_BEFORE_FEWER
-    if not enough_seen or learned.still_seconds < _SECONDS_BEFORE_FEWER:
+    if not enough_seen or learned.still_seconds < max(
+        _SECONDS_BEFORE_FEWER, _calm_seconds(learned)
+    ):
         return learned, None
     # One long wait, or one long pause, is no reason.
     if sum(one.wait_share < _DOES_NOT_WAIT for one in seen) < len(seen) - 1:
         return learned, None
     own, work = _middle(seen, lambda one: one.own), _middle(seen, lambda one: one.work)
     target = max(least, math.ceil(work / own / _BUSY_AFTER_SHRINKING))
-    if target >= workers:
+    if target > _WORTH_A_TRY * workers:
         return learned, None
     idle = _middle(seen, lambda one: one.idle_share)
     why = (
@@ -323,7 +331,12 @@ def _core_share(seen: Glance) -> float:
 
 def _changed(learned: Learned, keep_trial: bool = False) -> Learned:
     """What was seen before a change says nothing of the time after it."""
-    return replace(learned, seen=(), still_seconds=0.0, trial=learned.trial if keep_trial else None)
+    trial = learned.trial if keep_trial else None
+    return replace(learned, seen=(), still_seconds=0.0, trial=trial, changes=learned.changes + 1)
+
+
+def _calm_seconds(learned: Learned) -> float:
+    return _CALM_SECONDS * min(learned.changes, _MOST_CALM)
 
 
 def _no_more(learned: Learned, workers: int) -> Learned:
