@@ -8,8 +8,8 @@ run of its round, with the workers that it had in the end and how often it chang
 of the rounds. The best of several runs is better than any of them by their noise, so "auto" is also
 shown as a share of the run with as many workers as it had.
 
-Some pipelines change while they run, and in "step changes" the training does: measured is what comes
-after that. `--beside` has programs that only compute run at the same time.
+Some pipelines change while they run, and in "step changes" the training does: measured is what
+comes after that. `--beside` has programs that only compute run at the same time.
 """
 
 import argparse
