@@ -40,13 +40,14 @@ def lowered(
     to_workers: LowerToWorkers | None = None,
     times: StepTimes | None = None,
     shared: ThreadsInTurn | None = None,
+    is_part: bool = False,
 ) -> Lowered:
     """Opens the streams of a pipeline that ends with this stretch.
 
     `times` are those of somebody who measures in a way of their own; `shared` the threads of
-    streams of which this is one.
+    streams of which this is one. Of what is a part of another pipeline, nobody counts the steps.
     """
-    lowering = Lowering(options_of(node), to_workers, times)
+    lowering = Lowering(options_of(node), to_workers, times, is_part)
     if shared is None:
         stream = lowering.stream(last)
     else:
@@ -74,6 +75,7 @@ class Lowering:
         options: DatasetOptions,
         to_workers: LowerToWorkers | None = None,
         times: StepTimes | None = None,
+        is_part: bool = False,
     ) -> None:
         self._options, self._to_workers = options, to_workers
         self.threads = ThreadsOfStreams()
@@ -81,7 +83,7 @@ class Lowering:
         # What steps do and take, where somebody wants to know.
         self.times = times
         timed = options.execution_tracking_mode is ExecutionTrackingMode.STAGE_TIMING
-        if times is None and (timed or config.py_debug_mode):
+        if times is None and not is_part and (timed or config.py_debug_mode):
             self.times = StepTimes()
 
     def quota(self, label: str) -> DropQuota:
