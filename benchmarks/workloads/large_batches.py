@@ -1,6 +1,7 @@
 """Batches of 9.6 MB from one worker process: what it costs to carry them to the trainer."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -31,18 +32,23 @@ def pictures() -> list[Images]:
     return [rng.integers(0, 256, SHAPE, dtype=np.uint8) for _ in range(DISTINCT)]
 
 
-def touched(batches: Iterable[Any]) -> Iterator[Any]:
+@dataclass(frozen=True, slots=True)
+class Touched:
     """Reads the first byte of each batch and no more: this is about delivering, not about using."""
-    iterator = iter(batches)
-    try:
-        for batch in iterator:
-            int(batch[0, 0, 0, 0])
-            yield batch
-    finally:
-        proof.close(iterator)
+
+    batches: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = iter(self.batches)
+        try:
+            for batch in iterator:
+                int(batch[0, 0, 0, 0])
+                yield batch
+        finally:
+            proof.close(iterator)
 
 
-def by_hand(n: int) -> Iterator[Images]:
+def by_hand(n: int) -> Iterable[Images]:
     """Stacks into one buffer, always the same: no process, no new memory, no copy after it."""
     source = Reused(pictures(), n)
     buffer = np.empty((BATCH_SIZE, *SHAPE), np.uint8)
@@ -51,23 +57,23 @@ def by_hand(n: int) -> Iterator[Images]:
         for start in range(0, n, BATCH_SIZE):
             yield np.stack([source[key] for key in range(start, start + BATCH_SIZE)], out=buffer)
 
-    return touched(stacked())
+    return Touched(stacked())
 
 
-def loader(lib: ModuleType, n: int) -> Iterator[Images]:
+def loader(lib: ModuleType, n: int) -> Iterable[Images]:
     operations = [lib.transforms.Batch(batch_size=BATCH_SIZE)]
     source = Reused(pictures(), n)
-    return touched(epoch_loader(lib, source, operations, SEED, shuffle=False, workers=1))
+    return Touched(epoch_loader(lib, source, operations, SEED, shuffle=False, workers=1))
 
 
-def dataset(lib: ModuleType, n: int) -> Iterator[Images]:
+def dataset(lib: ModuleType, n: int) -> Iterable[Images]:
     batches = lib.MapDataset.source(Reused(pictures(), n)).batch(BATCH_SIZE)
-    return touched(in_workers(lib, batches, workers=1))
+    return Touched(in_workers(lib, batches, workers=1))
 
 
-def with_torch(n: int) -> Iterator[Any]:
+def with_torch(n: int) -> Iterable[Any]:
     source = Reused(pictures(), n)
-    return touched(torch_loader(source, BATCH_SIZE, workers=1, shuffle=False))
+    return Touched(torch_loader(source, BATCH_SIZE, workers=1, shuffle=False))
 
 
 GOALS = (Goal(0.5, "hand"), Goal(15, "grain"), Goal(15, "torch"))

@@ -65,12 +65,14 @@ def open_stream(
 ) -> Stream:
     """Makes the stream of a node, with worker processes if it asks for them.
 
-    `options` are those of the pipeline that it is part of, whose threads are `shared`.
+    `options` are those of the pipeline that it is part of, whose threads are `shared`. Its steps
+    are not counted: that pipeline counts all that it reads as one step.
     """
-    return open_node(node if options is None else OptionsNode(node, options), shared).stream
+    node = node if options is None else OptionsNode(node, options)
+    return open_node(node, shared, is_part=True).stream
 
 
-def open_node(node: Node, shared: "ThreadsInTurn | None" = None) -> Lowered:
+def open_node(node: Node, shared: "ThreadsInTurn | None" = None, is_part: bool = False) -> Lowered:
     """Makes the stream of a node, and the statistics of its steps if they are wanted."""
     refuse_copies(node)
     refuse_unprepared(node)
@@ -80,7 +82,7 @@ def open_node(node: Node, shared: "ThreadsInTurn | None" = None) -> Lowered:
         agreements.append(agreement(timeout_s))
         return agreements[-1]
 
-    lowered = open_plan(plan_of(node, process_of_job, agree), shared)
+    lowered = open_plan(plan_of(node, process_of_job, agree), shared, is_part)
     lowered.stream.wakers = [*lowered.stream.wakers, *(made.close for made in agreements)]
     return lowered
 
@@ -90,7 +92,7 @@ def plan(node: Node) -> Plan:
     return plan_of(node, process_of_job, agreement)
 
 
-def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
+def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None, is_part: bool = False) -> Lowered:
     """Opens the streams of a plan, with worker processes if it has them."""
     places: dict[int, WorkersNode] = {
         id(stretch.workers): stretch.workers
@@ -98,7 +100,7 @@ def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
         if stretch.workers is not None
     }
     if not places:
-        return _lowered(plan, shared=shared)
+        return _lowered(plan, None, shared, is_part)
     # Imported only for workers. The processes first: while they start, the rest is imported.
     from bushel.workers.home import home_of
     from bushel.workers.start import Starter
@@ -115,7 +117,8 @@ def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
         from bushel.workers.lowering import lowered_to_workers
 
         engines: list[Engine] = []
-        made = _lowered(plan, partial(lowered_to_workers, starters=starters, engines=engines))
+        to_workers = partial(lowered_to_workers, starters=starters, engines=engines)
+        made = _lowered(plan, to_workers, None, is_part)
         made.stream.wakers = [engine.close for engine in engines]
         return made
     finally:
@@ -126,10 +129,11 @@ def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
 
 def _lowered(
     plan: Plan,
-    to_workers: "LowerToWorkers | None" = None,
-    shared: "ThreadsInTurn | None" = None,
+    to_workers: "LowerToWorkers | None",
+    shared: "ThreadsInTurn | None",
+    is_part: bool,
 ) -> Lowered:
     # Imported here: building a dataset needs nothing of the engine.
     from bushel.run.build import lowered
 
-    return lowered(plan.dealt, plan.cut, to_workers, shared=shared)
+    return lowered(plan.dealt, plan.cut, to_workers, shared=shared, is_part=is_part)

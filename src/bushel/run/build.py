@@ -40,13 +40,15 @@ def lowered(
     to_workers: LowerToWorkers | None = None,
     times: StepTimes | None = None,
     shared: ThreadsInTurn | None = None,
+    is_part: bool = False,
 ) -> Lowered:
     """Opens the streams of a pipeline that ends with this stretch.
 
     `times` collects statistics for a caller that measures in its own way; `shared` has the threads
-    of several streams, of which this is one.
+    of several streams, of which this is one. With `is_part`, the steps are not counted: the
+    pipeline that it is part of counts them as one.
     """
-    lowering = Lowering(options_of(node), to_workers, times)
+    lowering = Lowering(options_of(node), to_workers, times, is_part)
     if shared is None:
         stream = lowering.stream(last)
     else:
@@ -74,6 +76,7 @@ class Lowering:
         options: DatasetOptions,
         to_workers: LowerToWorkers | None = None,
         times: StepTimes | None = None,
+        is_part: bool = False,
     ) -> None:
         self._options, self._to_workers = options, to_workers
         self.threads = ThreadsOfStreams()
@@ -81,7 +84,7 @@ class Lowering:
         # Statistics of the steps, if they are collected.
         self.times = times
         timed = options.execution_tracking_mode is ExecutionTrackingMode.STAGE_TIMING
-        if times is None and (timed or config.py_debug_mode):
+        if times is None and not is_part and (timed or config.py_debug_mode):
             self.times = StepTimes()
 
     def quota(self, label: str) -> DropQuota:

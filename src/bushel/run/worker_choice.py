@@ -14,25 +14,26 @@ from statistics import median
 
 from bushel.core.frozen import frozen
 
-# A loop that waits more than this share of its time is to have more workers; less than that one,
-# it may do with fewer.
-_WAITS, _DOES_NOT_WAIT = 0.03, 0.01
+# A loop that waits more than this share of its time is to have more workers, after a longer look
+# if it is not as much as that; less than the last one, and it may do with fewer.
+_WAITS, _WAITS_MUCH, _DOES_NOT_WAIT = 0.04, 0.2, 0.01
 # Workers that are idle for more than this share of their time are not what is waited for.
 _IDLE = 0.2
 # Allowance for elements that differ from each other.
 _MARGIN = 1.1
 # After a change to fewer, workers may be busy for this share of their time.
 _BUSY_AFTER_SHRINKING = 0.75
-# A change is kept where this share of what it promised came true; where more than the second did
-# not, a number in between is tried.
-_DELIVERED, _NEARLY_ALL = 0.2, 0.6
-# But only if that is so much less.
+# A change is kept where this share of what it promised came true, or it is much, and more than
+# chance may bring; where the second share did not, a number in between is tried.
+_DELIVERED, _BY_CHANCE, _NEARLY_ALL = 0.2, 0.02, 0.6
+# But only if that is so much less; nor are there fewer workers for less than that.
 _WORTH_A_TRY = 0.8
 # Fewer workers may make an element take this much longer, as far as clocks can tell.
-_SAME = 1.05
-# What a change must promise, as a share of the time; less where there is less to gain.
-_LEAST_GAIN = 0.1
-# A core that is free for less than this share of its time is no reason for a worker.
+_SAME = 1.08
+# What a change must promise, as a share of the time; less where there is less to gain, but so much
+# that it can be told from chance whether it came.
+_LEAST_GAIN, _LEAST_TO_SEE = 0.1, 0.05
+# Less than this share of what a worker takes of a core is no room for one.
 _FREE_CORE = 0.15
 # A worker takes at least so much of a core, whatever clocks of a hundred ticks a second say.
 _LEAST_SHARE = 0.02
@@ -42,10 +43,15 @@ _LOOKS, _LOOKS_BEFORE_FEWER = 3, 8
 # And the last ones after a change to more.
 _LOOKS_AFTER_MORE = 4
 _SECONDS_BEFORE_FEWER = 10.0
+# Before a change that brings little, so many seconds for each change that there was, up to so many:
+# what differs by chance has one choice after the other look better than the last.
+_CALM_SECONDS, _MOST_CALM = 20.0, 12
 # Work that is so many times what it was when something was given up: it may be tried again. So it
 # may after a time, which doubles with each that was for nothing.
 _CHANGED = 1.4
-_FIRST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 120.0, 4 * 3600.0
+_FIRST_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 240.0, 4 * 3600.0
+# And what was found to be too few so many times as late: one too many is hardly felt.
+_LATER_FEWER = 4
 
 
 @frozen
@@ -145,8 +151,9 @@ class Learned:
     seconds: float = 0.0
     # Since the last change.
     still_seconds: float = 0.0
-    # Whether the last change was to fewer.
+    # Whether the last change was to fewer, and how many there were in all.
     has_shrunk: bool = False
+    changes: int = 0
 
 
 NOTHING_LEARNED = Learned()
@@ -219,7 +226,8 @@ def _judged(
     faster = _percent(trial.cycle / cycle - 1)
     if came < _NEARLY_ALL * promised and not is_sure:
         return learned, None
-    if came < _DELIVERED * promised:
+    delivered = max(_DELIVERED * promised, _BY_CHANCE * trial.cycle)
+    if came < min(delivered, _LEAST_TO_SEE * trial.cycle):
         expected = _percent(trial.cycle / trial.promised - 1)
         why = f"{workers} were {faster} faster than {trial.workers}, and not {expected}"
         return _changed(_no_more(kept, trial.workers)), Decision(trial.workers, why)
@@ -236,17 +244,25 @@ def _judged(
 def _more(learned: Learned, budget: WorkerBudget, fitting: int) -> tuple[Learned, Decision | None]:
     seen = learned.seen[-_LOOKS:]
     workers = seen[-1].workers
+    if _middle(seen, lambda one: one.wait_share) < _WAITS_MUCH:
+        # So little may be chance, and there is time to find out.
+        seen = learned.seen
+        if len(seen) < _LOOKS_BEFORE_FEWER:
+            return learned, None
     wait, idle = (
         _middle(seen, lambda one: one.wait_share),
         _middle(seen, lambda one: one.idle_share),
     )
     if wait < _WAITS or idle > _IDLE:
         return learned, None
+    if wait < _LEAST_GAIN and learned.still_seconds < _calm_seconds(learned):
+        return learned, None
     cycle, own = _middle(seen, lambda one: one.cycle), _middle(seen, lambda one: one.own)
     work = _middle(seen, lambda one: one.work)
-    free = _middle(seen, lambda one: _free_cores(one, budget))
+    # Cores that were free once in a while are not there for another worker.
+    free = min(_free_cores(one, budget) for one in learned.seen)
     each = _middle(seen, _core_share)
-    most = min(fitting, workers + max(0, math.ceil((free - _FREE_CORE) / each)))
+    most = min(fitting, workers + max(0, math.ceil(free / each - _FREE_CORE)))
     if learned.ceiling is not None:
         most = min(most, learned.ceiling.workers)
     wanted = math.ceil(_MARGIN * work / own) if own * most > work / 1000 else most
@@ -256,14 +272,17 @@ def _more(learned: Learned, budget: WorkerBudget, fitting: int) -> tuple[Learned
     # Work that uses all cores already does not become faster with more workers.
     full = cycle * (1 - min(1.0, free / budget.cores))
     promised = max(own, work / target, full)
-    if cycle - promised < min(0.5 * wait, _LEAST_GAIN) * cycle:
+    if cycle - promised < min(max(0.5 * wait, _LEAST_TO_SEE), _LEAST_GAIN) * cycle:
         return learned, None
     why = (
         f"the loop waited {_percent(wait)} of its time and workers were busy {_percent(1 - idle)} "
         "of theirs"
     )
+    # What was too few is too few for a while; it may be tried again the later, the more often.
     if learned.has_shrunk:
         learned = _no_fewer(learned, target)
+    elif learned.floor is None or learned.floor.workers < target:
+        learned = replace(learned, floor=_bound(learned, target, _LATER_FEWER))
     learned = replace(learned, trial=_Trial(workers, cycle, promised), has_shrunk=False)
     return _changed(learned, keep_trial=True), Decision(target, why)
 
@@ -273,14 +292,16 @@ def _fewer(learned: Learned, budget: WorkerBudget) -> tuple[Learned, Decision | 
     workers = seen[-1].workers
     least = budget.least if learned.floor is None else max(budget.least, learned.floor.workers)
     enough_seen = len(seen) == _LOOKS_BEFORE_FEWER
-    if not enough_seen or learned.still_seconds < _SECONDS_BEFORE_FEWER:
+    if not enough_seen or learned.still_seconds < max(
+        _SECONDS_BEFORE_FEWER, _calm_seconds(learned)
+    ):
         return learned, None
     # One long wait, or one long pause, is no reason.
     if sum(one.wait_share < _DOES_NOT_WAIT for one in seen) < len(seen) - 1:
         return learned, None
     own, work = _middle(seen, lambda one: one.own), _middle(seen, lambda one: one.work)
     target = max(least, math.ceil(work / own / _BUSY_AFTER_SHRINKING))
-    if target >= workers:
+    if target > _WORTH_A_TRY * workers:
         return learned, None
     idle = _middle(seen, lambda one: one.idle_share)
     why = (
@@ -310,19 +331,27 @@ def _core_share(seen: Glance) -> float:
 
 def _changed(learned: Learned, keep_trial: bool = False) -> Learned:
     """What was seen before a change says nothing of the time after it."""
-    return replace(learned, seen=(), still_seconds=0.0, trial=learned.trial if keep_trial else None)
+    trial = learned.trial if keep_trial else None
+    return replace(learned, seen=(), still_seconds=0.0, trial=trial, changes=learned.changes + 1)
+
+
+def _calm_seconds(learned: Learned) -> float:
+    return _CALM_SECONDS * min(learned.changes, _MOST_CALM)
 
 
 def _no_more(learned: Learned, workers: int) -> Learned:
-    return replace(_less_eager(learned), ceiling=_bound(learned, workers))
+    floor = learned.floor
+    if floor is not None and floor.workers > workers:
+        floor = None  # It was put there when there came to be more, which is taken back.
+    return replace(_less_eager(learned), ceiling=_bound(learned, workers), floor=floor)
 
 
 def _no_fewer(learned: Learned, workers: int) -> Learned:
-    return replace(_less_eager(learned), floor=_bound(learned, workers))
+    return replace(_less_eager(learned), floor=_bound(learned, workers, _LATER_FEWER))
 
 
-def _bound(learned: Learned, workers: int) -> _TriedBound:
-    return _TriedBound(workers, learned.seconds + learned.patience_seconds)
+def _bound(learned: Learned, workers: int, times: float = 1.0) -> _TriedBound:
+    return _TriedBound(workers, learned.seconds + times * learned.patience_seconds)
 
 
 def _less_eager(learned: Learned) -> Learned:

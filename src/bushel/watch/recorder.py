@@ -334,6 +334,7 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
     A derived class, so that other iterators have no overhead.
     """
     take = cast(Callable[[Any], Any], kind.__next__)
+    takes_rows = take is StreamIterator.__next__
 
     class Recorded(kind):  # type: ignore[valid-type, misc]
         """An iterator that records what it does."""
@@ -352,11 +353,15 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
         def __next__(self) -> Any:
             if self._held is not None:
                 return self._hand_out_held()
-            try:
-                element = take(self)
-            except BaseException as error:
-                self._failed(error)
-                raise
+            # As there: most elements are ready, and taken at the speed of C.
+            for element in self._rows if takes_rows else ():
+                break
+            else:
+                try:
+                    element = take(self)
+                except BaseException as error:
+                    self._failed(error)
+                    raise
             # An interrupt, or another thread, comes in where something is called: nothing is,
             # between taking an element, counting and handing it out.
             step = self._step
