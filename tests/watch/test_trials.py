@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import bushel
-from bushel import MapDataset
+from bushel import MapDataset, MultiprocessingOptions
 from bushel.watch.costs import Costs, TriedRun
 from bushel.watch.others import CoresUsed, cores_of_others, cores_used
 from bushel.watch.profiled import Profile
@@ -161,7 +161,12 @@ def test_only_what_is_asked_about_is_tried(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("bushel.watch.profile.tried_runs", noted)
     monkeypatch.setattr("bushel.watch.profile.available_cores", lambda: 4)
-    for workers in (0, 3, None):
-        bushel.simulate(MapDataset.range(1000), workers=workers, seconds=0.01)
-    bushel.profile(MapDataset.range(1000), seconds=0.01, verify=False)
-    assert asked == [(0,), (1, 4), (0, 1, 4)]
+    numbers = MapDataset.range(1000)
+    for workers in (0, 3, 20, None):
+        bushel.simulate(numbers, workers=workers, seconds=0.01)
+    # As many as the pipeline has; and on other cores, a share of those that are here.
+    with_two = numbers.to_iter_dataset().mp_prefetch(MultiprocessingOptions(num_workers=2))
+    bushel.simulate(with_two, seconds=0.01)
+    bushel.simulate(numbers, workers=3, cores=64, seconds=0.01)
+    bushel.profile(numbers, seconds=0.01, verify=False)
+    assert asked == [(0,), (1, 3), (1, 8), (0,), (1, 2), (1, 4)]

@@ -46,6 +46,8 @@ class StepsSample:
     first_seconds: float
     bytes_each: float
     requests: int
+    # What those asked for.
+    requested_bytes: int
     # Times that the end of the data was reached.
     passes: int
     state: Any
@@ -104,7 +106,7 @@ def sampled(
     pipeline = describe_pipeline(planned.described)
     for step in crossings:
         times.keep(step)
-    requests_before = traffic.requests
+    requests_before, bytes_before = traffic.requests, traffic.bytes
     lock = LockLog()
     lock.start()
     elements = passes = 0
@@ -134,9 +136,9 @@ def sampled(
             lock.working = False
             lock.stop(wait=True)
         totals = times.totals()
-        requests_made = traffic.requests - requests_before
+        asked_for = traffic.requests - requests_before, traffic.bytes - bytes_before
         if not elements:
-            return StepsSample(totals, {}, 0, 0.0, 0.0, requests_made, passes, state, {})
+            return StepsSample(totals, {}, 0, 0.0, 0.0, *asked_for, passes, state, {})
         last = _few(iterator)
     times.note_lock(lock.seen)
     sending = {}
@@ -150,7 +152,7 @@ def sampled(
         elements,
         first_seconds,
         sum(sizes) / len(sizes),
-        requests_made,
+        *asked_for,
         passes,
         state,
         sending,

@@ -14,7 +14,7 @@ from bushel.watch.prepared import stream_of
 from bushel.watch.profile import profile_to_simulate
 from bushel.watch.profiled import Profile, rate_text
 from bushel.watch.simulated_makers import Setting
-from bushel.watch.simulated_run import Simulated, simulated
+from bushel.watch.simulated_run import MOST_WORKERS, Simulated, simulated
 
 # Memory that a worker has for itself, beside what the pipeline and its modules take.
 _WORKER_BYTES = 5 << 20
@@ -139,8 +139,8 @@ def simulate(
 ) -> Simulation:
     """Tells what would become of a training with other hosts and workers than there are here.
 
-    What each element costs is measured here (or was, where a `Profile` is handed in), also with as
-    many workers, or threads, as there are cores; the rest is
+    What each element costs is measured here (or was, where a `Profile` is handed in), also with
+    threads, or with as many workers as that; the rest is
     counted: when each task begins and ends on each host, who waits for whom, and what is in memory.
     All hosts take a step together. Each reads elements of its own, as many as the others.
 
@@ -164,8 +164,11 @@ def simulate(
     """
     if whole(hosts, "hosts") < 1:
         raise PlanError(f"hosts is how many train together, at least 1, and cannot be {hosts}.")
-    if workers is not None and whole(workers, "workers") < 0:
-        raise PlanError(f"workers is how many processes each host has, and cannot be {workers}.")
+    if workers is not None and not 0 <= whole(workers, "workers") <= MOST_WORKERS:
+        raise PlanError(
+            f"workers is how many processes each host has, from 0 to {MOST_WORKERS:,}, and cannot "
+            f"be {workers:,}."
+        )
     if whole(steps, "steps") < 1:
         raise PlanError(f"steps is how long the training is, at least 1, and cannot be {steps}.")
     if not 0 <= real(step_seconds, "step_seconds") < float("inf"):
@@ -179,7 +182,7 @@ def simulate(
     measured = dataset
     if not isinstance(dataset, Profile):
         stream_of(dataset, "bushel.simulate", ", or the Profile of one (of `bushel.profile`)")
-        measured = profile_to_simulate(dataset, workers, seconds)
+        measured = profile_to_simulate(dataset, workers, cores, seconds)
     costs = measured.costs
     setting = Setting(
         workers=measured.workers if workers is None else workers,

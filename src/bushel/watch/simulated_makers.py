@@ -169,7 +169,7 @@ def _threads(costs: Costs, setting: Setting) -> Makers | None:
         2 * count,
         _BLOCK_COST,
         one_by_one=_one_by_one(work, costs),
-        late_seconds=_one_by_one(work, costs) if setting.step_seconds else 0.0,
+        late_seconds=work.lock_seconds if setting.step_seconds else 0.0,
     )
     idle, slept = _tried_threads(costs)
     if idle is not None:
@@ -279,5 +279,5 @@ def _divided(work: ElementWork, side: int) -> ElementWork:
 
 
 def _one_by_one(work: ElementWork, costs: Costs) -> float:
-    """What threads of one process cannot do at the same time."""
-    return max(work.lock_seconds, costs.made_bytes * _SECONDS_A_BYTE)
+    """What threads of one process cannot do at the same time: no more than all that one does."""
+    return min(work.seconds, max(work.lock_seconds, costs.made_bytes * _SECONDS_A_BYTE))

@@ -19,6 +19,8 @@ from bushel.watch.simulated_makers import Makers, Setting, makers_for
 
 # More than that are simulated as if they were so many: what comes then is like what came before.
 _MOST_TASKS, _MOST_HOSTS = 1000, 1024
+# Nobody has more workers on a host; and so many on all hosts are simulated within a few seconds.
+MOST_WORKERS, _MOST_WORKERS_OF_ALL = 1024, 1 << 15
 # And so many at the least.
 _LEAST_TASKS = 100
 
@@ -109,7 +111,8 @@ class _SimulatedHosts:
 
     def __init__(self, costs: Costs, setting: Setting, makers: Makers) -> None:
         self._setting, self._makers = setting, makers
-        self._hosts = hosts = min(setting.hosts, _MOST_HOSTS)
+        most_hosts = min(_MOST_HOSTS, _MOST_WORKERS_OF_ALL // max(1, makers.count))
+        self._hosts = hosts = min(setting.hosts, most_hosts)
         self._spread = np.array(costs.spread)
         self._random = np.random.default_rng(0)
         start = costs.opening_seconds + makers.start_seconds

@@ -40,13 +40,15 @@ _LONGEST_SLEEP = 0.2
 _MOST_WORKERS = 8
 
 
-def counts_to_try(cores: float) -> list[int]:
-    """Numbers of workers that tell what cores get done together: one, and one for each.
+def counts_to_try(cores: float, workers: int | None = None) -> list[int]:
+    """Numbers of workers that tell what cores get done together: one, and as many as are asked for.
 
-    >>> counts_to_try(1), counts_to_try(2), counts_to_try(64)
-    ([1], [1, 2], [1, 8])
+    Where that is None, one for each core.
+
+    >>> counts_to_try(1), counts_to_try(2), counts_to_try(64), counts_to_try(2, 3)
+    ([1], [1, 2], [1, 8], [1, 3])
     """
-    return sorted({1, max(1, min(int(cores), _MOST_WORKERS))})
+    return sorted({1, max(1, min(int(cores) if workers is None else workers, _MOST_WORKERS))})
 
 
 def run_for(
