@@ -143,6 +143,9 @@ def test_what_is_tried_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (idle.workers, slept.workers, one.workers) == (0, 0, 1)
     assert idle.step_seconds == one.step_seconds == 0
     assert slept.step_seconds >= 0.004
+    # What a worker has for itself, and the process that it comes from: an interpreter at the least.
+    assert one.worker_bytes > 1 << 20
+    assert idle.worker_bytes == slept.worker_bytes == 0
     assert all(made.seconds > 0 and made.first_seconds > 0 for made in (idle, slept, one))
 
 

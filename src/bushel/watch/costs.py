@@ -67,6 +67,8 @@ class TriedRun:
     step_seconds: float = 0.0
     # How many times as long elements took in its second half: as a logarithm.
     drift: float = 0.0
+    # Of memory that all worker processes had for themselves; 0 where nobody tells.
+    worker_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

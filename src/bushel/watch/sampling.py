@@ -77,6 +77,8 @@ class MeasuredPace:
     step_seconds: float = 0.0
     # Cores that other programs used meanwhile.
     cores_of_others: float = 0.0
+    # Of memory that worker processes had for themselves in the end.
+    worker_bytes: int = 0
 
     @property
     def seconds_each(self) -> float | None:

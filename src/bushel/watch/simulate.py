@@ -16,8 +16,11 @@ from bushel.watch.profiled import Profile, rate_text
 from bushel.watch.simulated_makers import Setting
 from bushel.watch.simulated_run import MOST_WORKERS, Simulated, simulated
 
-# Memory that a worker has for itself, beside what the pipeline and its modules take.
-_WORKER_BYTES = 5 << 20
+# Memory that a worker has for itself where none was tried, and the process that workers come from:
+# the interpreter, numpy and what they write to of that.
+_WORKER_BYTES, _NURSERY_BYTES = 20 << 20, 12 << 20
+# Elements that are with the training while it asks for the next one: that one and the last.
+_WITH_THE_TRAINING = 2
 # Elements that are larger take as long for their memory as for what is in it.
 _LARGE_BYTES = 4 << 20
 # The share of their time that threads hold the lock, from which on they are in each other's way.
@@ -56,7 +59,8 @@ class Simulation:
     records: int
     bytes: int
     requests: int
-    # Of a host: what is made or under way before it is asked for, and what workers have.
+    # Of a host, at the most: what is made or under way before it is asked for or still with the
+    # training, and what workers have for themselves.
     memory_bytes: int
     # How far the time may be from that, as a share of it, as far as runs of the sample differ; and
     # steps a second then, at the least and at the most.
@@ -118,7 +122,7 @@ class Simulation:
                 f"{plural(self.records, 'record') if self.records else 'records not counted'}, "
                 f"{size(self.bytes)}, {number(self.requests)} requests to stores, by all hosts",
             ),
-            ("memory", f"{size(self.memory_bytes)} a host for what is ready or under way"),
+            ("memory", f"up to {size(self.memory_bytes)} a host: what is ready or under way, and workers"),
         ]
         if self.workers or self.threads:
             who = "workers" if self.workers else "threads"
@@ -204,8 +208,7 @@ def _told(setting: Setting, costs: Costs) -> Simulation:
         for factor in (1 + costs.unsure, 1 / (1 + costs.unsure))
     )
     elements = setting.hosts * setting.steps
-    # One more is with the training.
-    memory = (run.ahead + 1) * costs.bytes + run.workers * _WORKER_BYTES
+    memory = (run.ahead + _WITH_THE_TRAINING) * costs.bytes + _bytes_of_workers(costs, run.workers)
     return Simulation(
         hosts=setting.hosts,
         workers=run.workers,
@@ -230,6 +233,18 @@ def _told(setting: Setting, costs: Costs) -> Simulation:
         most_per_second=max(fast, run.per_second),
         notes=tuple(_notes(costs, run)),
     )
+
+
+def _bytes_of_workers(costs: Costs, workers: int) -> float:
+    """What worker processes have for themselves: on a line through what was seen of some."""
+    if not workers:
+        return 0.0
+    seen = sorted((run.workers, run.worker_bytes) for run in costs.trials if run.worker_bytes)
+    if not seen:
+        return _NURSERY_BYTES + workers * _WORKER_BYTES
+    (few, least), (many, most) = seen[0], seen[-1]
+    each = (most - least) / (many - few) if many > few else _WORKER_BYTES
+    return max(0.0, most + (workers - many) * max(0.0, each))
 
 
 def _notes(costs: Costs, run: Simulated) -> Iterator[str]:

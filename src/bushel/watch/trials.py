@@ -7,6 +7,7 @@ that share a cache, a way to memory or the interpreter's lock do less together t
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, median
 from time import perf_counter, thread_time
@@ -18,6 +19,7 @@ from bushel.watch.costs import TriedRun
 from bushel.watch.others import CoresUsed, cores_of_others, cores_used
 from bushel.watch.prepared import with_workers
 from bushel.watch.sampling import PIECE_SECONDS, MeasuredPace, begins_again
+from bushel.watch.worker_memory import bytes_of_workers
 
 # The part of a run in which it finds its pace. Workers take about 0.8 s for that, while their tasks
 # become larger and they try threads of their own: elements take up to twice as long in that time.
@@ -87,7 +89,8 @@ def run_for(
             if step_seconds:
                 time.sleep(step_seconds)
             asked = perf_counter()
-        return window.pace(passes, slept)
+        made = window.pace(passes, slept)
+        return replace(made, worker_bytes=bytes_of_workers())
     finally:
         iterator.close()
 
@@ -226,6 +229,7 @@ def tried_runs(
                         found.first_seconds,
                         found.step_seconds,
                         drift_of(found.pieces),
+                        found.worker_bytes if count else 0,
                     )
                 )
     return tuple(runs)
