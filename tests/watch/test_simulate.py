@@ -229,6 +229,15 @@ def test_memory_of_workers_is_as_they_had_when_they_were_tried() -> None:
     assert memory(3, few) == 70_000_000 + 2 * (20 << 20)
 
 
+def test_requests_are_those_of_threads_where_threads_read() -> None:
+    waits = costs(0.1, 0.001, 0.0, most_threads=4)
+    on_threads = TriedRun(0, 0.03, 0.0, requests=5.0)
+    tried = dataclasses.replace(waits, trials=(on_threads,))
+    assert bushel.simulate(profile(tried), steps=100).requests == 500
+    assert bushel.simulate(profile(tried), workers=2, steps=100).requests == 200
+    assert bushel.simulate(profile(waits), steps=100).requests == 200
+
+
 def test_less_than_a_core() -> None:
     whole, half = (run(costs(0.1, most_threads=0), cores=cores) for cores in (1.0, 0.5))
     assert half.steady_seconds == pytest.approx(2 * whole.steady_seconds)

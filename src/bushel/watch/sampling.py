@@ -79,6 +79,8 @@ class MeasuredPace:
     cores_of_others: float = 0.0
     # Of memory that worker processes had for themselves in the end.
     worker_bytes: int = 0
+    # Requests of this process for an element.
+    requests: float = 0.0
 
     @property
     def seconds_each(self) -> float | None:

@@ -122,7 +122,10 @@ class Simulation:
                 f"{plural(self.records, 'record') if self.records else 'records not counted'}, "
                 f"{size(self.bytes)}, {number(self.requests)} requests to stores, by all hosts",
             ),
-            ("memory", f"up to {size(self.memory_bytes)} a host: what is ready or under way, and workers"),
+            (
+                "memory",
+                f"up to {size(self.memory_bytes)} a host: what is ready or under way, and workers",
+            ),
         ]
         if self.workers or self.threads:
             who = "workers" if self.workers else "threads"
@@ -226,13 +229,19 @@ def _told(setting: Setting, costs: Costs) -> Simulation:
         busy_share=run.busy_share,
         records=round(elements * costs.source_records),
         bytes=round(elements * costs.source_bytes),
-        requests=round(elements * costs.requests),
+        requests=round(elements * _requests_each(costs, run)),
         memory_bytes=round(memory),
         unsure=costs.unsure,
         least_per_second=min(slow, run.per_second),
         most_per_second=max(fast, run.per_second),
         notes=tuple(_notes(costs, run)),
     )
+
+
+def _requests_each(costs: Costs, run: Simulated) -> float:
+    """Requests for an element: threads ask for smaller blocks than one reader does."""
+    tried = [one.requests for one in costs.trials if not one.workers and one.requests]
+    return tried[0] if run.threads and tried else costs.requests
 
 
 def _bytes_of_workers(costs: Costs, workers: int) -> float:
@@ -249,6 +258,11 @@ def _bytes_of_workers(costs: Costs, workers: int) -> float:
 
 def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
     yield "no other program uses the cores"
+    if costs.requests and run.workers:
+        yield (
+            "requests are those of one reader: workers read other blocks, and those of a cache are "
+            "fewer once it has what they ask for"
+        )
     makers = run.workers or run.threads
     tried = any(bool(one.workers) == bool(run.workers) for one in costs.trials)
     if tried:

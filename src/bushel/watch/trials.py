@@ -15,6 +15,7 @@ from typing import Any
 
 from bushel.core.node import Node
 from bushel.deliver.open import iterate
+from bushel.files.backend import traffic
 from bushel.watch.costs import TriedRun
 from bushel.watch.others import CoresUsed, cores_of_others, cores_used
 from bushel.watch.prepared import with_workers
@@ -103,6 +104,8 @@ class _TrialWindow:
         self.first_seconds = 0.0
         self.elements = 0
         self._is_warm = False
+        # Requests, and elements, until then.
+        self._requests_before = self._warm_elements = 0
         self._used: CoresUsed | None = None
         # When elements were waited for, how many there were by then, and what it took the thread.
         self._marks: list[tuple[float, int, float]] = []
@@ -120,6 +123,7 @@ class _TrialWindow:
         self.elements += 1
         if not self._is_warm and (warm or now >= self.warm_at):
             self._is_warm, self._used = True, cores_used()
+            self._requests_before, self._warm_elements = traffic.requests, self.elements
             now = perf_counter()
             self._marks.append((now, self.elements, thread_time()))
         elif self._is_warm:
@@ -151,6 +155,8 @@ class _TrialWindow:
             ),
             here_seconds=(cpu_then - cpu) / count,
             step_seconds=slept,
+            requests=(traffic.requests - self._requests_before)
+            / max(1, self.elements - self._warm_elements),
         )
 
 
@@ -230,6 +236,7 @@ def tried_runs(
                         found.step_seconds,
                         drift_of(found.pieces),
                         found.worker_bytes if count else 0,
+                        found.requests,
                     )
                 )
     return tuple(runs)
