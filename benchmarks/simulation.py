@@ -38,6 +38,8 @@ _CROWDED = 0.15
 _TIMES = 3
 # What `bushel.simulate` takes by itself; and the share of the work from which on threads did it.
 _MEASURING_SECONDS, _ON_THREADS = 4.0, 0.3
+# An element that came later than that was waited for.
+_WAITED_SECONDS = 2e-4
 _PACKED = zlib.compress(np.random.default_rng(0).integers(0, 50, 200_000).astype(np.uint8))
 _ENDLESS = 1 << 40
 
@@ -255,14 +257,16 @@ def _run(
             asked = perf_counter()
             next(iterator)
             got = perf_counter()
-            if since == began and got - began > seconds / 2:
+            # From one element that was waited for to another: those of a task come together.
+            came = got - asked > _WAITED_SECONDS
+            if since == began and got - began > seconds * (0.5 if came else 0.7):
                 since = got
                 used, own = _core_seconds(), _own_core_seconds()
                 here, of_all = thread_time(), process_time()
             elif since != began:
                 elements += 1
                 waited += got - asked
-                if got - since > seconds:
+                if got - since > seconds * (1.0 if came else 1.3):
                     lasted = got - since
                     theirs = _core_seconds() - used - (_own_core_seconds() - own)
                     by_threads = process_time() - of_all - (thread_time() - here)

@@ -265,8 +265,10 @@ def test_it_says_what_it_holds_on() -> None:
         assert all(f"provided: {note}"[:60] in str(told) for note in told.notes)
         return " ".join(told.notes)
 
-    light = costs(0.001, most_threads=0)
+    light = costs(0.001, most_threads=0, requests=0.0)
     assert "no workers were tried" in notes(light, 2)
+    far = dataclasses.replace(light, requests=2.0)
+    assert "requests and their bytes are as in the sample" in notes(far, 2)
     tried = dataclasses.replace(light, trials=(TriedRun(1, 0.001, 0.0),))
     assert notes(tried, 2) == notes(tried, 0) == "no other program uses the cores"
     large = dataclasses.replace(light, bytes=4e7)

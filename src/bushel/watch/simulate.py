@@ -258,10 +258,10 @@ def _bytes_of_workers(costs: Costs, workers: int) -> float:
 
 def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
     yield "no other program uses the cores"
-    if costs.requests and run.workers:
+    if costs.requests:
         yield (
-            "requests are those of one reader: workers read other blocks, and those of a cache are "
-            "fewer once it has what they ask for"
+            "requests and their bytes are as in the sample: at the start, and of workers, blocks are "
+            "smaller, so that fewer neighbours are one request; what a cache has is not asked for"
         )
     makers = run.workers or run.threads
     tried = any(bool(one.workers) == bool(run.workers) for one in costs.trials)

@@ -31,6 +31,8 @@ _WAITED_SECONDS = 2e-4
 # A run beside others that used more cores than that tells of those: it is tried again, so often in
 # all.
 CROWDED, TIMES = 0.2, 3
+# But not when all runs together took so many times as long as they were to take.
+_TIMES_AS_LONG = 2.0
 # And so is one of which a half took as many times as long as the other: as a logarithm.
 _UNSTEADY = math.log(1.5)
 # Sleeps that tell how long one really is.
@@ -182,10 +184,15 @@ def drift_of(pieces: Sequence[float]) -> float:
     return math.log(fmean(pieces[-middle:]) / fmean(pieces[:middle]))
 
 
-def _undisturbed(node: Node, state: Any, seconds: float, most: int, step: float) -> MeasuredPace:
-    """Runs, and runs again where others used the cores, or something stopped it for a while."""
+def _undisturbed(
+    node: Node, state: Any, seconds: float, most: int, step: float, until: float
+) -> MeasuredPace:
+    """Runs, and runs again where others used the cores, or something stopped it for a while.
+
+    No more after `until`: on a machine that is always full it would be in vain.
+    """
     found: list[MeasuredPace] = []
-    while len(found) < TIMES:
+    while len(found) < TIMES and (not found or perf_counter() < until):
         found.append(run_for(node, state, seconds, most, step))
         if found[-1].cores_of_others <= CROWDED and not _is_unsteady(found[-1].pieces):
             break
@@ -218,6 +225,7 @@ def tried_runs(
     others that used the cores are left out.
     """
     runs = []
+    until = perf_counter() + _TIMES_AS_LONG * seconds
     whole = sum(1.0 if count else 2 * _OF_THREADS for count in counts)
     for count in counts:
         steps = [0.0]
@@ -225,7 +233,7 @@ def tried_runs(
             steps.append(min(_LONGEST_SLEEP, pace.seconds_each))
         each = seconds / whole * (1.0 if count else _OF_THREADS)
         for step in steps:
-            found = _undisturbed(with_workers(node, count), pace.state, each, most, step)
+            found = _undisturbed(with_workers(node, count), pace.state, each, most, step, until)
             if found.seconds_each is not None and found.cores_of_others <= CROWDED:
                 runs.append(
                     TriedRun(
