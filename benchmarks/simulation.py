@@ -38,7 +38,8 @@ _CROWDED = 0.15
 _TIMES = 3
 # What `bushel.simulate` takes by itself; and the share of the work from which on threads did it.
 _MEASURING_SECONDS, _ON_THREADS = 4.0, 0.3
-# An element that came later than that was waited for.
+# Workers take so long to find their pace; an element that came later than the other was waited for.
+_WARMING_UP_SECONDS = 0.8
 _WAITED_SECONDS = 2e-4
 _PACKED = zlib.compress(np.random.default_rng(0).integers(0, 50, 200_000).astype(np.uint8))
 _ENDLESS = 1 << 40
@@ -250,7 +251,7 @@ def _run(
         dataset = stream.mp_prefetch(MultiprocessingOptions(num_workers=workers))
     iterator = iter(dataset)
     elements, waited = 0, 0.0
-    used = own = here = of_all = 0.0
+    used = own = here = of_all = warm = 0.0
     began = since = perf_counter()
     try:
         while True:
@@ -259,7 +260,8 @@ def _run(
             got = perf_counter()
             # From one element that was waited for to another: those of a task come together.
             came = got - asked > _WAITED_SECONDS
-            if since == began and got - began > seconds * (0.5 if came else 0.7):
+            warm = warm or got + _WARMING_UP_SECONDS
+            if since == began and got > warm + (0.0 if came else _WARMING_UP_SECONDS / 2):
                 since = got
                 used, own = _core_seconds(), _own_core_seconds()
                 here, of_all = thread_time(), process_time()

@@ -38,8 +38,8 @@ def test_other_machines_are_like_this_one() -> None:
     # All cores at work: each takes 0.16 s. Few of them: 0.1 s.
     assert run(one, workers=8, cores=8).steady_seconds == pytest.approx(0.02, rel=0.03)
     assert run(one, workers=8, cores=64).steady_seconds == pytest.approx(0.1 / 8, rel=0.03)
-    # More workers than cores share them.
-    assert run(one, workers=4, cores=2).steady_seconds == pytest.approx(0.08, rel=0.03)
+    # More workers than cores share them, and lose a tenth by taking turns.
+    assert run(one, workers=4, cores=2).steady_seconds == pytest.approx(0.088, rel=0.03)
 
 
 def test_who_asks_too_slowly_says_nothing_of_the_workers() -> None:
@@ -172,4 +172,4 @@ def test_only_what_is_asked_about_is_tried(monkeypatch: pytest.MonkeyPatch) -> N
     bushel.simulate(with_two, seconds=0.01)
     bushel.simulate(numbers, workers=3, cores=64, seconds=0.01)
     bushel.profile(numbers, seconds=0.01, verify=False)
-    assert asked == [(0,), (1, 3), (1, 8), (0,), (1, 2), (1, 4)]
+    assert asked == [(0,), (1, 3), (1, 4), (0,), (1, 2), (1, 4)]

@@ -147,8 +147,8 @@ def simulate(
     """Tells what would become of a training with other hosts and workers than there are here.
 
     What each element costs is measured here (or was, where a `Profile` is handed in), also with
-    threads, or with as many workers as that; the rest is
-    counted: when each task begins and ends on each host, who waits for whom, and what is in memory.
+    threads, or with as many workers, of which no more than there are cores; the rest is counted:
+    when each task begins and ends on each host, who waits for whom, and what is in memory.
     All hosts take a step together. Each reads elements of its own, as many as the others.
 
     >>> import bushel

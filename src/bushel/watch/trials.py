@@ -39,6 +39,8 @@ _UNSTEADY = math.log(1.5)
 _SLEEPS = 9
 # Threads are known so much sooner than workers.
 _OF_THREADS = 0.7
+# What several workers make comes in bursts, so that it takes longer to see how much that is.
+_OF_MANY = 1.5
 # Nobody sleeps for longer than that in a trial.
 _LONGEST_SLEEP = 0.2
 # With more workers than that, nothing is tried: they take long to start.
@@ -46,14 +48,16 @@ _MOST_WORKERS = 8
 
 
 def counts_to_try(cores: float, workers: int | None = None) -> list[int]:
-    """Numbers of workers that tell what cores get done together: one, and as many as are asked for.
+    """Numbers of workers that tell what cores get done together: one, and one for each.
 
-    Where that is None, one for each core.
+    No more than are asked about, if that is known. Those that take turns on a core come in bursts,
+    of which there are few in a moment.
 
-    >>> counts_to_try(1), counts_to_try(2), counts_to_try(64), counts_to_try(2, 3)
+    >>> counts_to_try(1), counts_to_try(2), counts_to_try(64), counts_to_try(64, 3)
     ([1], [1, 2], [1, 8], [1, 3])
     """
-    return sorted({1, max(1, min(int(cores) if workers is None else workers, _MOST_WORKERS))})
+    most = min(int(cores), _MOST_WORKERS)
+    return sorted({1, max(1, most if workers is None else min(most, workers))})
 
 
 def run_for(
@@ -203,6 +207,13 @@ def _is_unsteady(pieces: Sequence[float]) -> bool:
     return abs(drift_of(pieces)) > _UNSTEADY
 
 
+def _share_of_time(workers: int) -> float:
+    """How long a trial is, in relation to that of one worker."""
+    if not workers:
+        return _OF_THREADS
+    return 1.0 if workers == 1 else _OF_MANY
+
+
 def _steady_seconds(pieces: Sequence[float]) -> float | None:
     """Seconds for an element in the quicker half of a run whose halves are not alike.
 
@@ -226,12 +237,13 @@ def tried_runs(
     """
     runs = []
     until = perf_counter() + _TIMES_AS_LONG * seconds
-    whole = sum(1.0 if count else 2 * _OF_THREADS for count in counts)
+    shares = {count: _share_of_time(count) for count in counts}
+    whole = sum(share if count else 2 * share for count, share in shares.items())
     for count in counts:
         steps = [0.0]
         if not count and pace.seconds_each:
             steps.append(min(_LONGEST_SLEEP, pace.seconds_each))
-        each = seconds / whole * (1.0 if count else _OF_THREADS)
+        each = seconds / whole * shares[count]
         for step in steps:
             found = _undisturbed(with_workers(node, count), pace.state, each, most, step, until)
             if found.seconds_each is not None and found.cores_of_others <= CROWDED:
