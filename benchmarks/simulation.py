@@ -1,8 +1,8 @@
 """`python -m benchmarks simulation`: what `bushel.simulate` says, and what really happens.
 
-Each pipeline is profiled. Then a training is simulated from its costs and run, with no worker and
-with some, by a loop that does nothing and by one that takes a while for each batch (it sleeps, as
-one whose step is on an accelerator). Told is the time of a step in the simulation and in the run;
+Each pipeline is profiled. Then a training is simulated and run, with no worker and with some, by a
+loop that does nothing and by one that takes a while for each batch (it sleeps, as one whose step is
+on an accelerator). Told is the time of a step in the simulation and in the run;
 that of the run as a multiple of it, and the same of a simulation that knows nothing of what
 workers and threads did when they were tried; how far the simulation says that it may be off; and
 the wait of both. A simulation is of cores that nobody else uses, so it is told how many others used
@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time, thread_time
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ import numpy as np
 import bushel
 from benchmarks import simulation_held_out
 from bushel import MapDataset, MultiprocessingOptions
+from bushel.watch.profile import profile_to_simulate
 from bushel.watch.profiled import Profile, Speed
 
 # A simulation is to be so near.
@@ -35,6 +36,11 @@ GOAL = 0.2
 # So many cores of others, and a run tells nothing of the simulation.
 _CROWDED = 0.15
 _TIMES = 3
+# What `bushel.simulate` takes by itself; and the share of the work from which on threads did it.
+_MEASURING_SECONDS, _ON_THREADS = 4.0, 0.3
+# Workers take so long to find their pace; an element that came later than the other was waited for.
+_WARMING_UP_SECONDS = 0.8
+_WAITED_SECONDS = 2e-4
 _PACKED = zlib.compress(np.random.default_rng(0).integers(0, 50, 200_000).astype(np.uint8))
 _ENDLESS = 1 << 40
 
@@ -169,9 +175,11 @@ def _differ(same: Sequence[_Cell]) -> float:
 def _round(make: Callable[[], Any], options: Any) -> tuple[list[_Cell], Profile]:
     seconds = options.seconds
     profile: Profile = bushel.profile(make())
-    untried = replace(profile, costs=replace(profile.costs, trials=()))
     cells = []
     for workers in map(int, options.workers.split(",")):
+        # As `bushel.simulate(make(), workers=workers)` measures, for both trainings.
+        measured = profile_to_simulate(make(), workers, None, _MEASURING_SECONDS)
+        untried = replace(measured, costs=replace(measured.costs, trials=()))
         # A training that takes as long as the data does in one thread, but for a fifth, say.
         for times in map(float, options.training.split(",")):
             step = times * max(profile.costs.whole.seconds, 5e-4) if times else 0.0
@@ -179,14 +187,11 @@ def _round(make: Callable[[], Any], options: Any) -> tuple[list[_Cell], Profile]
             runs = []
             while not runs or (runs[-1][2] > _CROWDED and len(runs) < _TIMES):
                 runs.append(_run(make(), workers, step, seconds))
-            each, wait, others = min(runs, key=lambda one: one[2])
+            each, wait, others, on_threads = min(runs, key=lambda one: one[2])
             # A loop that sleeps is away for longer than it wanted, at times for much longer. But
-            # where threads work beside it, it may be their doing, which is to be foretold.
-            slept = _slept(step) if step else 0.0
-            told = bushel.simulate(profile, workers=workers, step_seconds=slept)
-            if step and not told.threads:
-                slept = each * (1 - wait)
-                told = bushel.simulate(profile, workers=workers, step_seconds=slept)
+            # where threads worked beside it, it may be their doing, which is to be foretold.
+            slept = 0.0 if not step else _slept(step) if on_threads else each * (1 - wait)
+            told = bushel.simulate(measured, workers=workers, step_seconds=slept)
             by_sample = bushel.simulate(untried, workers=workers, step_seconds=slept)
             cells.append(
                 _Cell(
@@ -235,32 +240,41 @@ def _own_core_seconds() -> float:
     return sum(spent[pid] for pid in own) / os.sysconf("SC_CLK_TCK")
 
 
-def _run(dataset: Any, workers: int, step: float, seconds: float) -> tuple[float, float, float]:
-    """Seconds of a step of a loop that has begun, the share of them that was waited, and how many
-    cores others used meanwhile.
+def _run(
+    dataset: Any, workers: int, step: float, seconds: float
+) -> tuple[float, float, float, bool]:
+    """Seconds of a step of a loop that has begun, the share of them that was waited, how many cores
+    others used meanwhile, and whether threads of this process worked.
     """
     if workers:
         stream = dataset.to_iter_dataset() if isinstance(dataset, MapDataset) else dataset
         dataset = stream.mp_prefetch(MultiprocessingOptions(num_workers=workers))
     iterator = iter(dataset)
     elements, waited = 0, 0.0
-    used = own = 0.0
+    used = own = here = of_all = warm = 0.0
     began = since = perf_counter()
     try:
         while True:
             asked = perf_counter()
             next(iterator)
             got = perf_counter()
-            if since == began and got - began > seconds / 2:
+            # From one element that was waited for to another: those of a task come together.
+            came = got - asked > _WAITED_SECONDS
+            warm = warm or got + _WARMING_UP_SECONDS
+            if since == began and got > warm + (0.0 if came else _WARMING_UP_SECONDS / 2):
                 since = got
                 used, own = _core_seconds(), _own_core_seconds()
+                here, of_all = thread_time(), process_time()
             elif since != began:
                 elements += 1
                 waited += got - asked
-                if got - since > seconds:
+                if got - since > seconds * (1.0 if came else 1.3):
                     lasted = got - since
                     theirs = _core_seconds() - used - (_own_core_seconds() - own)
-                    return lasted / elements, waited / lasted, max(0.0, theirs / lasted)
+                    by_threads = process_time() - of_all - (thread_time() - here)
+                    on_threads = by_threads > _ON_THREADS * (process_time() - of_all)
+                    others = max(0.0, theirs / lasted)
+                    return lasted / elements, waited / lasted, others, on_threads
             if step:
                 time.sleep(step)
     finally:

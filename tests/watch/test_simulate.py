@@ -81,7 +81,9 @@ def test_workers_divide_the_work(workers: int) -> None:
 
 
 def test_cores_are_divided_too() -> None:
-    assert run(costs(0.1), workers=8, cores=2).per_second == pytest.approx(20, rel=0.05)
+    assert run(costs(0.1), workers=2, cores=2).per_second == pytest.approx(20, rel=0.05)
+    # Those that take turns on a core lose by it.
+    assert run(costs(0.1), workers=8, cores=2).per_second == pytest.approx(20 / 1.1, rel=0.05)
     # Who waits needs no core.
     waiting = costs(0.1, cpu=0.01, lock=0.0, most_threads=0)
     assert run(waiting, workers=8, cores=2).per_second == pytest.approx(80, rel=0.05)
@@ -208,12 +210,55 @@ def test_the_answer_of_a_cluster() -> None:
     )
     assert (told.hosts, told.workers, told.threads, told.cores) == (4, 2, 0, 16)
     assert (told.records, told.bytes, told.requests) == (3200, 800_000, 800)
-    # Two tasks of each worker, and the one that is trained on; and what workers have.
-    assert told.memory_bytes == 5 * 1000 + 2 * (5 << 20)
+    # Two tasks of each worker, the one that is trained on, and the next one; and what workers have.
+    assert told.memory_bytes == 6 * 1000 + (12 << 20) + 2 * (20 << 20)
     assert Simulation.from_dict(json.loads(json.dumps(told.to_dict()))) == told
     assert "4 hosts, 2 workers each, 16 cores" in str(told)
     assert "3,200 records" in told._repr_html_()
     assert "records not counted" in str(dataclasses.replace(told, records=0))
+
+
+def test_memory_of_workers_is_as_they_had_when_they_were_tried() -> None:
+    def memory(workers: int, *tried: TriedRun) -> int:
+        one = costs(0.1, bytes=0.0, trials=tried)
+        return bushel.simulate(profile(one), workers=workers, cores=8).memory_bytes
+
+    few = TriedRun(1, 0.1, 0.0, worker_bytes=70_000_000)
+    many = TriedRun(4, 0.03, 0.0, worker_bytes=160_000_000)
+    assert [memory(count, few, many) for count in (0, 1, 2, 4, 6)] == [
+        *(0, 70_000_000, 100_000_000, 160_000_000, 220_000_000)
+    ]
+    assert memory(3, few) == 70_000_000 + 2 * (20 << 20)
+
+
+def test_requests_are_those_of_threads_where_threads_read() -> None:
+    waits = costs(0.1, 0.001, 0.0, most_threads=4)
+    on_threads = TriedRun(0, 0.03, 0.0, requests=5.0)
+    tried = dataclasses.replace(waits, trials=(on_threads,))
+    assert bushel.simulate(profile(tried), steps=100).requests == 500
+    assert bushel.simulate(profile(tried), workers=2, steps=100).requests == 200
+    assert bushel.simulate(profile(waits), steps=100).requests == 200
+
+
+def test_less_than_a_core() -> None:
+    whole, half = (run(costs(0.1, most_threads=0), cores=cores) for cores in (1.0, 0.5))
+    assert half.steady_seconds == pytest.approx(2 * whole.steady_seconds)
+
+
+def test_many_workers_of_many_hosts_take_a_moment() -> None:
+    told = bushel.simulate(profile(costs(0.1)), hosts=10**9, workers=1024, cores=1024, steps=10)
+    assert told.hosts == 10**9
+    assert told.records == 80 * 10**9
+    with pytest.raises(PlanError, match=r"from 0 to 1,024, and cannot be 1,025"):
+        bushel.simulate(profile(costs(0.1)), workers=1025)
+
+
+def test_new_memory_holds_threads_up_no_longer_than_one_works() -> None:
+    # A step of the training hides them, however much memory they make.
+    large = costs(0.1, lock=0.0, made_bytes=1e10)
+    told = run(large, threads=16, step_seconds=0.2)
+    assert told.threads
+    assert told.steady_seconds == pytest.approx(0.2, rel=0.05)
 
 
 def test_it_says_what_it_holds_on() -> None:
@@ -222,8 +267,10 @@ def test_it_says_what_it_holds_on() -> None:
         assert all(f"provided: {note}"[:60] in str(told) for note in told.notes)
         return " ".join(told.notes)
 
-    light = costs(0.001, most_threads=0)
+    light = costs(0.001, most_threads=0, requests=0.0)
     assert "no workers were tried" in notes(light, 2)
+    far = dataclasses.replace(light, requests=2.0)
+    assert "requests and their bytes are as in the sample" in notes(far, 2)
     tried = dataclasses.replace(light, trials=(TriedRun(1, 0.001, 0.0),))
     assert notes(tried, 2) == notes(tried, 0) == "no other program uses the cores"
     large = dataclasses.replace(light, bytes=4e7)

@@ -120,6 +120,10 @@ def test_parts_that_are_evaluated_together_are_left_out() -> None:
     assert stats.steps is not None
     assert all("map(abs)" not in step.name or step.records_are_estimated for step in stats.steps)
     assert stats.parts_together == 100
+    # Their time is that of the step that joins them, and not of the one that asks for it.
+    mixture = next(step for step in stats.steps if step.name.startswith("mix(100 parts"))
+    assert mixture.seconds > 0
+    assert mixture.records == 1000
     assert "100 parts of mixtures are evaluated together" in str(stats)
     assert "100 parts of mixtures are evaluated together" in stats._repr_html_()
 

@@ -7,6 +7,7 @@ import numpy as np
 from bushel.core.block import Block, join
 from bushel.core.node import Choice, Guard, Node, failed, walk
 from bushel.core.positions import Keys, Positions, sorted_runs
+from bushel.run.call_sizes import by_positions
 from bushel.run.evaluator import Evaluator, labelled
 from bushel.run.many import Compile, Compiled, Many, at_each, compile_many
 from bushel.run.step_times import StepTimes
@@ -21,7 +22,7 @@ _TOGETHER, _AN_ELEMENT_TOGETHER = 150.0, 0.3
 class Choose(Evaluator):
     """An order over several inputs."""
 
-    __slots__ = ("_inputs", "_node")
+    __slots__ = ("_ask", "_node")
 
     def __init__(
         self,
@@ -32,8 +33,9 @@ class Choose(Evaluator):
     ) -> None:
         # What a guard passes over is counted by the number that the guard has among all.
         may_join = not any(isinstance(step, Guard) for step in walk(node))
-        self._node = node
-        self._inputs = Inputs(node.inputs, compile, inputs, may_join, times)
+        self._node, self._ask = node, Inputs(node.inputs, compile, inputs, may_join, times).at
+        if times is not None:
+            times.look_at(node, self, "_ask", by_positions(1))
 
     def at(self, positions: Positions) -> Block:
         try:
@@ -46,7 +48,7 @@ class Choose(Evaluator):
         if not len(positions):
             return Block([], positions)
         follow = int(positions[-1]) - int(positions[0]) == len(positions) - 1
-        return labelled(self._inputs.at(which, located, follow), positions)
+        return labelled(self._ask(which, located, follow), positions)
 
     def _one_by_one(self, positions: Positions) -> Block:
         blocks: list[Block] = []
@@ -86,7 +88,7 @@ class Inputs:
         groups = sorted_runs(which)
         if not self._may_join or is_better_each(len(groups[1]), len(positions), follow):
             return at_each(self._compiled, groups, positions)
-        return self._all().at(which, positions)
+        return self.all_at(which, positions)
 
     def get_ready(self, which: Keys) -> None:
         """Does what is done once, for blocks of elements of these inputs."""
@@ -94,6 +96,10 @@ class Inputs:
             inputs = np.count_nonzero(np.bincount(which))
             if not is_better_each(int(inputs), len(which)):
                 self._all()
+
+    def all_at(self, which: Keys, positions: Positions) -> Block:
+        """The same, and those of all inputs together."""
+        return self._all().at(which, positions)
 
     def _all(self) -> Many:
         if self._many is None:

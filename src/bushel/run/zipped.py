@@ -9,9 +9,10 @@ from bushel.core.block import Block, Columns
 from bushel.core.node import Guard, Zip, walk
 from bushel.core.positions import Positions, run_of
 from bushel.core.tree import map_leaves
-from bushel.run.choose import is_better_each
+from bushel.run.call_sizes import by_positions
+from bushel.run.choose import Inputs, is_better_each
 from bushel.run.evaluator import Evaluator
-from bushel.run.many import Compile, Many, compile_many
+from bushel.run.many import Compile
 from bushel.run.step_times import StepTimes
 
 
@@ -22,7 +23,7 @@ def _every(count: int, first: int, tree: Any) -> Any:
 class Zipped(Evaluator):
     """Makes tuples of one element from each input."""
 
-    __slots__ = ("_compile", "_inputs", "_many", "_may_join", "_node", "_times")
+    __slots__ = ("_ask_all", "_inputs", "_may_join")
 
     def __init__(
         self,
@@ -31,11 +32,12 @@ class Zipped(Evaluator):
         compile: Compile,
         times: StepTimes | None = None,
     ) -> None:
-        self._times = times
-        self._node, self._inputs, self._compile = node, inputs, compile
-        self._many: Many | None = None
+        self._inputs = inputs
         # What a guard passes over is counted by the number that the guard has among all.
         self._may_join = not any(isinstance(step, Guard) for step in walk(node))
+        self._ask_all = Inputs(node.inputs, compile, inputs, self._may_join, times).all_at
+        if times is not None:
+            times.look_at(node, self, "_ask_all", by_positions(1))
 
     def at(self, positions: Positions) -> Block:
         return self._together(positions) or self._zipped(
@@ -52,12 +54,8 @@ class Zipped(Evaluator):
         count, size = len(self._inputs), len(positions)
         if not self._may_join or not size or is_better_each(count, count * size):
             return None
-        if self._many is None:
-            self._many = compile_many(self._node.inputs, self._compile)
-            if self._times is not None:
-                self._times.together(self._node.inputs)
         which = np.tile(np.arange(count), size)
-        block = self._many.at(which, positions.repeat(count))
+        block = self._ask_all(which, positions.repeat(count))
         if block.failure is not None:
             return None  # Whose it is, and what comes before it, is told by each.
         values = block.values

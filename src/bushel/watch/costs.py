@@ -67,6 +67,10 @@ class TriedRun:
     step_seconds: float = 0.0
     # How many times as long elements took in its second half: as a logarithm.
     drift: float = 0.0
+    # Of memory that all worker processes had for themselves; 0 where nobody tells.
+    worker_bytes: int = 0
+    # Requests to a store far away for an element, of threads: those of workers are not counted.
+    requests: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

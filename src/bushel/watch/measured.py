@@ -118,6 +118,10 @@ class Measured:
         elements = self._elements
         sized = [(total, self._extra(total).bytes_each) for total in sources]
         known = all(each is not None for _, each in sized) and bool(sized)
+        source_bytes = sum(total.records * (each or 0) for total, each in sized) / elements
+        if sample.requests:
+            # Requests read more than records: what lies between them, and columns that are packed.
+            source_bytes = sample.requested_bytes / elements
         return Costs(
             in_workers=sums["in_workers"],
             beside_workers=sums["beside_workers"],
@@ -127,9 +131,7 @@ class Measured:
             taking_seconds=taking,
             opening_seconds=opening_seconds,
             bytes=sample.bytes_each,
-            source_bytes=sum(total.records * (each or 0) for total, each in sized) / elements
-            if known
-            else sample.bytes_each,
+            source_bytes=source_bytes if known or sample.requests else sample.bytes_each,
             source_records=sum(total.records for total in sources) / elements,
             requests=sample.requests / elements,
             made_bytes=sum(

@@ -27,7 +27,7 @@ def cores_used() -> CoresUsed | None:
         with open("/proc/stat") as file:
             user, nice, system, _, _, *interrupts = map(int, file.readline().split()[1:8])
         by_all = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
-        by_us = sum(map(_on_cores, _family(os.getpid())))
+        by_us = sum(map(_on_cores, family(os.getpid())))
     except (OSError, ValueError):
         return None
     return CoresUsed(perf_counter(), by_all, by_us)
@@ -61,7 +61,7 @@ def _entries(path: str) -> Iterator[str]:
         yield from filter(str.isdigit, os.listdir(path))
 
 
-def _family(pid: int) -> set[int]:
+def family(pid: int) -> set[int]:
     """A process and all that it has started, and those."""
     parents = {}
     for name in _entries("/proc"):

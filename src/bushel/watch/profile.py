@@ -116,24 +116,31 @@ def _nothing(sample: StepsSample, seconds: float) -> Exception:
     )
 
 
-def profile_to_simulate(dataset: Any, workers: int | None, seconds: float) -> Profile:
-    """Measures what a simulation with so many workers needs to know."""
+def profile_to_simulate(
+    dataset: Any, workers: int | None, cores: float | None, seconds: float
+) -> Profile:
+    """Measures what a simulation with so many workers on so many cores needs to know."""
     node = with_workers_step(stream_of(dataset, "bushel.simulate"))
-    tries = _numbers_to_try(node, workers)
+    if workers is None:
+        workers = _workers(_worker_options(node).num_workers)
+    tries = _numbers_to_try(node, workers, cores is None or cores == available_cores())
     parts = seconds, _LOOKING, _ALONE, _TRYING_ALONE
     return _measured(type(dataset).__name__, node, parts, sys.maxsize, tries, lambda _: None)[0]
 
 
-def _numbers_to_try(node: Node, workers: int | None) -> tuple[int, ...]:
+def _numbers_to_try(
+    node: Node, workers: int | None, on_these_cores: bool = True
+) -> tuple[int, ...]:
     """Numbers of workers to try, for a training with so many; for any if it is None.
 
     Those of a cluster have other cores than there are here.
     """
-    options = _worker_options(node)
-    counts = () if isinstance(options, RayOptions) else tuple(counts_to_try(available_cores()))
-    if workers is None:
-        return (0, *counts)
-    return counts if workers else (0,)
+    if workers == 0:
+        return (0,)
+    counts: tuple[int, ...] = ()
+    if not isinstance(_worker_options(node), RayOptions):
+        counts = tuple(counts_to_try(available_cores(), workers if on_these_cores else None))
+    return (0, *counts) if workers is None else counts
 
 
 def _measured(

@@ -46,6 +46,8 @@ class StepsSample:
     first_seconds: float
     bytes_each: float
     requests: int
+    # What those asked for.
+    requested_bytes: int
     # Times that the end of the data was reached.
     passes: int
     state: Any
@@ -75,6 +77,10 @@ class MeasuredPace:
     step_seconds: float = 0.0
     # Cores that other programs used meanwhile.
     cores_of_others: float = 0.0
+    # Of memory that worker processes had for themselves in the end.
+    worker_bytes: int = 0
+    # Requests of this process for an element.
+    requests: float = 0.0
 
     @property
     def seconds_each(self) -> float | None:
@@ -104,7 +110,7 @@ def sampled(
     pipeline = describe_pipeline(planned.described)
     for step in crossings:
         times.keep(step)
-    requests_before = traffic.requests
+    requests_before, bytes_before = traffic.requests, traffic.bytes
     lock = LockLog()
     lock.start()
     elements = passes = 0
@@ -134,9 +140,9 @@ def sampled(
             lock.working = False
             lock.stop(wait=True)
         totals = times.totals()
-        requests_made = traffic.requests - requests_before
+        asked_for = traffic.requests - requests_before, traffic.bytes - bytes_before
         if not elements:
-            return StepsSample(totals, {}, 0, 0.0, 0.0, requests_made, passes, state, {})
+            return StepsSample(totals, {}, 0, 0.0, 0.0, *asked_for, passes, state, {})
         last = _few(iterator)
     times.note_lock(lock.seen)
     sending = {}
@@ -150,7 +156,7 @@ def sampled(
         elements,
         first_seconds,
         sum(sizes) / len(sizes),
-        requests_made,
+        *asked_for,
         passes,
         state,
         sending,

@@ -14,10 +14,13 @@ from bushel.watch.prepared import stream_of
 from bushel.watch.profile import profile_to_simulate
 from bushel.watch.profiled import Profile, rate_text
 from bushel.watch.simulated_makers import Setting
-from bushel.watch.simulated_run import Simulated, simulated
+from bushel.watch.simulated_run import MOST_WORKERS, Simulated, simulated
 
-# Memory that a worker has for itself, beside what the pipeline and its modules take.
-_WORKER_BYTES = 5 << 20
+# Memory that a worker has for itself where none was tried, and the process that workers come from:
+# the interpreter, numpy and what they write to of that.
+_WORKER_BYTES, _NURSERY_BYTES = 20 << 20, 12 << 20
+# Elements that are with the training while it asks for the next one: that one and the last.
+_WITH_THE_TRAINING = 2
 # Elements that are larger take as long for their memory as for what is in it.
 _LARGE_BYTES = 4 << 20
 # The share of their time that threads hold the lock, from which on they are in each other's way.
@@ -56,7 +59,8 @@ class Simulation:
     records: int
     bytes: int
     requests: int
-    # Of a host: what is made or under way before it is asked for, and what workers have.
+    # Of a host, at the most: what is made or under way before it is asked for or still with the
+    # training, and what workers have for themselves.
     memory_bytes: int
     # How far the time may be from that, as a share of it, as far as runs of the sample differ; and
     # steps a second then, at the least and at the most.
@@ -118,7 +122,10 @@ class Simulation:
                 f"{plural(self.records, 'record') if self.records else 'records not counted'}, "
                 f"{size(self.bytes)}, {number(self.requests)} requests to stores, by all hosts",
             ),
-            ("memory", f"{size(self.memory_bytes)} a host for what is ready or under way"),
+            (
+                "memory",
+                f"up to {size(self.memory_bytes)} a host: what is ready or under way, and workers",
+            ),
         ]
         if self.workers or self.threads:
             who = "workers" if self.workers else "threads"
@@ -139,9 +146,9 @@ def simulate(
 ) -> Simulation:
     """Tells what would become of a training with other hosts and workers than there are here.
 
-    What each element costs is measured here (or was, where a `Profile` is handed in), also with as
-    many workers, or threads, as there are cores; the rest is
-    counted: when each task begins and ends on each host, who waits for whom, and what is in memory.
+    What each element costs is measured here (or was, where a `Profile` is handed in), also with
+    threads, or with as many workers, of which no more than there are cores; the rest is counted:
+    when each task begins and ends on each host, who waits for whom, and what is in memory.
     All hosts take a step together. Each reads elements of its own, as many as the others.
 
     >>> import bushel
@@ -164,8 +171,11 @@ def simulate(
     """
     if whole(hosts, "hosts") < 1:
         raise PlanError(f"hosts is how many train together, at least 1, and cannot be {hosts}.")
-    if workers is not None and whole(workers, "workers") < 0:
-        raise PlanError(f"workers is how many processes each host has, and cannot be {workers}.")
+    if workers is not None and not 0 <= whole(workers, "workers") <= MOST_WORKERS:
+        raise PlanError(
+            f"workers is how many processes each host has, from 0 to {MOST_WORKERS:,}, and cannot "
+            f"be {workers:,}."
+        )
     if whole(steps, "steps") < 1:
         raise PlanError(f"steps is how long the training is, at least 1, and cannot be {steps}.")
     if not 0 <= real(step_seconds, "step_seconds") < float("inf"):
@@ -179,7 +189,7 @@ def simulate(
     measured = dataset
     if not isinstance(dataset, Profile):
         stream_of(dataset, "bushel.simulate", ", or the Profile of one (of `bushel.profile`)")
-        measured = profile_to_simulate(dataset, workers, seconds)
+        measured = profile_to_simulate(dataset, workers, cores, seconds)
     costs = measured.costs
     setting = Setting(
         workers=measured.workers if workers is None else workers,
@@ -201,8 +211,7 @@ def _told(setting: Setting, costs: Costs) -> Simulation:
         for factor in (1 + costs.unsure, 1 / (1 + costs.unsure))
     )
     elements = setting.hosts * setting.steps
-    # One more is with the training.
-    memory = (run.ahead + 1) * costs.bytes + run.workers * _WORKER_BYTES
+    memory = (run.ahead + _WITH_THE_TRAINING) * costs.bytes + _bytes_of_workers(costs, run.workers)
     return Simulation(
         hosts=setting.hosts,
         workers=run.workers,
@@ -220,7 +229,7 @@ def _told(setting: Setting, costs: Costs) -> Simulation:
         busy_share=run.busy_share,
         records=round(elements * costs.source_records),
         bytes=round(elements * costs.source_bytes),
-        requests=round(elements * costs.requests),
+        requests=round(elements * _requests_each(costs, run)),
         memory_bytes=round(memory),
         unsure=costs.unsure,
         least_per_second=min(slow, run.per_second),
@@ -229,8 +238,31 @@ def _told(setting: Setting, costs: Costs) -> Simulation:
     )
 
 
+def _requests_each(costs: Costs, run: Simulated) -> float:
+    """Requests for an element: threads ask for smaller blocks than one reader does."""
+    tried = [one.requests for one in costs.trials if not one.workers and one.requests]
+    return tried[0] if run.threads and tried else costs.requests
+
+
+def _bytes_of_workers(costs: Costs, workers: int) -> float:
+    """What worker processes have for themselves: on a line through what was seen of some."""
+    if not workers:
+        return 0.0
+    seen = sorted((run.workers, run.worker_bytes) for run in costs.trials if run.worker_bytes)
+    if not seen:
+        return _NURSERY_BYTES + workers * _WORKER_BYTES
+    (few, least), (many, most) = seen[0], seen[-1]
+    each = (most - least) / (many - few) if many > few else _WORKER_BYTES
+    return max(0.0, most + (workers - many) * max(0.0, each))
+
+
 def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
     yield "no other program uses the cores"
+    if costs.requests:
+        yield (
+            "requests and their bytes are as in the sample: at the start, and of workers, blocks are "
+            "smaller, so that fewer neighbours are one request; what a cache has is not asked for"
+        )
     makers = run.workers or run.threads
     tried = any(bool(one.workers) == bool(run.workers) for one in costs.trials)
     if tried:

@@ -89,7 +89,7 @@ def makers_for(costs: Costs, setting: Setting) -> Makers:
     """Who would make the elements: workers, or threads where they pay, or who asks for them."""
     if setting.workers:
         return _tried_workers(_workers(costs, setting), costs, setting)
-    return _threads(costs, setting) or _alone(costs)
+    return _threads(costs, setting) or _alone(costs, setting.cores)
 
 
 def _workers(costs: Costs, setting: Setting) -> Makers:
@@ -166,10 +166,11 @@ def _threads(costs: Costs, setting: Setting) -> Makers | None:
         work,
         costs.beside_threads,
         _elements(work, _BLOCK_SECONDS, costs.bytes),
-        2 * count,
+        # (As `run/threads.py` has them.)
+        2 * count + 1,
         _BLOCK_COST,
         one_by_one=_one_by_one(work, costs),
-        late_seconds=_one_by_one(work, costs) if setting.step_seconds else 0.0,
+        late_seconds=work.lock_seconds if setting.step_seconds else 0.0,
     )
     idle, slept = _tried_threads(costs)
     if idle is not None:
@@ -210,13 +211,16 @@ def _as_tried(
     return made if setting.step_seconds + costs.whole.seconds > _WORTH_IT * cycle else None
 
 
-def _alone(costs: Costs) -> Makers:
+def _alone(costs: Costs, cores: float) -> Makers:
     """Nobody but the thread that asks."""
     whole = costs.whole
     idle, _ = _tried_threads(costs)
     if idle is not None and not _is_on_threads(idle, costs) and whole.seconds:
         # Seen twice.
         whole = whole.times((1 + idle.seconds / whole.seconds) / 2)
+    # Of less than a core, only that.
+    shared = max(0.0, 1 / cores - 1) * whole.cpu_seconds
+    whole = whole + ElementWork(shared, shared)
     return Makers(0, False, ElementWork(), whole, _elements(whole, _BLOCK_SECONDS, costs.bytes))
 
 
@@ -279,5 +283,5 @@ def _divided(work: ElementWork, side: int) -> ElementWork:
 
 
 def _one_by_one(work: ElementWork, costs: Costs) -> float:
-    """What threads of one process cannot do at the same time."""
-    return max(work.lock_seconds, costs.made_bytes * _SECONDS_A_BYTE)
+    """What threads of one process cannot do at the same time: no more than all that one does."""
+    return min(work.seconds, max(work.lock_seconds, costs.made_bytes * _SECONDS_A_BYTE))

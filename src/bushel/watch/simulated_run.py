@@ -19,8 +19,13 @@ from bushel.watch.simulated_makers import Makers, Setting, makers_for
 
 # More than that are simulated as if they were so many: what comes then is like what came before.
 _MOST_TASKS, _MOST_HOSTS = 1000, 1024
+# Nobody has more workers on a host; and so many on all hosts are simulated within a few seconds.
+MOST_WORKERS, _MOST_WORKERS_OF_ALL = 1024, 1 << 15
 # And so many at the least.
 _LEAST_TASKS = 100
+# Processes that take turns on a core find less in its caches: where there are half as many again as
+# cores, all of them took so much longer.
+_TAKING_TURNS = 0.1
 
 
 # A figure of each host.
@@ -109,7 +114,8 @@ class _SimulatedHosts:
 
     def __init__(self, costs: Costs, setting: Setting, makers: Makers) -> None:
         self._setting, self._makers = setting, makers
-        self._hosts = hosts = min(setting.hosts, _MOST_HOSTS)
+        most_hosts = min(_MOST_HOSTS, _MOST_WORKERS_OF_ALL // max(1, makers.count))
+        self._hosts = hosts = min(setting.hosts, most_hosts)
         self._spread = np.array(costs.spread)
         self._random = np.random.default_rng(0)
         start = costs.opening_seconds + makers.start_seconds
@@ -184,6 +190,7 @@ class _SimulatedHosts:
         active = 1 + (self._free > begun[:, None]).sum(axis=1)
         wanted = active * makers.each.cpu_share + self._here_share
         slower = np.maximum(1.0, wanted / self._setting.cores)
+        slower *= 1 + _TAKING_TURNS * np.clip(2 * (slower - 1), 0, 1)
         if self._read_seconds:
             self._way = np.maximum(self._way, begun) + self._read_seconds
         each = makers.each

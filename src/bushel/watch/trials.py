@@ -7,6 +7,7 @@ that share a cache, a way to memory or the interpreter's lock do less together t
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, median
 from time import perf_counter, thread_time
@@ -14,10 +15,12 @@ from typing import Any
 
 from bushel.core.node import Node
 from bushel.deliver.open import iterate
+from bushel.files.backend import traffic
 from bushel.watch.costs import TriedRun
 from bushel.watch.others import CoresUsed, cores_of_others, cores_used
 from bushel.watch.prepared import with_workers
 from bushel.watch.sampling import PIECE_SECONDS, MeasuredPace, begins_again
+from bushel.watch.worker_memory import bytes_of_workers
 
 # The part of a run in which it finds its pace. Workers take about 0.8 s for that, while their tasks
 # become larger and they try threads of their own: elements take up to twice as long in that time.
@@ -28,25 +31,33 @@ _WAITED_SECONDS = 2e-4
 # A run beside others that used more cores than that tells of those: it is tried again, so often in
 # all.
 CROWDED, TIMES = 0.2, 3
+# But not when all runs together took so many times as long as they were to take.
+_TIMES_AS_LONG = 2.0
 # And so is one of which a half took as many times as long as the other: as a logarithm.
 _UNSTEADY = math.log(1.5)
 # Sleeps that tell how long one really is.
 _SLEEPS = 9
 # Threads are known so much sooner than workers.
 _OF_THREADS = 0.7
+# What several workers make comes in bursts, so that it takes longer to see how much that is.
+_OF_MANY = 1.5
 # Nobody sleeps for longer than that in a trial.
 _LONGEST_SLEEP = 0.2
 # With more workers than that, nothing is tried: they take long to start.
 _MOST_WORKERS = 8
 
 
-def counts_to_try(cores: float) -> list[int]:
+def counts_to_try(cores: float, workers: int | None = None) -> list[int]:
     """Numbers of workers that tell what cores get done together: one, and one for each.
 
-    >>> counts_to_try(1), counts_to_try(2), counts_to_try(64)
-    ([1], [1, 2], [1, 8])
+    No more than are asked about, if that is known. Those that take turns on a core come in bursts,
+    of which there are few in a moment.
+
+    >>> counts_to_try(1), counts_to_try(2), counts_to_try(64), counts_to_try(64, 3)
+    ([1], [1, 2], [1, 8], [1, 3])
     """
-    return sorted({1, max(1, min(int(cores), _MOST_WORKERS))})
+    most = min(int(cores), _MOST_WORKERS)
+    return sorted({1, max(1, most if workers is None else min(most, workers))})
 
 
 def run_for(
@@ -85,7 +96,8 @@ def run_for(
             if step_seconds:
                 time.sleep(step_seconds)
             asked = perf_counter()
-        return window.pace(passes, slept)
+        made = window.pace(passes, slept)
+        return replace(made, worker_bytes=bytes_of_workers())
     finally:
         iterator.close()
 
@@ -98,6 +110,8 @@ class _TrialWindow:
         self.first_seconds = 0.0
         self.elements = 0
         self._is_warm = False
+        # Requests, and elements, until then.
+        self._requests_before = self._warm_elements = 0
         self._used: CoresUsed | None = None
         # When elements were waited for, how many there were by then, and what it took the thread.
         self._marks: list[tuple[float, int, float]] = []
@@ -115,6 +129,7 @@ class _TrialWindow:
         self.elements += 1
         if not self._is_warm and (warm or now >= self.warm_at):
             self._is_warm, self._used = True, cores_used()
+            self._requests_before, self._warm_elements = traffic.requests, self.elements
             now = perf_counter()
             self._marks.append((now, self.elements, thread_time()))
         elif self._is_warm:
@@ -146,6 +161,8 @@ class _TrialWindow:
             ),
             here_seconds=(cpu_then - cpu) / count,
             step_seconds=slept,
+            requests=(traffic.requests - self._requests_before)
+            / max(1, self.elements - self._warm_elements),
         )
 
 
@@ -171,10 +188,15 @@ def drift_of(pieces: Sequence[float]) -> float:
     return math.log(fmean(pieces[-middle:]) / fmean(pieces[:middle]))
 
 
-def _undisturbed(node: Node, state: Any, seconds: float, most: int, step: float) -> MeasuredPace:
-    """Runs, and runs again where others used the cores, or something stopped it for a while."""
+def _undisturbed(
+    node: Node, state: Any, seconds: float, most: int, step: float, until: float
+) -> MeasuredPace:
+    """Runs, and runs again where others used the cores, or something stopped it for a while.
+
+    No more after `until`: on a machine that is always full it would be in vain.
+    """
     found: list[MeasuredPace] = []
-    while len(found) < TIMES:
+    while len(found) < TIMES and (not found or perf_counter() < until):
         found.append(run_for(node, state, seconds, most, step))
         if found[-1].cores_of_others <= CROWDED and not _is_unsteady(found[-1].pieces):
             break
@@ -183,6 +205,13 @@ def _undisturbed(node: Node, state: Any, seconds: float, most: int, step: float)
 
 def _is_unsteady(pieces: Sequence[float]) -> bool:
     return abs(drift_of(pieces)) > _UNSTEADY
+
+
+def _share_of_time(workers: int) -> float:
+    """How long a trial is, in relation to that of one worker."""
+    if not workers:
+        return _OF_THREADS
+    return 1.0 if workers == 1 else _OF_MANY
 
 
 def _steady_seconds(pieces: Sequence[float]) -> float | None:
@@ -207,14 +236,16 @@ def tried_runs(
     others that used the cores are left out.
     """
     runs = []
-    whole = sum(1.0 if count else 2 * _OF_THREADS for count in counts)
+    until = perf_counter() + _TIMES_AS_LONG * seconds
+    shares = {count: _share_of_time(count) for count in counts}
+    whole = sum(share if count else 2 * share for count, share in shares.items())
     for count in counts:
         steps = [0.0]
         if not count and pace.seconds_each:
             steps.append(min(_LONGEST_SLEEP, pace.seconds_each))
-        each = seconds / whole * (1.0 if count else _OF_THREADS)
+        each = seconds / whole * shares[count]
         for step in steps:
-            found = _undisturbed(with_workers(node, count), pace.state, each, most, step)
+            found = _undisturbed(with_workers(node, count), pace.state, each, most, step, until)
             if found.seconds_each is not None and found.cores_of_others <= CROWDED:
                 runs.append(
                     TriedRun(
@@ -224,6 +255,8 @@ def tried_runs(
                         found.first_seconds,
                         found.step_seconds,
                         drift_of(found.pieces),
+                        found.worker_bytes if count else 0,
+                        found.requests,
                     )
                 )
     return tuple(runs)
