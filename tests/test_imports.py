@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bushel.sources import JsonLinesDataSource
+
 ROOT = Path(__file__).parent.parent
 
 # Optional, or not bushel's business at all. Each takes longer to import than bushel.
@@ -108,6 +110,20 @@ def test_building_imports_nothing_slow(bare: set[str]) -> None:
     imported = _imported(_BUILT)
     assert "bushel.workers.early_nursery" in imported
     assert (imported - bare) & SLOW == set()
+
+
+def test_a_file_whose_index_is_kept_imports_nothing_slow(bare: set[str], tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    path.write_text('{"text": "a"}\n' * 3)
+    assert len(JsonLinesDataSource(str(path))) == 3  # And its index is beside it from now on.
+    imported = _imported(
+        "import bushel\n"
+        f"source = bushel.sources.JsonLinesDataSource({str(path)!r})\n"
+        "bushel.MapDataset.source(source).seed(1).shuffle().repeat().map(len).batch(2)"
+    )
+    slow = SLOW | {"bz2", "shutil", "concurrent.futures.thread", "numpy.random"}
+    assert "bushel.sources.text.lines" in imported
+    assert (imported - bare) & slow == set()
 
 
 def test_third_parties_are_numpy_and_cloudpickle(bare: set[str]) -> None:

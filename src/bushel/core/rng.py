@@ -26,15 +26,6 @@ from bushel.core.positions import Positions
 _log = logging.getLogger("bushel")
 
 
-def derived_seed(entropy: list[int]) -> int:
-    """Condenses seeds and depths into one 32-bit seed.
-
-    >>> derived_seed([42, 1])
-    3329053876
-    """
-    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint32)[0])
-
-
 # In quotes: numpy's generators are imported when one is made.
 Function: TypeAlias = "Callable[[Any, np.random.Generator], Any]"
 # The states of some generators, as consecutive bytes.

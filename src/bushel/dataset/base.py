@@ -11,7 +11,6 @@ from bushel.core.frozen import written_behind
 from bushel.core.node import Guard, Node, chain_of
 from bushel.core.options import DatasetOptions, OnError
 from bushel.core.places import OptionsNode
-from bushel.core.ray_options import RayOptions
 from bushel.dataset.grain_stats import NoStats
 from bushel.on_error.policy import guarded
 from bushel.transforms import base as transforms
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     import typing_extensions
 
+    from bushel.core.ray_options import RayOptions
     from bushel.deliver.iterator import DatasetIterator
     from bushel.sources.written.manifest import Manifest
     from bushel.watch.explanation import Explanation

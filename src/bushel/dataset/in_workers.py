@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 from bushel.core.arguments import explains
 from bushel.core.options import MultiprocessingOptions, WorkersKey
 from bushel.core.places import WorkersNode
-from bushel.core.ray_options import RayOptions
 from bushel.dataset.base import Dataset, T
 
 if TYPE_CHECKING:
     from bushel.core.node import Node
+    from bushel.core.ray_options import RayOptions
     from bushel.dataset.stream import IterDataset
 
 _FOR_WORKERS = dict.fromkeys(
@@ -84,6 +84,8 @@ class InWorkers(Dataset[T]):
           worker_init_fn: called in each worker, before anything else, with the number of the
             worker and the number of workers.
         """
+        from bushel.core.ray_options import RayOptions
+
         options = RayOptions() if options is None else options
         if not isinstance(options, RayOptions):
             raise TypeError(

@@ -6,13 +6,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from bushel.batch.batch import BatchNode
-from bushel.batch.unbatch import unbatch_by_position
 from bushel.core.arguments import whole
 from bushel.core.node import Node
 from bushel.dataset.base import Dataset, T
 from bushel.order.slice import SliceNode
 from bushel.order.take import check_count
-from bushel.order.windows import windows_by_position
 from bushel.transforms.enumerate import EnumerateNode
 
 if TYPE_CHECKING:
@@ -73,6 +71,8 @@ class Parts(Dataset[T]):
         >>> len(rows), int(rows[3])
         (5, 30)
         """
+        from bushel.batch.unbatch import unbatch_by_position
+
         return self._then(unbatch_by_position(self._own_node(), batch_size))
 
     def windows(
@@ -87,6 +87,8 @@ class Parts(Dataset[T]):
         >>> list(MapDataset.range(7).windows(3, stride=2))
         [array([0, 1, 2]), array([2, 3, 4]), array([4, 5, 6])]
         """
+        from bushel.order.windows import windows_by_position
+
         laid_out = windows_by_position(self._own_node(), size, stride, bool(drop_remainder))
         return self._then(BatchNode(laid_out, laid_out.size))
 

@@ -4,9 +4,9 @@ import operator
 from typing import Any
 
 from bushel.core.arguments import whole
+from bushel.core.derived_seed import derived_seed
 from bushel.core.node import Node
 from bushel.core.places import SeedNode
-from bushel.core.rng import derived_seed
 from bushel.errors import PlanError
 
 

@@ -1,17 +1,18 @@
 """Makes nodes that need more than their arguments: a derived seed, a way to open streams."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bushel.core.node import Node
 from bushel.core.options import DatasetOptions
 from bushel.core.rng import PositionGenerators
 from bushel.core.stream import Stream
 from bushel.dataset.seeds import check_large_seed, check_seed, default_seed
-from bushel.order.interleave import Nodes, interleave_node
-from bushel.order.stream_shuffle import StreamShuffleNode, check_buffer_size
 from bushel.transforms.base import RandomMap
 from bushel.transforms.function import function_of
 from bushel.transforms.map import RandomMapNode
+
+if TYPE_CHECKING:
+    from bushel.order.interleave import Nodes
 
 
 def random_map_step(parent: Node, transform: Any, seed: int | None) -> Node:
@@ -25,14 +26,18 @@ def random_map_step(parent: Node, transform: Any, seed: int | None) -> Node:
 
 def shuffle_step(parent: Node, buffer_size: int, seed: int | None) -> Node:
     """The step of `shuffle` within a buffer; without a seed it derives one."""
+    from bushel.order.stream_shuffle import StreamShuffleNode, check_buffer_size
+
     size = check_buffer_size(buffer_size)
     if seed is None:
         seed = default_seed((parent,), "shuffle")
     return StreamShuffleNode(parent, size, check_seed(seed, "shuffle"))
 
 
-def interleave_step(datasets: tuple[Node, ...] | Nodes, cycle_length: int | None) -> Node:
+def interleave_step(datasets: "tuple[Node, ...] | Nodes", cycle_length: int | None) -> Node:
     """The step of `interleave`; all datasets are open at a time, unless a number is given."""
+    from bushel.order.interleave import interleave_node
+
     return interleave_node(datasets, cycle_length, _open_stream)
 
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bushel.batch.batch import batch_step
-from bushel.batch.unbatch import UnbatchNode
-from bushel.cache.cache import cache_step
 from bushel.core.arguments import NotThere, explains, whole
 from bushel.core.node import Node
 from bushel.core.places import CustomStreamNode, SeedNode, ToStreamNode
@@ -28,10 +26,8 @@ from bushel.errors import PlanError
 from bushel.lanes.deal import gathered
 from bushel.order.concatenate import concatenate_step
 from bushel.order.repeat import repeat_step
-from bushel.order.skip_steps import skip_steps_node
 from bushel.order.slice import slice_of
 from bushel.order.take import LimitNode, SkipNode, check_count
-from bushel.order.windows import StreamWindowsNode, check_windows
 from bushel.transforms import base as transforms
 from bushel.transforms.enumerate import EnumerateNode
 from bushel.transforms.filter import filter_step
@@ -236,6 +232,8 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         >>> list(MapDataset.range(10).to_iter_dataset().skip_steps([(2, 4), (7, 7)]))
         [0, 1, 5, 6, 8, 9]
         """
+        from bushel.order.skip_steps import skip_steps_node
+
         return self._then(skip_steps_node(self._own_node(), ranges, state_step))
 
     def enumerate(self, start: int = 0) -> IterDataset[tuple[int, T]]:
@@ -269,6 +267,8 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         >>> [int(x) for x in batches.unbatch()]
         [0, 10, 20, 30, 40]
         """
+        from bushel.batch.unbatch import UnbatchNode
+
         return self._then(UnbatchNode(self._own_node()))
 
     def windows(
@@ -284,6 +284,8 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
         >>> list(odd.windows(3, stride=2))
         [array([1, 3, 5]), array([5, 7, 9])]
         """
+        from bushel.order.windows import StreamWindowsNode, check_windows
+
         sizes = check_windows(size, stride)
         return self._then(StreamWindowsNode(self._own_node(), *sizes, bool(drop_remainder)))
 
@@ -341,6 +343,8 @@ class IterDataset(Lengths[T], InWorkers[T], Dataset[T], metaclass=_IterDatasetMe
           max_bytes: the most bytes to keep. In memory, elements that do not fit are computed
             each time; on disk, a stream that does not fit is not cached, with a warning.
         """
+        from bushel.cache.cache import cache_step
+
         return self._then(cache_step(self._own_node(), path, max_bytes))
 
     def concat(self, *others: Dataset[T]) -> IterDataset[T]:

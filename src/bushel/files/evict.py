@@ -1,7 +1,6 @@
 """Bounds the size of a folder that many processes fill: evicts the oldest files."""
 
 import os
-import shutil
 import stat
 import threading
 import time
@@ -68,6 +67,8 @@ class FolderLimit:
 
     def _take(self, descriptor: int, need: int) -> bool:
         if self._leave_free:
+            import shutil  # With the libraries of all compressions that it knows.
+
             disk = shutil.disk_usage(self._folder)
             if disk.free - need < self._leave_free * disk.total:
                 return False
@@ -100,6 +101,8 @@ class FolderLimit:
             return _empty(path)
         try:
             if os.path.isdir(path) and not os.path.islink(path):
+                import shutil
+
                 shutil.rmtree(path)
             else:
                 os.unlink(path)

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -52,7 +53,7 @@ def index_of(file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> Ind
     wanted = _WantedIndex(file, kind, names, scan)
     kept = wanted.find()
     if kept is None:
-        with _alone(wanted.places[-1]):
+        with _alone(wanted.in_cache):
             # Somebody else may have made it while we waited.
             kept = wanted.find()
             if kept is None:
@@ -64,20 +65,26 @@ def index_of(file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> Ind
 
 def places_of_index(path: str, kind: str) -> list[str]:
     """Where an index may be, the best place first; the last one is always ours to write."""
+    beside = _place_beside(path, kind)
+    return [*([] if beside is None else [beside]), _place_in_cache(path, kind)]
+
+
+def _place_beside(path: str, kind: str) -> str | None:
+    """Where an index may be beside its file."""
+    if is_remote(path):
+        return None
+    folder, base = os.path.split(path)
+    return os.path.join(folder, f".{base}.{kind.split('(')[0]}{_ENDING}")
+
+
+def _place_in_cache(path: str, kind: str) -> str:
+    """Where an index may be in the cache folder, which is always ours to write."""
 
     import hashlib  # It loads a library of cryptography.
 
-    name = hashlib.sha256(
-        f"{os.path.abspath(path) if not is_remote(path) else path}\n{kind}".encode(
-            "utf-8", "surrogateescape"
-        )
-    )
-    cached = os.path.join(kept_folder("index"), name.hexdigest() + _ENDING)
-    if is_remote(path):
-        return [cached]
-    folder, base = os.path.split(path)
-    short = kind.split("(")[0]
-    return [os.path.join(folder, f".{base}.{short}{_ENDING}"), cached]
+    whole = path if is_remote(path) else os.path.abspath(path)
+    name = hashlib.sha256(f"{whole}\n{kind}".encode("utf-8", "surrogateescape")).hexdigest()
+    return os.path.join(kept_folder("index"), name + _ENDING)
 
 
 class _WantedIndex:
@@ -85,14 +92,25 @@ class _WantedIndex:
 
     def __init__(self, file: ByteFile, kind: str, names: Sequence[str], scan: Scan) -> None:
         self._file, self._names, self._scan = file, names, scan
-        self.places = places_of_index(file.path, kind)
+        self._kind, self._beside = kind, _place_beside(file.path, kind)
         self._footer = {"version": _VERSION, "kind": kind, "of": file.stamp}
         self._lock = ProcessLock()
         self._renewed: Columns | None = None
 
+    @cached_property
+    def in_cache(self) -> str:
+        """The place in the cache folder; nobody asks for it if the index is beside the file."""
+        return _place_in_cache(self._file.path, self._kind)
+
+    def _places(self) -> Iterator[str]:
+        """Where the index may be, the best place first."""
+        if self._beside is not None:
+            yield self._beside
+        yield self.in_cache
+
     def find(self) -> Index | None:
         """The index that is kept; None where there is none that can be trusted."""
-        for place in self.places:
+        for place in self._places():
             kept = self._read(place)
             if kept is not None:
                 return kept
@@ -123,7 +141,7 @@ class _WantedIndex:
         return columns
 
     def _opened(self, place: str) -> int:
-        if place == self.places[-1]:
+        if place != self._beside:
             return open_ours(place, os.O_RDONLY)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(place, flags)
@@ -140,7 +158,7 @@ class _WantedIndex:
             f"indexing {os.path.basename(self._file.path)}", self._file.size
         ) as progress:
             columns = self._scan(self._file, progress)
-        for place in self.places:
+        for place in self._places():
             refused = self._write(place, columns)
             if refused is None:
                 return columns
@@ -153,7 +171,7 @@ class _WantedIndex:
     def _write(self, place: str, columns: Columns) -> str | None:
         """Keeps an index; it is there as a whole or not at all, and then it says why not."""
         try:
-            if place == self.places[-1]:
+            if place != self._beside:
                 make_private(os.path.dirname(place))
                 mode = 0o600
             elif _is_somebodys(place):

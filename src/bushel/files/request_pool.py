@@ -3,8 +3,10 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -30,6 +32,8 @@ class RequestPool:
         """Makes requests in parallel; the first error is raised when all are done."""
         if len(arguments) <= 1:
             return [request(argument) for argument in arguments]
+        from concurrent.futures import ThreadPoolExecutor, wait
+
         with self._lock:
             # Idle threads wait for work until the process ends, and are not part of a pipeline.
             self._pool = self._pool or ThreadPoolExecutor(self._most, "remote-read")

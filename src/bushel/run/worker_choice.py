@@ -10,7 +10,6 @@ afterwards, and a change without the expected gain is taken back.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import median
 
 from bushel.core.frozen import frozen
 
@@ -193,7 +192,10 @@ def _alike(one: Glance, other: Glance) -> bool:
 
 
 def _middle(seen: Sequence[Glance], figure: Callable[[Glance], float]) -> float:
-    return median(map(figure, seen))
+    # (The module `statistics` would have exact fractions and decimals imported.)
+    figures = sorted(map(figure, seen))
+    middle, is_odd = divmod(len(figures), 2)
+    return figures[middle] if is_odd else (figures[middle - 1] + figures[middle]) / 2
 
 
 def _fitting(seen: Glance, budget: WorkerBudget) -> int:

@@ -2,8 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,9 @@ import numpy.typing as npt
 from bushel.core.machine import available_cores
 from bushel.core.positions import Keys
 from bushel.files.local import ByteFile, LocalFile
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Found = TypeVar("Found")
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -55,6 +57,8 @@ def in_chunks(
         # Small files come by the thousand, and starting a thread takes longer than the search.
         yield file.size, look(start, file.size)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     waiting: deque[tuple[int, Future[Found]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:

@@ -9,7 +9,6 @@ The index has the beginnings of records: record i is from `bounds[i]` up to `bou
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from operator import index as whole
 from typing import Any, ClassVar, NamedTuple, SupportsIndex, TypeAlias
 
@@ -111,8 +110,13 @@ class IndexedSource(ABC):
             if self._opened is None:
                 if is_remote(self._paths[0]):
                     _together.each(self._files.get, self._paths)  # First, whether they are there.
-                with ThreadPoolExecutor(min(len(self._paths), _MOST_AT_ONCE)) as pool:
-                    found = self._looked_up(pool.map(self._open_one, self._paths))
+                if len(self._paths) == 1:
+                    found = self._looked_up(map(self._open_one, self._paths))
+                else:
+                    from concurrent.futures import ThreadPoolExecutor
+
+                    with ThreadPoolExecutor(min(len(self._paths), _MOST_AT_ONCE)) as pool:
+                        found = self._looked_up(pool.map(self._open_one, self._paths))
                 stamps = [stamp for stamp, _ in found]
                 for path, now, before in zip(self._paths, stamps, self._stamps, strict=False):
                     if now != before:

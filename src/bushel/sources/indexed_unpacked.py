@@ -3,8 +3,6 @@
 A compressed file has to be unpacked from its beginning, whichever record is wanted.
 """
 
-import bz2
-import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -44,11 +42,23 @@ def zstd_unpacker() -> _Unpacker:
     return unpacker
 
 
+def _bzip2_unpacker() -> _Unpacker:
+    import bz2  # Only for those who have such files: it loads a library.
+
+    return bz2.BZ2Decompressor()
+
+
+def _xz_unpacker() -> _Unpacker:
+    import lzma
+
+    return lzma.LZMADecompressor()
+
+
 # The first bytes of compressed files, which names may not tell.
 _UNPACKERS: dict[str, Callable[[], Any]] = {
     "gzip": lambda: zlib.decompressobj(wbits=31),
-    "bzip2": bz2.BZ2Decompressor,
-    "xz": lzma.LZMADecompressor,
+    "bzip2": _bzip2_unpacker,
+    "xz": _xz_unpacker,
     "zstd": zstd_unpacker,
 }
 

@@ -10,7 +10,6 @@ and none hangs.
 
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from bushel.core.options import MultiprocessingOptions
 from bushel.errors import WorkerError
@@ -94,7 +93,8 @@ def _progress(worker: WorkerProcess) -> tuple[int, int]:
 def _ticks(pid: int) -> int:
     """The CPU time of a process, in ticks of the system, if known."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        with open(f"/proc/{pid}/stat") as file:
+            text = file.read()
     except OSError:
         return 0
     # The name, in brackets, may contain anything; user and system time are the 14th and 15th field.
