@@ -40,9 +40,7 @@ BUILDS_ON_OWN = {
     "map": lambda lib, ds: ds.map(str),
     "map_with_index": lambda lib, ds: ds.map_with_index(lambda i, x: (i, x)),
     "filter, batch": lambda lib, ds: ds.filter(lambda x: x[1] % 3).batch(2, batch_fn=list),
-    "windows": lambda lib, ds: lib.experimental.WindowShuffleIterDataset(
-        ds, window_size=3, seed=1
-    ),
+    "windows": lambda lib, ds: lib.experimental.WindowShuffleIterDataset(ds, window_size=3, seed=1),
     "mix": lambda lib, ds: lib.IterDataset.mix([ds, ds.map(str)]),
     "prefetch": lambda lib, ds: lib.experimental.ThreadPrefetchIterDataset(
         ds, prefetch_buffer_size=2
