@@ -134,6 +134,22 @@ def test_hosts_wait_for_the_slowest() -> None:
     assert even.wait_for_hosts_seconds == pytest.approx(0, abs=1e-9)
 
 
+def test_hosts_that_make_nothing_ahead_wait_for_each_others_blocks() -> None:
+    # Blocks of 16 elements, each host's at another step: one after the other.
+    light = costs(0.001, most_threads=0)
+    alone, two, many = (run(light, hosts=hosts, steps=1600) for hosts in (1, 2, 1000))
+    assert two.steady_seconds == pytest.approx(2 * alone.steady_seconds, rel=0.01)
+    assert two.wait_for_hosts_seconds == pytest.approx(alone.elapsed_seconds, rel=0.05)
+    # At every step there is one that makes a block.
+    assert many.steady_seconds == pytest.approx(16 * alone.steady_seconds, rel=0.01)
+    # Heavy elements come one by one.
+    heavy = costs(0.1, most_threads=0)
+    one, more = (run(heavy, hosts=hosts, steps=100).steady_seconds for hosts in (1, 8))
+    assert more == pytest.approx(one)
+    # With workers nobody waits for that.
+    assert run(light, hosts=2, workers=1).steady_seconds == pytest.approx(0.001, rel=0.05)
+
+
 _SETTINGS = {
     "workers": st.integers(0, 12),
     "threads": st.integers(0, 16),

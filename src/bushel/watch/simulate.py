@@ -260,8 +260,9 @@ def _notes(costs: Costs, run: Simulated) -> Iterator[str]:
     yield "no other program uses the cores"
     if costs.requests:
         yield (
-            "requests and their bytes are as in the sample: at the start, and of workers, blocks are "
-            "smaller, so that fewer neighbours are one request; what a cache has is not asked for"
+            "requests and their bytes are as in the sample: at the start, and of workers, blocks "
+            "are smaller, so that fewer neighbours are one request; what a cache has is not asked "
+            "for"
         )
     makers = run.workers or run.threads
     tried = any(bool(one.workers) == bool(run.workers) for one in costs.trials)

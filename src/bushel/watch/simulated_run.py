@@ -124,6 +124,8 @@ class _SimulatedHosts:
         self._way = np.zeros(hosts)
         self._lock = np.zeros(hosts)
         self._taken: list[_OfHosts] = []
+        # The step of a block's elements at which each host makes its next one.
+        self._steps = np.random.default_rng(1).integers(makers.elements, size=hosts)
         self._start = start
         self._read_seconds = (
             0.0
@@ -172,11 +174,22 @@ class _SimulatedHosts:
             got = np.full(self._hosts, asked) + seconds + (self._start if not number else 0.0)
         self._taken.append(got)
         last = float(got.max())
+        if not makers.count:
+            last += self._out_of_step(got - asked)
         self.wait_for_hosts += last - float(got.mean())
         if not number:
             # The first tasks are of one element, for which nobody waits side by side.
             self.first = self._start + self._alone_seconds + makers.task_cost
         self.clock = last + makers.elements * self._step_seconds
+
+    def _out_of_step(self, seconds: _OfHosts) -> float:
+        """What hosts wait for blocks that others make at another step, where nobody makes ahead.
+
+        Each makes a block when the last one is used up, which is not at the same step everywhere.
+        """
+        longest = np.zeros(self._makers.elements)
+        np.maximum.at(longest, self._steps, seconds)
+        return float(longest.sum() - seconds.max())
 
     def _made(self, number: int, factor: _OfHosts) -> _OfHosts:
         """When a task is made on each host."""
