@@ -13,7 +13,7 @@ _LOOKED_AT = 16
 _PLACE_BYTES = 8
 # Bytes that numpy needs for an array, besides its numbers.
 _ARRAY_BYTES = 112
-# The assumed size of an object that does not tell its size.
+# What an object is taken for that does not tell its size.
 _UNKNOWN_BYTES = 32
 
 
@@ -40,16 +40,16 @@ def bytes_of(element: Any, objects: bool = False) -> int:
             if type(size) is int:  # Elements may be anything, and some have a method of this name.
                 return size + _ARRAY_BYTES if objects else size
             return sys.getsizeof(element, _UNKNOWN_BYTES)
-        except Exception:  # Or a property that raises, as sparse tensors do.
+        except Exception:  # Or have a property that raises, as sparse tensors do.
             return _UNKNOWN_BYTES
     total = sum(bytes_of(child, objects) for child in opened[1])
     return total + sys.getsizeof(element, 64) if objects else total
 
 
 def _bytes_of_many(element: Sequence[Any], objects: bool) -> int:
-    """The same for a long list, by some of its items; not even the list is copied."""
+    """The same of a long list, by some of its items: it is not even copied."""
     count = len(element)
     some = element[:: -(-count // _LOOKED_AT)]
     total = sum(bytes_of(child, objects) for child in some) * count // len(some)
-    # For a million Python numbers, the slots of the list are a fifth of the memory.
+    # Of a million numbers of Python's, the places in the list are a fifth of the memory.
     return total + (sys.getsizeof(element) if objects else _PLACE_BYTES * count)

@@ -65,13 +65,14 @@ def open_stream(
 ) -> Stream:
     """Makes the stream of a node, with worker processes if it asks for them.
 
-    `options` are those of the pipeline that it is part of, whose threads are `shared`.
+    `options` are those of the pipeline that it is a part of, where it has the threads that are
+    `shared`.
     """
     return open_node(node if options is None else OptionsNode(node, options), shared).stream
 
 
 def open_node(node: Node, shared: "ThreadsInTurn | None" = None) -> Lowered:
-    """Makes the stream of a node, and the statistics of its steps if they are wanted."""
+    """Makes the stream of a node, and what counts its steps where that is wanted."""
     refuse_copies(node)
     refuse_unprepared(node)
     agreements: list[Agreement] = []
@@ -91,7 +92,7 @@ def plan(node: Node) -> Plan:
 
 
 def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
-    """Opens the streams of a plan, with worker processes if it has them."""
+    """Opens the streams of a plan, with worker processes where it has them."""
     places: dict[int, WorkersNode] = {
         id(stretch.workers): stretch.workers
         for stretch in plan.cut.walk()
@@ -99,7 +100,7 @@ def open_plan(plan: Plan, shared: "ThreadsInTurn | None" = None) -> Lowered:
     }
     if not places:
         return _lowered(plan, shared=shared)
-    # Imported only for workers. The processes first: while they start, the rest is imported.
+    # Only for those who want them. Processes first: while they start, the rest is imported.
     from bushel.workers.home import home_of
     from bushel.workers.start import Starter
 
@@ -129,7 +130,7 @@ def _lowered(
     to_workers: "LowerToWorkers | None" = None,
     shared: "ThreadsInTurn | None" = None,
 ) -> Lowered:
-    # Imported here: building a dataset needs nothing of the engine.
+    # Imported here: to build a dataset takes none of what runs it.
     from bushel.run.build import lowered
 
     return lowered(plan.dealt, plan.cut, to_workers, shared=shared)

@@ -61,9 +61,9 @@ class TimedIterator(StreamIterator[T]):
         self._run_history = RunHistory()
         # Whether anything was written to the page yet, and whether that was at the end of the data.
         self._is_announced = self._is_at_end = False
-        # When to take the next sample of the run, and when to update the page.
+        # When somebody is to look at the run again; and to put figures on the page.
         self._due = self._page_due = 0.0
-        # Imported now, so that the first element does not wait for it.
+        # Loaded now, so that nobody waits for it at the first element.
         self._stats_of = _told_by()
 
     def _note_the_end(self) -> None:
@@ -187,7 +187,7 @@ class TimedIterator(StreamIterator[T]):
         return node is not None and any(isinstance(one, Guard) for one in walk(node))
 
     def _bad_records(self) -> int:
-        """The number of bad records, which the state counts."""
+        """How many records were passed over: the state counts them."""
         if not self._has_guards:
             return 0
         with suppress(StateError):

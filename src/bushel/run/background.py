@@ -108,15 +108,14 @@ def _feed(
         item: Item
         try:
             item = stream.pull(size.size)
-        except BaseException as error:  # Any error at all belongs to the consumer.
+        except BaseException as error:  # Whatever it is, it belongs to the one who listens.
             item = error
         if isinstance(item, Chunk):
             size.learn(max(size.size, len(item.block)), clock() - began)
             if len(item.block) and size.wants_sample():
                 size.limit_bytes(item.block.part(0, 1).rows()[0])
         if first:
-            # The first pull may have loaded a library, or started threads, that end with the
-            # program as well.
+            # The first pull may have loaded, or started, what ends with the program as well.
             first = False
             go_first()
         items.put(item)

@@ -43,8 +43,8 @@ def lowered(
 ) -> Lowered:
     """Opens the streams of a pipeline that ends with this stretch.
 
-    `times` collects statistics for a caller that measures in its own way; `shared` has the threads
-    of several streams, of which this is one.
+    `times` are those of somebody who measures in a way of their own; `shared` the threads of
+    streams of which this is one.
     """
     lowering = Lowering(options_of(node), to_workers, times)
     if shared is None:

@@ -200,7 +200,7 @@ class Reader:
 
     def _gather(self, keys: Keys, python: bool) -> "_Gathered":
         groups = grouped(self._ends.searchsorted(keys, "right"))
-        # Parts that another thread is making come last.
+        # Those first that nobody else is busy with.
         groups.sort(key=lambda group: self._waits(group[0]))
         while True:
             gathered = _Gathered(len(keys), self._ways, python)
