@@ -354,7 +354,7 @@ def _recorded(kind: type[StreamIterator[Any]]) -> type[StreamIterator[Any]]:
             if self._held is not None:
                 return self._hand_out_held()
             # As there: most elements are ready, and taken at the speed of C.
-            for element in self._rows if takes_rows else ():
+            for element in self._rows if takes_rows else ():  # noqa: B007 - it is used below
                 break
             else:
                 try:
