@@ -49,6 +49,22 @@ def counted(dataset: Any) -> Stats:
     return stats
 
 
+def test_parts_that_are_read_in_turn_are_not_counted_by_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+
+    def count() -> StepTimes:
+        made.append(StepTimes())
+        return made[-1]
+
+    monkeypatch.setattr("bushel.run.build.StepTimes", count)
+    parts = [MapDataset.range(10).to_iter_dataset(INLINE).filter(odd) for _ in range(3)]
+    in_turn = bushel.experimental.InterleaveIterDataset(parts, cycle_length=2)
+    assert set(records_of(counted(in_turn)).values()) == {15}
+    assert len(made) == 1
+
+
 @pytest.mark.parametrize("read", [INLINE, ReadOptions(2, 8)], ids=["inline", "threads"])
 def test_records_are_counted(read: ReadOptions) -> None:
     dataset = MapDataset.range(103).shuffle(seed=1).map(abs).batch(4).repeat(3)
