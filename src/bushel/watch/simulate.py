@@ -59,7 +59,7 @@ class Simulation:
     records: int
     bytes: int
     requests: int
-    # Of a host, at the most: what is made or under way before it is asked for or still with the
+    # Of a host, about: what is made or under way before it is asked for or still with the
     # training, and what workers have for themselves.
     memory_bytes: int
     # How far the time may be from that, as a share of it, as far as runs of the sample differ; and
@@ -124,7 +124,7 @@ class Simulation:
             ),
             (
                 "memory",
-                f"up to {size(self.memory_bytes)} a host: what is ready or under way, and workers",
+                f"{size(self.memory_bytes)} a host for what is ready or under way, and for workers",
             ),
         ]
         if self.workers or self.threads:
