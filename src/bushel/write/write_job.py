@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bushel.checkpoint.made_with import made_with
+from bushel.checkpoint.code_and_files import made_with
 from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.arguments import whole
 from bushel.core.machine import available_cores
