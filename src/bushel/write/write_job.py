@@ -1,4 +1,4 @@
-"""`ds.write`: writes a pipeline to shards with many processes, and then the manifest."""
+"""`ds.write`: its arguments, how many shards, the run with many processes, the manifest."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The plan of `write`: everything that determines the bytes of the shards."""
+"""The plan of `write`: all that determines the bytes of shards; how two plans differ."""
 
 import json
 from collections.abc import Iterator
