@@ -1,4 +1,4 @@
-"""`multithread_prefetch`: splits a stream into several, each over a part of its source."""
+"""Splits a stream for `multithread_prefetch` into several, each over a part of its source."""
 
 import copy
 from typing import Any
