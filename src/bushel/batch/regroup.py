@@ -1,4 +1,4 @@
-"""The stream of steps that join any number of neighbours: packing, splitting, rebatching.
+"""The stream of steps whose groups the data decide: pack, token batches, buckets, rebatching.
 
 A group is a run of elements after which nothing is left over, or only a part of one element. The
 state is the beginning of the current group, and the number of its new elements that have been

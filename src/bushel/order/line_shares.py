@@ -1,4 +1,4 @@
-"""Chooses the part of each next element of a mixture whose weights change at every step.
+"""Chooses a mixture's next parts where there are many, whose weights are on a schedule's lines.
 
 What each part is due of each element is a number of its own, so it is computed for each. But no
 table of them is kept: a thousand parts of ten thousand elements would not fit into the cache of the

@@ -1,4 +1,4 @@
-"""Chooses the part of a mixture that gives the next element.
+"""Which part of a mixture gives the next element: by a fixed pattern, or by changing weights.
 
 If the weights stay the same, the part is a function of the element's number (see
 `order/pattern.py`). If they change, each part is due a share of each element, and gets one as soon

@@ -1,4 +1,4 @@
-"""Chooses the part of each next element of a mixture, by the weights so far.
+"""Chooses a mixture's next parts where weights change, by the best of five computations.
 
 There are five ways, which say the same bit by bit: part after part for each element, where parts
 are few; the same on lines, where they are many that change all the time (`order/line_shares.py`);

@@ -1,4 +1,4 @@
-"""The number of records in a timed call, and the position of the first."""
+"""For statistics: how many records a timed call is about, and the position of the first."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

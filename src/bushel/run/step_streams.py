@@ -19,7 +19,7 @@ from bushel.errors import PlanError, StateError
 from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.guarded_stream import GuardStream
 from bushel.order.mix_held import with_held
-from bushel.run.fold import FoldStream
+from bushel.run.fold_stream import FoldStream
 from bushel.run.quota import DropQuota
 
 # Chunks have one more element for each so many steps of a chain, as a step has a cost per chunk.

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 
 from bushel.run.ask_again import in_a_crowd
-from bushel.run.lock_looks import LockLooks
+from bushel.run.lock_share import LockLooks
 from bushel.run.recent_times import Pace, SeenLately
 
 # Threads take a core from the training loop and fight for the interpreter's lock: they must

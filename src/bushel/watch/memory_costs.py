@@ -1,4 +1,4 @@
-"""Measures the memory costs of large elements in this process."""
+"""For `profile`: measures what copying large elements costs, and what fresh memory costs."""
 
 from time import perf_counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""Streams whose elements workers make: prefetched, delivered in order.
+"""Streams whose elements workers make: tasks under way, delivered in order, or the local copy.
 
 Their states are those of the streams that they replace. So a state can be taken here and restored
 in a process without workers, and the other way round.

@@ -1,4 +1,4 @@
-"""The stream of a `Fold`: groups of neighbours, each of which becomes new elements."""
+"""The stream of a `Fold`: groups of one given size, as those of `batch` and window shuffles."""
 
 from collections.abc import Sequence
 from typing import Any
