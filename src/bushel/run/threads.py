@@ -132,13 +132,18 @@ class ThreadPool:
         if self._users:
             return
         self.stopped = True
-        for _ in self.threads:
-            self._tasks.put(None)  # Safe within a finalizer: SimpleQueue is reentrant.
+        self._tell_to_end()
         if wait:
             self.wait()
 
+    def _tell_to_end(self) -> None:
+        for _ in self.threads:
+            self._tasks.put(None)  # Safe within a finalizer: SimpleQueue is reentrant.
+
     def wait(self) -> None:
-        """Waits until the threads have ended, which they have been told to."""
+        """Waits until the threads have ended, after all have left."""
+        # Once more: an interrupt may have come before all of them were told.
+        self._tell_to_end()
         for thread in self.threads:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join()
@@ -155,9 +160,8 @@ class ThreadPool:
                 item = self._tasks.get_nowait()
                 if item is not None:
                     item[1].give_up()
-        # For each thread: those that were there may be among what was just taken.
-        for _ in self.threads:
-            self._tasks.put(None)
+        # Again: what told them to may be among what was just taken.
+        self._tell_to_end()
 
     def _work(self) -> None:
         since: Stopwatch | None = None
