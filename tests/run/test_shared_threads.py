@@ -16,9 +16,12 @@ from bushel.core.options import SharedReadOptions
 from bushel.run.build import build_stream
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
 from bushel.run.thread_time import Spent
+from bushel.run.threads import ReadAhead, ThreadPool
 from tests.patience import PATIENCE_SECONDS
 
 LANES = 64
+# With which Python starts a thread, up to 3.12 and from 3.13 on.
+_STARTS = "start_new_thread", "start_joinable_thread"
 
 
 def _numbers(start: int, count: int) -> Block:
@@ -266,6 +269,32 @@ def test_an_interrupt_while_threads_are_told_to_end(request: pytest.FixtureReque
     closing.join(PATIENCE_SECONDS)
     assert not closing.is_alive()
     assert not _readers()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_thread_that_ended_while_it_was_started(request: pytest.FixtureRequest) -> None:
+    """Where a signal handler raised then, Python's own code ends the thread before it works."""
+
+    def strike(frame: FrameType, event: str, what: Any) -> None:
+        if event == "c_return" and what.__name__ in _STARTS:
+            raise TimeoutError
+
+    pool, seat = ThreadPool(1), Seat()
+    seat.take(pool)
+    request.addfinalizer(lambda: sys.setprofile(None))
+    sys.setprofile(strike)
+    # (Both threads take a note of the new one away: it may be this one that finds none.)
+    with pytest.raises((TimeoutError, KeyError)) as struck:
+        ReadAhead(_numbers, 1, 30, 10, 0, 40, pool)
+    sys.setprofile(None)
+    if struck.type is TimeoutError:
+        pool.threads[0]._started.wait()  # type: ignore[attr-defined]
+        pool.threads[0].join()
+    ahead = ReadAhead(_numbers, 1, 30, 10, 0, 40, pool)
+    block = ahead.take()
+    assert block is not None and block.rows()[0] == 0
+    seat.leave()
+    ahead.stop(wait=True)
 
 
 def _is_within(name: str, frame: FrameType | None) -> bool:

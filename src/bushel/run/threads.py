@@ -106,7 +106,10 @@ class ThreadPool:
         self._tasks: SimpleQueue[tuple[Evaluate, _BlockTask] | None] = SimpleQueue()
         self._users: set[object] = set()
         self.stopped = False
-        self.threads = [OwnThread(self._work, f"bushel-read_{number}") for number in range(threads)]
+        self.threads = [self._thread(number) for number in range(threads)]
+
+    def _thread(self, number: int) -> OwnThread:
+        return OwnThread(self._work, f"bushel-read_{number}")
 
     def enter(self, user: object) -> None:
         """Takes note of somebody who is going to submit tasks, and will `leave`."""
@@ -114,7 +117,10 @@ class ThreadPool:
 
     def start(self) -> None:
         end_with_program(self)
-        for thread in self.threads:
+        for number, thread in enumerate(self.threads):
+            if thread.ident is not None and not thread.is_alive() and not self.stopped:
+                # What a signal handler raises while Python starts a thread may end that thread.
+                self.threads[number] = thread = self._thread(number)
             if thread.ident is None:
                 thread.start()
 
