@@ -4,10 +4,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bushel import IterDataset, MapDataset, transforms
-from bushel.experimental import FlatMapIterDataset, WindowShuffleIterDataset
+from bushel.experimental import (
+    FlatMapIterDataset,
+    RebatchIterDataset,
+    WindowShuffleIterDataset,
+)
 
 
 class Copies(transforms.FlatMap):
@@ -47,17 +52,34 @@ def test_its_own_error_is_raised_and_nothing_is_lost(name: str, used: int) -> No
     flaky = Flaky()
     fails_at, make = MADE[name]
     ds = make(MapDataset.range(20).to_iter_dataset().map(flaky))
+    _assert_comes_back(ds, flaky, used, fails_at)
+
+
+def test_rows_of_a_batch_that_fails_again_are_not_taken_from_the_next() -> None:
+    flaky = Flaky()
+    stream = MapDataset.range(40).to_iter_dataset().map(flaky)
+    ds = RebatchIterDataset(stream.batch(7), 3)
+    _assert_comes_back(ds, flaky, used=3, fails_at=8)
+
+
+def test_a_shuffled_group_that_fails_again() -> None:
+    flaky = Flaky()
+    ds = MapDataset.range(60).to_iter_dataset().map(flaky).shuffle(10, seed=3)
+    # Two of the fourth group were delivered, the last block of which is 16 to 19.
+    _assert_comes_back(ds, flaky, used=12, fails_at=17)
+
+
+def _assert_comes_back(ds: IterDataset[Any], flaky: Flaky, used: int, fails_at: int) -> None:
     iterator = iter(ds)
     for _ in range(used):
         next(iterator)
     state = json.loads(json.dumps(iterator.get_state()))
-    expected = list(map(int, iterator))
+    expected = [np.ravel(element).tolist() for element in iterator]
     flaky.fails_at = fails_at
-    restored = iter(ds)
-    restored.set_state(state)
+    iterator.set_state(state)
     for _ in range(2):
         with pytest.raises(OSError, match="the network"):
-            next(restored)
-        assert restored.get_state() == state
+            next(iterator)
+        assert iterator.get_state() == state
     flaky.fails_at = None
-    assert [int(element) for element in restored] == expected
+    assert [np.ravel(element).tolist() for element in iterator] == expected
