@@ -8,7 +8,6 @@ import pytest
 from bushel import MapDataset
 from bushel.core.positions import positions_of, split_epochs
 
-
 SOME_POSITIONS = [0, 9, 10, -1, -11, 2**62, -(2**62), 2**63 - 1, 2**63, 10**30, -(10**30)]
 
 

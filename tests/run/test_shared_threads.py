@@ -272,25 +272,32 @@ def test_an_interrupt_while_threads_are_told_to_end(request: pytest.FixtureReque
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_thread_that_ended_while_it_was_started(request: pytest.FixtureRequest) -> None:
-    """Where a signal handler raised then, Python's own code ends the thread before it works."""
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
+def test_a_thread_whose_start_is_interrupted(
+    kind: type[BaseException], request: pytest.FixtureRequest
+) -> None:
+    """It works all the same; or, where a signal handler raised, Python's own code ended it."""
+    starts: list[str] = []
 
     def strike(frame: FrameType, event: str, what: Any) -> None:
         if event == "c_return" and what.__name__ in _STARTS:
-            raise TimeoutError
+            starts.append(what.__name__)
+            if len(starts) == 1:
+                raise kind
 
     pool, seat = ThreadPool(1), Seat()
     seat.take(pool)
     request.addfinalizer(lambda: sys.setprofile(None))
     sys.setprofile(strike)
     # (Both threads take a note of the new one away: it may be this one that finds none.)
-    with pytest.raises((TimeoutError, KeyError)) as struck:
+    with pytest.raises((kind, KeyError)) as struck:
         ReadAhead(_numbers, 1, 30, 10, 0, 40, pool)
-    sys.setprofile(None)
     if struck.type is TimeoutError:
-        pool.threads[0]._started.wait()  # type: ignore[attr-defined]
         pool.threads[0].join()
+    sys.setprofile(strike)  # (Python has taken it away, as it raised.)
     ahead = ReadAhead(_numbers, 1, 30, 10, 0, 40, pool)
+    sys.setprofile(None)
+    assert len(starts) == 1 + (struck.type is TimeoutError)
     block = ahead.take()
     assert block is not None and block.rows()[0] == 0
     seat.leave()
