@@ -14,6 +14,8 @@ _PLACE_BYTES = 8
 _ARRAY_BYTES = 112
 # The assumed size of an object that does not tell its size.
 _UNKNOWN_BYTES = 32
+# Most leaves that are no arrays: asking for their size takes less than calling a function.
+_PLAIN = frozenset({int, float, bool, str, bytes})
 # Levels of nesting that are looked at: far fewer than calls may be nested.
 _MOST_LEVELS = 100
 
@@ -66,10 +68,16 @@ def _bytes_of(element: Any, objects: bool, seen: dict[int, Any], level: int) -> 
     if level == _MOST_LEVELS:
         return _UNKNOWN_BYTES
     own = sys.getsizeof(element, 64) if objects else 0
-    if opened is not None:
-        return own + sum(_bytes_of(child, objects, seen, level + 1) for child in opened[1])
-    count = len(element)
-    some = element[:: -(-count // _LOOKED_AT)]  # Not even the list is copied.
-    total = sum(_bytes_of(child, objects, seen, level + 1) for child in some) * count // len(some)
+    count = len(element) if is_long else 0
+    # (Not even a long list is copied.)
+    children = opened[1] if opened is not None else element[:: -(-count // _LOOKED_AT)]
+    total = 0
+    for child in children:
+        if type(child) in _PLAIN:
+            total += sys.getsizeof(child)
+        else:
+            total += _bytes_of(child, objects, seen, level + 1)
+    if not is_long:
+        return own + total
     # For a million Python numbers, the slots of the list are a fifth of the memory.
-    return total + (own or _PLACE_BYTES * count)
+    return total * count // len(children) + (own or _PLACE_BYTES * count)
