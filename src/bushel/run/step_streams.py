@@ -354,6 +354,9 @@ class ExpandStream(_Elementwise):
         skip, self._skip = self._skip, 0
         if not skip:
             return out
+        if not rows and expanded.failure is not None:
+            # It did not fail when the state was taken. Who asks again begins at that state again.
+            raise expanded.failure.release()
         made_first = next((size for size in map(len, sequences) if size), 0)
         if skip > made_first:
             raise StateError(

@@ -80,7 +80,8 @@ class ThreadGain(ABC):
         inline = self._inline
         user, work, of_cores = inline.user, inline.queued_work, inline.cpu / self._cores
         shares = [max(self._lock.held(doubt), 1 / threads) for doubt in doubts]
-        return [(user + work) / max(user, work * share, of_cores, 1e-9) for share in shares]
+        whole = max(user + work, 1e-9)
+        return [whole / max(user, work * share, of_cores, 1e-9) for share in shares]
 
     def _wanted_by_lock(self) -> int:
         """As many as are wanted, or one where several could only take turns with the lock."""
