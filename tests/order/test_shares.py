@@ -198,6 +198,29 @@ def test_what_is_taken_is_not_divided_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert end == expected_end
 
 
+def test_few_elements_of_many_parts_need_no_pass_over_all_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passes: list[int] = []
+    fall_due = line_shares._which_fall_due
+
+    def counted(*arguments: Any) -> Any:
+        passes.append(1)
+        return fall_due(*arguments)
+
+    monkeypatch.setattr(line_shares, "_which_fall_due", counted)
+    rng = np.random.default_rng(0)
+    ramp = WeightSchedule.linear([(step, list(rng.uniform(1, 2, 300))) for step in (0, 9999)])
+    ahead = tuple(rng.integers(0, ONE, 300).tolist())
+    for steps in (64, 65, 200, 300):
+        runs = table_of(ramp, None, 300).at(np.arange(steps))
+        assert runs.lines is not None
+        which, end = chosen(runs, ahead)
+        expected, expected_end = chosen_each(runs.each(), ahead)
+        assert (which.tolist(), end) == (expected.tolist(), expected_end)
+    assert not passes
+
+
 @pytest.mark.parametrize("parts", [5, 100])
 def test_later_states_compute_only_what_came_since(
     parts: int, monkeypatch: pytest.MonkeyPatch
