@@ -169,8 +169,18 @@ def _without(runs: Runs, stays: Sequence[bool]) -> Runs:
 def _choose(runs: Runs, ahead: Ahead) -> Choices:
     which, end = chosen(runs, ahead)
     size = len(which)
+    # The last place that was asked for: who asks again nearly always asks for a later one.
+    known = (0, ahead)
 
     def behind(used: int) -> Ahead:
-        return end if used == size else chosen(runs.part(0, used), ahead)[1]
+        nonlocal known
+        if used == size:
+            return end
+        last = known  # Another thread may ask meanwhile.
+        start, before = last if last[0] <= used else (0, ahead)
+        if start < used:
+            before = chosen(runs.part(start, used), before)[1]
+        known = (used, before)
+        return before
 
     return Choices(which, ahead, behind)
