@@ -41,6 +41,11 @@ def with_held(before: State, behind: Callable[[], State], is_last: bool = False)
     return noted
 
 
+def with_end(state: State) -> State:
+    """Notes in a state that nothing follows."""
+    return with_held(state, lambda: state, True)
+
+
 def with_seen(before: State, behind: Callable[[], State]) -> State:
     """Notes in the state before a group how far the previous group has seen elements.
 
