@@ -149,6 +149,8 @@ class _MadeGroup:
     end: tuple[Marks, int, int] | None = None
     # Whether the group ends because the input does.
     is_last: bool = False
+    # Whether it begins where the input has ended.
+    is_beyond: bool = False
 
     def after(self, machine: Machine, taken: int) -> Group:
         used = self.used + taken
@@ -160,7 +162,7 @@ class _MadeGroup:
             lambda parent: self._state(machine, parent, used),
             end and end[:2],
             is_held=is_held,
-            is_last=used > 0 and self.is_last,
+            is_last=(used > 0 and self.is_last) or self.is_beyond,
         )
 
     def _state(self, machine: Machine, parent: State, used: int) -> State:
@@ -306,7 +308,8 @@ class RegroupStream(Stream):
             self._place = self._cursor.mark()
         carried, skip = self._machine.carried, (self._skip, self._skip_failures)
         touched = self._seen if carried and self._machine.cuts_elements else None
-        return _MadeGroup(self._place, carried, self._made, *skip, self._seen, touched)
+        place, seen = self._place, self._seen
+        return _MadeGroup(place, carried, self._made, *skip, seen, touched, is_beyond=self._ended)
 
     def _after_seen(self) -> tuple[Marks, int, int]:
         """The place after all elements that the machine has seen: others might not end it."""

@@ -34,7 +34,7 @@ class Group:
     end: tuple[Marks, int] | None = None
     # Whether they are held back until then; otherwise the group before has only seen them.
     is_held: bool = True
-    # Whether the group ends because the input did.
+    # Whether nothing follows, as the input ended in this group or the one before.
     is_last: bool = False
     # Whether the start is the latest state before its next element (see `Marks.before`).
     latest_start: bool = False
@@ -64,7 +64,7 @@ class MarksOfGroups(Marks):
         changes: list[Callable[[State], State]] = []
         while group is not None:
             changes.append(group.around)
-            if group.end is not None and group.is_last:
+            if group.is_last:
                 changes.append(with_end)
             marks, used = group.end or group.start
             group, marks, used, _ = _group_at(marks, used, False)

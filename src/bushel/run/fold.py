@@ -119,7 +119,7 @@ class FoldStream(Stream):
             except Exception as error:
                 failure = failed(error, self._node, self._number)
         block = Block(list(rows), taken.block.positions[: len(rows)], failure)
-        is_last = len(taken.block) < self._node.group_size
+        is_last = failure is None and len(taken.block) < self._node.group_size
         size = len(rows) + bool(failure)
         marks = _WindowMarks(place, self._cursor.mark(), self._number, size, is_last)
         self._number += 1
