@@ -6,7 +6,8 @@ group. If the input makes groups as well, it would need two states for each of t
 of twenty such steps a million. So of the second state nothing is asked but how far it has read,
 which is a single path through the chain: from the end of a group to the end of the group there.
 And of the groups in whose middle a state is, the last step's has read furthest. So the note of a
-step replaces the notes of the same kind that steps before it would have made.
+step replaces the notes of the same kind that steps before it would have made. For both to hold, a
+group that ended with the input says so even where all of it was handed out.
 
     windows of 3     a a a|b b b|c c c|          the state after the first x is before a,
     windows of 4     x x x x|y y y y|            and x has read up to the end of b
@@ -82,9 +83,8 @@ class _Note:
     depth: int = 0
 
     def __call__(self, state: State) -> State:
-        return with_held(state, self._end, self.is_last) if self.is_held else self._seen(state)
-
-    def _seen(self, state: State) -> State:
+        if self.is_held:
+            return with_held(state, self._end, self.is_last)
         return with_seen(state, self._end)
 
     def _end(self) -> Any:
