@@ -199,9 +199,9 @@ class _Locate(Evaluator):
         self._node, self._input, self._locate = node, input, node.locate
         if times is not None:
             times.look_at(node, self, "_locate", by_positions(0))
-        # Orders right below this one are followed as far ahead as it is.
+        # Such orders right below this one are followed as far ahead as it is.
         self._orders = [self]
-        while isinstance(input, _Locate):
+        while isinstance(input, _Locate) and input._node.costly:
             self._orders.append(input)
             input = input._input
         self._below, self._read = input, input if isinstance(input, _Read) else None
