@@ -60,6 +60,7 @@ SEEN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "no more than was seen": (mixture(4, shown=6), mixture(6), {}),
     "more than is held": (mixture(4, front=5), mixture(9), {"shown": 9}),
     "with its end": (mixture(4), mixture(5, ends=5), {"shown": 5, "ends": 5}),
+    "the end of what is held": (mixture(4, front=5), mixture(5, ends=5), {"ends": 5}),
 }
 
 

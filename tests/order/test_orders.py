@@ -1,6 +1,7 @@
 """Orders that are promised for ever, and positions at the edges of what there is."""
 
 import sys
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,14 @@ import pytest
 
 from bushel import MapDataset, ReadOptions
 from bushel.experimental import WindowShuffleMapDataset, index_shuffle
+from bushel.order import byte_cipher, permutation
 from bushel.order.permutation import (
     _encrypt_by_table,
     _whole_permutation,
     permute,
     permute_one,
 )
+from bushel.run.inline import compile_node
 
 
 def test_the_order_of_a_shuffle_never_changes() -> None:
@@ -69,6 +72,67 @@ def test_elements_of_many_windows(window: int, monkeypatch: pytest.MonkeyPatch) 
     # Of those outside of a window of n, two thirds come into it within 2**16 / n steps. The
     # last few do not go on together, which would take three times as many.
     assert calls <= 10 + 3 * 2**16 // window
+
+
+@pytest.mark.parametrize("window", [30, 100, 128, 200, 256])
+def test_elements_of_many_short_windows(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(window)
+    count = 128
+    places, seeds = rng.integers(0, window, count), rng.integers(0, 2**32, count)
+    places[:2] = 0, window - 1
+    calls = Counter[str]()
+
+    def count_calls(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def counted(*arguments: Any) -> Any:
+            calls[name] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    asked = _whole_permutation.cache_info().misses
+    count_calls(permutation, "whole_permutation")
+    count_calls(byte_cipher, "_walked")
+    images = permute(places, window - 1, seeds)
+    some = range(0, count, 1 + window // 10)
+    assert [images[k] for k in some] == [
+        permute_one(int(places[k]), window - 1, int(seeds[k])) for k in some
+    ]
+    assert len(set(zip(images.tolist(), seeds.tolist(), strict=True))) == count
+    # All walk together; nearly none needs the whole order of its window.
+    assert _whole_permutation.cache_info().misses == asked
+    assert calls["whole_permutation"] <= 6
+    assert calls["_walked"] * 16 <= 6 * 2**16 / window
+
+
+def test_a_few_short_windows_that_are_wanted_again_are_kept() -> None:
+    rng = np.random.default_rng(5)
+    _whole_permutation.cache_clear()
+    for _ in range(10):
+        places, windows = rng.integers(0, 100, 24), rng.integers(0, 30, 24)
+        images = permute(places, 99, windows + 10**6)
+    assert images[0] == permute_one(int(places[0]), 99, int(windows[0]) + 10**6)
+    assert 20 <= _whole_permutation.cache_info().misses <= 30
+
+
+def test_orders_that_follow_each_other_look_ahead_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def noted(positions: Any, *others: Any) -> Any:
+        asked.append(len(positions))
+        return permute(positions, *others)
+
+    monkeypatch.setattr("bushel.order.window_shuffle.permute", noted)
+    ds = WindowShuffleMapDataset(MapDataset.range(10**6), window_size=1000, seed=3)
+    ds = ds.shuffle(seed=1)
+    evaluator = compile_node(ds._own_node())
+    made = [x for start in range(0, 1600, 16) for x in evaluator.run(start, start + 16).rows()]
+    # At first fewer, later sixteen blocks at a time.
+    assert len(asked) <= 12
+    assert made[::100] == [ds[k] for k in range(0, 1600, 100)]
 
 
 @pytest.mark.parametrize("length", [10**9, 10**12, 2**62])

@@ -7,7 +7,7 @@ elements in it that were raised already.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import Any
@@ -22,7 +22,7 @@ from bushel.core.state import State
 from bushel.core.state_fields import Fields, Whole, check_failures, check_used
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
-from bushel.order.mix_held import with_held, with_seen
+from bushel.order.group_marks import Group, MarksOfGroups
 
 # A row takes many elements, so more elements than rows are read: as many as earlier rows took,
 # within these bounds.
@@ -149,23 +149,25 @@ class _MadeGroup:
     end: tuple[Marks, int, int] | None = None
     # Whether the group ends because the input does.
     is_last: bool = False
+    # Whether it begins where the input has ended.
+    is_beyond: bool = False
 
-    def state(self, machine: Machine, taken: int) -> State:
-        marks, place, _ = self.place
+    def after(self, machine: Machine, taken: int) -> Group:
         used = self.used + taken
-        parent = marks.at(place)
-        behind = self.end if used else self.touched
-        if behind is not None:
-            parent = with_held(parent, _state_at(behind), used > 0 and self.is_last)
-        elif self.seen is not None:
-            parent = with_seen(parent, _state_at(self.seen))
+        end = self.end if used else self.touched
+        is_held = end is not None
+        end = end or self.seen
+        return Group(
+            self.place[:2],
+            lambda parent: self._state(machine, parent, used),
+            end and end[:2],
+            is_held=is_held,
+            is_last=(used > 0 and self.is_last) or self.is_beyond,
+        )
+
+    def _state(self, machine: Machine, parent: State, used: int) -> State:
         state = machine.state_of(parent, self.carried, used, self.made_before)
         return {**state, "failures": self.failures} if self.failures else state
-
-
-def _state_at(place: tuple[Marks, int, int]) -> Callable[[], State]:
-    marks, used, _ = place
-    return lambda: marks.at(used)
 
 
 class _ManyGroups:
@@ -186,26 +188,26 @@ class _ManyGroups:
         begins = (self._marks, place, 0)
         return _MadeGroup(begins, carried, self.made_before + index, 0, 0, seen, touched)
 
-    def state(self, machine: Machine, taken: int) -> State:
-        return self.group(taken).state(machine, 0)
+    def after(self, machine: Machine, taken: int) -> Group:
+        return self.group(taken).after(machine, 0)
 
 
 @plain
-class _RegroupMarks(Marks):
+class _RegroupMarks(MarksOfGroups):
     machine: Machine
     groups: Sequence[_MadeGroup | _ManyGroups]
     # The next group, and the group after the failure.
     following: _MadeGroup
     behind: _MadeGroup
 
-    def at(self, used: int) -> State:
+    def group(self, used: int, before: bool) -> Group:
         for group in self.groups:
             # After an element, groups without results are still to come: whether they are in this
             # chunk depends on how the stream was cut.
             if used < group.count or not used:
-                return group.state(self.machine, used)
+                return group.after(self.machine, used)
             used -= group.count
-        return (self.behind if used else self.following).state(self.machine, 0)
+        return (self.behind if used else self.following).after(self.machine, 0)
 
 
 class RegroupStream(Stream):
@@ -317,7 +319,8 @@ class RegroupStream(Stream):
             self._place = self._cursor.mark()
         carried, skip = self._machine.carried, (self._skip, self._skip_failures)
         touched = self._seen if carried and self._machine.cuts_elements else None
-        return _MadeGroup(self._place, carried, self._made, *skip, self._seen, touched)
+        place, seen = self._place, self._seen
+        return _MadeGroup(place, carried, self._made, *skip, seen, touched, is_beyond=self._ended)
 
     def _after_seen(self) -> tuple[Marks, int, int]:
         """The place after all elements that the machine has seen: others might not end it."""
@@ -379,7 +382,7 @@ class RegroupStream(Stream):
             self._skip_failures -= 1  # It was raised before the state was taken.
 
     def state(self) -> State:
-        return self._following().state(self._machine, 0)
+        return self._following().after(self._machine, 0).state()
 
     def restore(self, state: State) -> None:
         parent, carried, skip, made = self._machine.read(state)

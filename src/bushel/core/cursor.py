@@ -10,25 +10,25 @@ from bushel.core.block import Block, Failure, join
 from bushel.core.frozen import plain
 from bushel.core.ragged import RaggedRows
 from bushel.core.state import State
-from bushel.core.stream import Chunk, Marks, ShiftedMarks, Stream, beginning_of
+from bushel.core.stream import BorrowedMarks, Chunk, Marks, ShiftedMarks, Stream, beginning_of
 
 
 @plain
-class TakenMarks(Marks):
+class TakenMarks(BorrowedMarks):
     """The states between elements that were taken from a cursor."""
 
     # Where they came from: marks, elements of their chunk used before, and elements taken.
     segments: tuple[tuple[Marks, int, int], ...]
 
-    def at(self, used: int) -> State:
-        for marks, before, count in self.segments:
+    def place(self, used: int, before: bool) -> tuple[Marks, int, bool]:
+        for marks, start, count in self.segments:
             # The state after an element comes from the chunk that had it, unless no element was
             # taken yet.
             if used <= count:
-                return marks.at(before + used)
+                return marks, start + used, False
             used -= count
-        marks, before, count = self.segments[-1]
-        return marks.at(before + count + used)
+        marks, start, count = self.segments[-1]
+        return marks, start + count + used, False
 
 
 @plain

@@ -40,6 +40,17 @@ def children(state: Any) -> Iterator[tuple[tuple[str, ...], State]]:
                     yield (name, key), child
 
 
+def input_state(state: Any) -> Any:
+    """The state of the input, in the state of a step with one input; None if it has none.
+
+    >>> input_state({"parent": {"next_index": 3}, "epoch": 1})
+    {'next_index': 3}
+    """
+    if not isinstance(state, dict):
+        return None
+    return next((state[name] for name in _ONE if name in state), None)
+
+
 def by_name(values: Any) -> dict[str, Any]:
     """Values of several streams by name, or by number if they are in a list."""
     if isinstance(values, dict):

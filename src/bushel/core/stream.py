@@ -33,6 +33,47 @@ class Marks(ABC):
         """
         return self.at(index)
 
+    def reached(self, used: int) -> State:
+        """The same as `at`, for who asks only how far the stream has been read.
+
+        In the middle of a group that is made again after a restore, it may be that of its end.
+        """
+        return self.at(used)
+
+
+class BorrowedMarks(Marks):
+    """Marks whose states are those of other marks."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def place(self, used: int, before: bool) -> tuple[Marks, int, bool]:
+        """Whose states they are: the arguments of `at` there, or if the last is True of `before`.
+
+        Those of this method say what was asked of these marks, in the same way.
+        """
+
+    def at(self, used: int) -> State:
+        return self._asked(used, False)
+
+    def before(self, index: int) -> State:
+        return self._asked(index, True)
+
+    def reached(self, used: int) -> State:
+        marks, used, _ = _lender(self, used, False)
+        return marks.reached(used)
+
+    def _asked(self, used: int, before: bool) -> State:
+        marks, used, before = _lender(self, used, before)
+        return marks.before(used) if before else marks.at(used)
+
+
+def _lender(marks: Marks, used: int, before: bool) -> tuple[Marks, int, bool]:
+    # A loop, as there may be more of them than calls may be nested.
+    while isinstance(marks, BorrowedMarks):
+        marks, used, before = marks.place(used, before)
+    return marks, used, before
+
 
 @plain
 class FixedMarks(Marks):
@@ -45,39 +86,29 @@ class FixedMarks(Marks):
 
 
 @plain
-class ShiftedMarks(Marks):
+class ShiftedMarks(BorrowedMarks):
     """The marks of the rest of a chunk, after its first elements."""
 
     marks: Marks
     gone: int
 
-    def at(self, used: int) -> State:
-        return self.marks.at(self.gone + used)
-
-    def before(self, index: int) -> State:
-        return self.marks.before(self.gone + index)
+    def place(self, used: int, before: bool) -> tuple[Marks, int, bool]:
+        return self.marks, self.gone + used, before
 
 
 @plain
-class SeriesMarks(Marks):
+class SeriesMarks(BorrowedMarks):
     """The marks of chunks that were put end to end."""
 
     parts: list[tuple[Marks, int]]
 
-    def at(self, used: int) -> State:
+    def place(self, used: int, before: bool) -> tuple[Marks, int, bool]:
         # The state after an element comes from the chunk that had the element.
         for marks, count in self.parts[:-1]:
-            if used <= count:
-                return marks.at(used)
+            if used < count or (used == count and not before):
+                return marks, used, before
             used -= count
-        return self.parts[-1][0].at(used)
-
-    def before(self, index: int) -> State:
-        for marks, count in self.parts[:-1]:
-            if index < count:
-                return marks.before(index)
-            index -= count
-        return self.parts[-1][0].before(index)
+        return self.parts[-1][0], used, before
 
 
 @plain
@@ -94,8 +125,25 @@ class Framed(Marks):
     def before(self, index: int) -> State:
         return {"parent": self.marks.before(index), **self._own(index)}
 
+    def reached(self, used: int) -> State:
+        return {"parent": self.marks.reached(used), **self._own(used)}
+
     def _own(self, used: int) -> State:
         return self.own if isinstance(self.own, dict) else self.own(used)
+
+
+def state_at(marks: Marks, used: int) -> State:
+    """`marks.at(used)`, as a function."""
+    return marks.at(used)
+
+
+def state_reached(marks: Marks, used: int) -> State:
+    """`marks.reached(used)`, as a function."""
+    return marks.reached(used)
+
+
+# One of these two.
+StateAt = Callable[[Marks, int], State]
 
 
 def counted(marks: Marks, name: str, start: int, size: int) -> Framed:

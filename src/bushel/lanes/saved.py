@@ -46,7 +46,7 @@ class LaneMarks(Marks):
         state = part.at(min(count, size))
         if not is_open:
             return state
-        return with_held(state, lambda: part.at(min(count + self.stream.rows, size)))
+        return with_held(state, lambda: part.marks.reached(min(count + self.stream.rows, size)))
 
 
 @plain

@@ -9,7 +9,7 @@ from bushel.core.frozen import plain
 from bushel.core.positions import Keys
 from bushel.core.state import State
 from bushel.core.state_fields import FieldKind, Fields, Path, Whole, check_whole, is_flag
-from bushel.core.stream import Marks
+from bushel.core.stream import Marks, StateAt, state_at, state_reached
 from bushel.errors import StateError
 
 # The marks of a chunk, and the number of its elements used.
@@ -49,6 +49,12 @@ class InterleaveMarks(Marks):
     failed: int | None = None
 
     def at(self, used: int) -> State:
+        return self._after(used, state_at)
+
+    def reached(self, used: int) -> State:
+        return self._after(used, state_reached)
+
+    def _after(self, used: int, state: StateAt) -> State:
         taken = self.order[:used]
         counts = np.bincount(taken, minlength=len(self.numbers)).tolist()
         if self.failed is not None and used > len(self.order):
@@ -56,7 +62,7 @@ class InterleaveMarks(Marks):
         turn = self.turn if not len(taken) else (int(taken[-1]) + 1) % len(self.numbers)
         places = zip(counts, self.starts, self.begins, strict=True)
         states = [
-            begin[0].at(begin[1] + count) if count else before[0].at(before[1])
+            state(begin[0], begin[1] + count) if count else state(*before)
             for count, before, begin in places
         ]
         return interleave_state(turn, self.following, self.numbers, states, self.ended)

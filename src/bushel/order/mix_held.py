@@ -41,6 +41,11 @@ def with_held(before: State, behind: Callable[[], State], is_last: bool = False)
     return noted
 
 
+def with_end(state: State) -> State:
+    """Notes in a state that nothing follows."""
+    return with_held(state, lambda: state, True)
+
+
 def with_seen(before: State, behind: Callable[[], State]) -> State:
     """Notes in the state before a group how far the previous group has seen elements.
 
@@ -87,9 +92,8 @@ def _noted(before: Any, behind: Any, field: str, is_last: bool) -> Any:
         return noted
     least, reached = _reached(before), _reached(behind) if _is_mixture(behind) else None
     until = None if least is None or reached is None else max(least, reached)
-    if field == "shown" and until == least:
-        return noted  # The state says so already.
-    noted[field] = until
+    if field == "front" or until != least:  # Otherwise the state says so already.
+        noted[field] = until
     if until is not None and (is_last or behind.get("ends") == until):
         noted["ends"] = until
     return noted

@@ -16,7 +16,7 @@ from bushel.core.positions import Keys, sorted_runs
 from bushel.core.state import State
 from bushel.core.state_fields import Declares
 from bushel.core.step import EvaluateTogether, SideBySide, SideMarks
-from bushel.core.stream import Marks, Stream
+from bushel.core.stream import Marks, StateAt, Stream
 from bushel.order.foresight import Foresight
 
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ class PartMarks(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def at(self, counts: Counts) -> list[State]:
+    def at(self, counts: Counts, state: StateAt) -> list[State]:
         """The states of all parts, after `counts` elements of each."""
 
 
@@ -103,7 +103,7 @@ class MixParts(ABC):
 class _PositionMarks(PartMarks):
     marks: SideMarks
 
-    def at(self, counts: Counts) -> list[State]:
+    def at(self, counts: Counts, state: StateAt) -> list[State]:
         return self.marks.at(counts)
 
 
@@ -316,8 +316,8 @@ class _StreamMarks(PartMarks):
     moves: int
     parts: dict[int, Marks]
 
-    def at(self, counts: Counts) -> list[State]:
+    def at(self, counts: Counts, state: StateAt) -> list[State]:
         places = self.log.at(self.moves)
         for part, marks in self.parts.items():
             places[part] = marks, int(counts[part])
-        return [marks.at(count) for marks, count in places]
+        return [state(marks, count) for marks, count in places]

@@ -7,6 +7,7 @@ then it is encrypted again ("cycle walking") until it falls inside.
 """
 
 import operator
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.core.positions import Positions, distinct, distinct_and_which
+from bushel.order.byte_cipher import WIDEST, encrypt_all, walk_together
 
 Words = TypeVar("Words", npt.NDArray[np.int64], npt.NDArray[np.uint64])
 # One key a round: a number for all positions, or an array with one for each.
@@ -37,15 +39,16 @@ _FEW = 32
 _ALWAYS_WHOLE = 128
 _OFTEN_WHOLE = 4096
 _OFTEN = 64
-# In a range of 200, walking six positions takes half as long as the whole permutation; in 2,000,
-# sixty.
+# In a range of 200, walking six positions takes half as long as the whole; in 2,000, sixty.
 _OFTEN_PART = 32
 # The most permutations that are computed as a whole, unless a good part of each is needed.
 _MOST_WHOLE = 32
 _GOOD_PART = 3
-# In such a range the domain has 2**16 values: both halves of a value are bytes, and eight bytes are
-# processed at once as one word.
-_BYTES = 0x0101010101010101
+# From so many on, positions of a short range walk together, each in a permutation of its own; more
+# in a range below 128, where they walk longer. The last `_LAST` would keep all waiting: of those,
+# and of fewer, the whole permutations take less time.
+_TOGETHER = 16
+_LAST = 6
 # The table of steps is squared `_DOUBLED` times, then the wanted positions are advanced `_WALKED`
 # steps, and again. One squaring costs as much as a hundred
 # steps of a hundred positions.
@@ -89,8 +92,7 @@ def permute(
     if not isinstance(seeds, int):
         seeds = seeds.astype(np.int64, copy=False)
         first = int(seeds[0]) if len(seeds) else 0
-        # Neighbouring positions nearly always share an epoch, and so a seed.
-        if (seeds == first).all():
+        if (seeds == first).all():  # Neighbouring positions nearly always share an epoch.
             seeds = first
     if max_index < _OFTEN_WHOLE and len(positions) >= enough_for_whole(max_index):
         images = _permute_whole(positions, max_index, seeds, rounds)
@@ -105,11 +107,27 @@ def permute(
         keys = round_keys(seeds, rounds, half)
     else:
         keys = round_keys_for_each(seeds, rounds, half)
+        if max_index <= WIDEST:
+            return _permute_bytes(positions, max_index, seeds, rounds, keys)
     if half <= _WIDEST_TABLE:
         return _walk(_encrypt_by_table, positions, max_index, half, keys)
     # With 64 bits, an image outside the range may need the sign bit.
     unsigned = positions.view(np.uint64)
     return _walk(_encrypt_by_arithmetic, unsigned, max_index, half, keys).view(np.int64)
+
+
+def _permute_bytes(
+    positions: Positions,
+    max_index: int,
+    seeds: Positions,
+    rounds: int,
+    keys: list[npt.NDArray[np.uint32]],
+) -> Positions:
+    images, left = walk_together(positions, max_index, keys, _round_table(8), _LAST)
+    for place in left.tolist():
+        whole = whole_permutation(max_index, int(seeds[place]), rounds)
+        images[place] = whole[positions[place]]
+    return images
 
 
 def _permute_few(
@@ -141,14 +159,32 @@ def _permute_whole(
     )
     if not few and not much:
         return None  # A little of each: all of them walk together.
+    enough = len(positions) * (max_index + 1) >= _TOGETHER * _ALWAYS_WHOLE
+    if enough and not much and max_index < _ALWAYS_WHOLE:
+        # A permutation that is wanted again will be so more often.
+        again = sum(_is_wanted_again(max_index, seed, rounds) for seed in different.tolist())
+        if 2 * again < len(different):
+            return None
     whole = [_whole_permutation(max_index, seed, rounds) for seed in different.tolist()]
     images: Positions = np.stack(whole)[which, positions]
     return images
 
 
+def _is_wanted_again(max_index: int, seed: int, rounds: int) -> bool:
+    """Whether the permutation was wanted before, not longer ago than whole ones are kept."""
+    before = _wanted_before(max_index, seed, rounds)
+    before.append(None)
+    return len(before) > 1
+
+
+@lru_cache(maxsize=4 * _MOST_WHOLE)
+def _wanted_before(max_index: int, seed: int, rounds: int) -> deque[None]:
+    return deque(maxlen=2)
+
+
 @lru_cache(maxsize=4 * _MOST_WHOLE)
 def _whole_permutation(max_index: int, seed: int, rounds: int) -> Positions:
-    steps = _encrypt_all_bytes(round_keys(seed, rounds, 8))
+    steps = encrypt_all(round_keys(seed, rounds, 8))
     images = steps[: max_index + 1].copy()
     # One step for each value outside the range; then two, four, ... steps at a time.
     steps[: max_index + 1] = np.arange(max_index + 1)
@@ -160,38 +196,6 @@ def _whole_permutation(max_index: int, seed: int, rounds: int) -> Positions:
         if (images <= max_index).all():
             return images
         steps = steps.take(steps)
-
-
-def _encrypt_all_bytes(keys: tuple[int, ...]) -> Positions:
-    """The images of all values of two bytes."""
-    byte = np.arange(256, dtype=np.uint8)
-    left, right = byte.repeat(256).view(np.uint64), np.tile(byte, 256).view(np.uint64)
-    for odd, even in zip(keys[::2], keys[1::2], strict=True):
-        left ^= _round_of_bytes(right)
-        left ^= np.uint64(odd * _BYTES)
-        right ^= _round_of_bytes(left)
-        right ^= np.uint64(even * _BYTES)
-    images = left.view(np.uint8).astype(np.int64)
-    images <<= 8
-    images |= right.view(np.uint8)
-    return images
-
-
-def _round_of_bytes(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The round function of each byte; rotating a byte by eight bits leaves it as it is."""
-    mixed = _rotate_bytes(words, 1)
-    mixed &= words
-    mixed ^= _rotate_bytes(words, 2)
-    return mixed
-
-
-def _rotate_bytes(words: npt.NDArray[np.uint64], by: int) -> npt.NDArray[np.uint64]:
-    turned = words << np.uint64(by)
-    turned &= np.uint64((0xFF << by & 0xFF) * _BYTES)
-    low = words >> np.uint64(8 - by)
-    low &= np.uint64((0xFF >> 8 - by) * _BYTES)
-    turned |= low
-    return turned
 
 
 def _walk(

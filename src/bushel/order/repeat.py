@@ -13,7 +13,7 @@ from bushel.core.positions import Positions, before, split_epochs
 from bushel.core.state import State
 from bushel.core.state_fields import Declares, Fields, Inner, Whole, given_by
 from bushel.core.step import How, OverOne
-from bushel.core.stream import Chunk, ComputedMarks, Framed, Marks, OneInput, Stream, beginning_of
+from bushel.core.stream import Chunk, Framed, Marks, OneInput, Stream, beginning_of
 from bushel.errors import PlanError
 
 INFINITE = sys.maxsize
@@ -207,11 +207,11 @@ class EpochsStream(OneInput):
     def _marks(self, marks: Marks, size: int) -> Marks:
         epoch, taken = self._epoch, self._taken
 
-        def at(used: int) -> State:
+        def own(used: int) -> State:
             # A failed element is not counted.
-            return _epoch_state(marks.at(used), epoch, taken + min(used, size))
+            return {"epoch": epoch, "in_epoch": taken + min(used, size)}
 
-        return ComputedMarks(at)
+        return Framed(marks, own)
 
     def _refuse(self) -> Chunk:
         lane, lanes = self._node.lane

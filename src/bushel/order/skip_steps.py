@@ -17,6 +17,7 @@ from bushel.core.state import State
 from bushel.core.state_fields import Declares, Fields, Inner, Path, Whole
 from bushel.core.step import How, OverOne
 from bushel.core.stream import (
+    BorrowedMarks,
     Chunk,
     FixedMarks,
     Framed,
@@ -164,7 +165,7 @@ def steps_without_gaps(gaps: Gaps, steps: Positions) -> Found:
 
 
 @plain
-class _AfterGap(Marks):
+class _AfterGap(BorrowedMarks):
     """The marks of a chunk before which steps were skipped.
 
     Before its first element is taken, the state is the one after the last that was handed out: so
@@ -174,11 +175,8 @@ class _AfterGap(Marks):
     marks: Marks
     behind: Marks
 
-    def at(self, used: int) -> State:
-        return self.marks.at(used) if used else self.behind.at(0)
-
-    def before(self, index: int) -> State:
-        return self.marks.before(index)
+    def place(self, used: int, before: bool) -> tuple[Marks, int, bool]:
+        return (self.marks, used, before) if used or before else (self.behind, 0, False)
 
 
 class _SkippedSteps(OneInput):

@@ -13,7 +13,7 @@ from bushel.core.positions import Keys, Positions
 from bushel.core.state import State
 from bushel.core.state_fields import Fields
 from bushel.core.step import How, Join, SideBySide
-from bushel.core.stream import Chunk, Marks, Stream
+from bushel.core.stream import Chunk, Marks, StateAt, Stream, state_at, state_reached
 from bushel.errors import PlanError
 from bushel.order.exact_shares import Ahead
 from bushel.order.mix import to_proportions
@@ -187,13 +187,19 @@ class _MixMarks(Marks):
     failed_part: int | None = None
 
     def at(self, used: int) -> State:
+        return self._after(used, state_at)
+
+    def reached(self, used: int) -> State:
+        return self._after(used, state_reached)
+
+    def _after(self, used: int, state: StateAt) -> State:
         start = self.start
         counts = np.bincount(self.which[:used], minlength=len(start.taken))
         taken = start.taken + counts
         if used > len(self.which) and self.failed_part is not None:
             counts[self.failed_part] += 1  # The part had its turn, and gave nothing.
         place = _MixPlace(start.index + used, taken, start.choices, start.used + used, start.stays)
-        return self.stream.state_at(self.parts.at(counts), self.course, place, False)
+        return self.stream.state_at(self.parts.at(counts, state), self.course, place, False)
 
 
 class MixStream(Stream):

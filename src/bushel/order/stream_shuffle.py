@@ -36,7 +36,7 @@ from bushel.core.state import State
 from bushel.core.state_fields import Fields, Inner, Whole, check_failures, check_used
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream
-from bushel.order.mix_held import with_held
+from bushel.order.group_marks import Group, MarksOfGroups
 
 Words = npt.NDArray[np.uint64]
 
@@ -123,30 +123,34 @@ class _ShuffledGroup:
     # Whether the group ends because the input does.
     is_last: bool = False
 
-    def state(self, taken: int) -> State:
-        marks, before, _ = self.place
-        parent, used = marks.at(before), self.used + taken
-        behind = self.end if used else self.touched
-        if behind is not None:
-            last, count, _ = behind
-            parent = with_held(parent, lambda: last.at(count), used > 0 and self.is_last)
+    def after(self, taken: int) -> Group:
+        used = self.used + taken
+        end = self.end if used else self.touched
+        return Group(
+            self.place[:2],
+            lambda parent: self._state(parent, used),
+            end and end[:2],
+            is_last=used > 0 and self.is_last,
+        )
+
+    def _state(self, parent: State, used: int) -> State:
         state = {"parent": parent, "group": self.number, "used": used}
         return {**state, "failures": self.failures} if self.failures else state
 
 
 @plain
-class _GroupsMarks(Marks):
+class _GroupsMarks(MarksOfGroups):
     groups: Sequence[_ShuffledGroup]
     # The next group, and the group after the failure.
     following: _ShuffledGroup
     behind: _ShuffledGroup
 
-    def at(self, used: int) -> State:
+    def group(self, used: int, before: bool) -> Group:
         for group in self.groups:
             if used < group.count:
-                return group.state(used)
+                return group.after(used)
             used -= group.count
-        return (self.behind if used else self.following).state(0)
+        return (self.behind if used else self.following).after(0)
 
 
 class SpreadShuffleStream(Stream):
@@ -287,7 +291,7 @@ class SpreadShuffleStream(Stream):
         return [made[index] for index in self._node.arranged(last, len(made))]
 
     def state(self) -> State:
-        return self._following().state(0)
+        return self._following().after(0).state()
 
     def restore(self, state: State) -> None:
         self._cursor.restore(state["parent"])

@@ -20,7 +20,7 @@ from bushel.core.step import How, OverOne
 from bushel.core.stream import Chunk, Marks, Stream, beginning_of
 from bushel.core.tree import map_leaves
 from bushel.errors import PlanError
-from bushel.order.mix_held import with_held
+from bushel.order.group_marks import Group, MarksOfGroups
 
 
 def count_windows(length: int, size: int, stride: int, drop_remainder: bool) -> tuple[int, int]:
@@ -120,18 +120,19 @@ def describe_windows(size: int, stride: int, drop_remainder: bool) -> str:
 
 
 @plain
-class _WindowsMarks(Marks):
+class _WindowsMarks(MarksOfGroups):
     marks: Marks
     # For each window, and before the first: the number of elements so far, whether the next window
     # follows another one, and how many of the next elements it shares with that one.
     places: Sequence[tuple[int, bool, int]]
 
-    def at(self, used: int) -> State:
+    def group(self, used: int, before: bool) -> Group:
         count, follows, shared = self.places[used]
-        parent = self.marks.at(count)
-        if shared:
-            parent = with_held(parent, lambda: self.marks.at(count + shared))
-        return {"parent": parent, "follows": int(follows)}
+        return Group(
+            (self.marks, count),
+            lambda parent: {"parent": parent, "follows": int(follows)},
+            (self.marks, count + shared) if shared else None,
+        )
 
 
 class WindowsStream(Stream):

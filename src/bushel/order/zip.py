@@ -14,7 +14,7 @@ from bushel.core.node import Node, Zip
 from bushel.core.state import State
 from bushel.core.state_fields import Declares, Fields, Flag, Inners, all_before
 from bushel.core.step import EvaluateTogether, How, Join, SideBySide, SideMarks
-from bushel.core.stream import Chunk, Marks, Stream
+from bushel.core.stream import Chunk, Marks, StateAt, Stream, state_at, state_reached
 from bushel.errors import PlanError
 from bushel.order.foresight import Foresight
 
@@ -67,9 +67,15 @@ class _ZipMarks(Marks):
     stopped: bool = False
 
     def at(self, used: int) -> State:
+        return self._after(used, state_at)
+
+    def reached(self, used: int) -> State:
+        return self._after(used, state_reached)
+
+    def _after(self, used: int, state: StateAt) -> State:
         failed = used > self.size
         counts = self.after_failure if failed else [used] * len(self.parts)
-        states = [part.at(count) for part, count in zip(self.parts, counts, strict=True)]
+        states = [state(part, count) for part, count in zip(self.parts, counts, strict=True)]
         return _zip_state(states, failed and self.stopped)
 
 

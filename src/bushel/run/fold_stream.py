@@ -11,48 +11,49 @@ from bushel.core.frozen import plain
 from bushel.core.node import Fold, failed
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Inner, Whole, given_by
-from bushel.core.stream import Chunk, Marks, Stream
+from bushel.core.stream import BorrowedMarks, Chunk, Marks, Stream
 from bushel.errors import StateError
-from bushel.order.mix_held import with_held
+from bushel.order.group_marks import Group, MarksOfGroups
 
 
 @plain
-class _GroupMarks(Marks):
+class _GroupMarks(BorrowedMarks):
     """Marks of groups that became one element each: the state is the input's."""
 
     places: Sequence[tuple[Marks, int, int]]
 
-    def at(self, used: int) -> State:
-        marks, before, _ = self.places[used]
-        return marks.at(before)
+    def place(self, used: int, before: bool) -> tuple[Marks, int, bool]:
+        marks, start, _ = self.places[used]
+        return marks, start, False
 
 
 @plain
-class _WindowMarks(Marks):
+class _WindowMarks(MarksOfGroups):
     """Marks of a group that became several elements: its start, and the number delivered."""
 
-    place: tuple[Marks, int, int]
+    begin: tuple[Marks, int, int]
     after: tuple[Marks, int, int]
     number: int
     size: int
     # Whether the window is short because the input ended.
     is_last: bool
 
-    def at(self, used: int) -> State:
-        (marks, before, _), (after, behind, _) = self.place, self.after
-        number = self.number
-        # One state of the input, where that is enough: in a chain of windows each asks the next.
+    def group(self, used: int, before: bool) -> Group:
+        start, end, number = self.begin, None, self.number
         if used >= self.size:
-            parent, number, used = after.at(behind), number + 1, 0
-        else:
-            parent = marks.at(before)
-            if used:
-                parent = with_held(parent, lambda: after.at(behind), self.is_last)
-        return {
-            "parent_window_start_state": parent,
-            "window_index": number,
-            "pos_in_window": used,
-        }
+            start, number, used = self.after, number + 1, 0
+        elif used:
+            end = self.after
+        return Group(
+            start[:2],
+            lambda parent: {
+                "parent_window_start_state": parent,
+                "window_index": number,
+                "pos_in_window": used,
+            },
+            end and end[:2],
+            is_last=self.is_last,
+        )
 
 
 class FoldStream(Stream):
@@ -118,7 +119,7 @@ class FoldStream(Stream):
             except Exception as error:
                 failure = failed(error, self._node, self._number)
         block = Block(list(rows), taken.block.positions[: len(rows)], failure)
-        is_last = len(taken.block) < self._node.group_size
+        is_last = failure is None and len(taken.block) < self._node.group_size
         size = len(rows) + bool(failure)
         marks = _WindowMarks(place, self._cursor.mark(), self._number, size, is_last)
         self._number += 1

@@ -193,13 +193,18 @@ class _Apply(Evaluator):
 class _Locate(Evaluator):
     """Evaluates an order. For runs, positions are located ahead, and kept."""
 
-    __slots__ = ("_input", "_kept", "_locate", "_node", "_read")
+    __slots__ = ("_below", "_input", "_kept", "_locate", "_node", "_orders", "_read")
 
     def __init__(self, node: Order, input: Evaluator, times: StepTimes | None) -> None:
         self._node, self._input, self._locate = node, input, node.locate
         if times is not None:
             times.look_at(node, self, "_locate", by_positions(0))
-        self._read = input if isinstance(input, _Read) else None
+        # Such orders right below this one are followed as far ahead as it is.
+        self._orders = [self]
+        while isinstance(input, _Locate) and input._node.costly:
+            self._orders.append(input)
+            input = input._input
+        self._below, self._read = input, input if isinstance(input, _Read) else None
         self._kept: tuple[int, int, Positions] = (0, 0, np.empty(0, dtype=np.int64))
 
     def at(self, positions: Positions) -> Block:
@@ -219,7 +224,7 @@ class _Locate(Evaluator):
         positions = run_of(start, stop)
         if self._read is not None:
             return self._read.fetch(located, positions)
-        return labelled(self._input.at(located), positions)
+        return labelled(self._below.at(located), positions)
 
     @property
     def reads_later(self) -> bool:
@@ -244,7 +249,9 @@ class _Locate(Evaluator):
         stretch_end = min(((stop - 1) // stretch + 1) * stretch, sys.maxsize)
         # From `start`, not from `begin`: blocks may become smaller.
         end = max(stop, min(start + reach, stretch_end))
-        further = self._locate(run_of(begin, end))
+        further = run_of(begin, end)
+        for order in self._orders:
+            further = order._locate(further)
         if self._read is not None:
             further = self._read.source.keys(further)
         if begin > start:

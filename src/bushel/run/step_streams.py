@@ -14,11 +14,11 @@ from bushel.core.positions import Keys
 from bushel.core.record import RecordMetadata
 from bushel.core.state import State
 from bushel.core.state_fields import Fields, Inner, Whole, given_by
-from bushel.core.stream import Chunk, Marks, OneInput, Stream, counted
+from bushel.core.stream import BorrowedMarks, Chunk, Marks, OneInput, Stream, counted
 from bushel.errors import PlanError, StateError
 from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.guarded_stream import GuardStream
-from bushel.order.mix_held import with_held
+from bushel.order.group_marks import Group, MarksOfGroups
 from bushel.run.fold_stream import FoldStream
 from bushel.run.quota import DropQuota
 
@@ -226,7 +226,7 @@ class CountedStream(_Elementwise):
 
 
 @plain
-class KeptMarks(Marks):
+class KeptMarks(BorrowedMarks):
     """Marks of a chunk of which only the elements at `kept` remain.
 
     The state after a remaining element is right after it; elements dropped before the next one will
@@ -237,21 +237,13 @@ class KeptMarks(Marks):
     kept: Keys
     end: int
 
-    def at(self, used: int) -> State:
-        # A loop, as there may be more filters than calls may be nested.
-        marks: Marks = self
-        while isinstance(marks, KeptMarks):
-            if used:
-                kept = marks.kept
-                used = int(kept[used - 1]) + 1 if used <= len(kept) else marks.end
-            marks = marks.marks
-        return marks.at(used)
-
-    def before(self, index: int) -> State:
-        marks: Marks = self
-        while isinstance(marks, KeptMarks):
-            index, marks = int(marks.kept[index]), marks.marks
-        return marks.before(index)
+    def place(self, used: int, before: bool) -> tuple[Marks, int, bool]:
+        kept = self.kept
+        if before:
+            used = int(kept[used])
+        elif used:
+            used = int(kept[used - 1]) + 1 if used <= len(kept) else self.end
+        return self.marks, used, before
 
 
 class DropStream(_Elementwise):
@@ -288,28 +280,37 @@ class DropStream(_Elementwise):
 
 
 @plain
-class _ExpandedMarks(Marks):
+class _ExpandedMarks(MarksOfGroups):
     marks: Marks
     # For each input element, the number of new elements up to its end.
     ends: Keys
 
-    def at(self, used: int) -> State:
+    def group(self, used: int, before: bool) -> Group:
+        if before:
+            return self._within(int(self.ends.searchsorted(used, side="right")), used)
+        if not used:
+            return self._at_start_of(0)
         # Right after the input element of the last new one; input elements without new ones will
         # have none again.
-        element = int(self.ends.searchsorted(used)) if used else 0
-        if used and (element == len(self.ends) or self.ends[element] == used):
-            return {"parent": self.marks.at(element + 1), "next_index_in_buffer": 0}
-        if not used:
-            return {"parent": self.marks.at(0), "next_index_in_buffer": 0}
+        element = int(self.ends.searchsorted(used))
+        if element == len(self.ends) or self.ends[element] == used:
+            return self._at_start_of(element + 1)
         return self._within(element, used)
 
-    def before(self, index: int) -> State:
-        return self._within(int(self.ends.searchsorted(index, side="right")), index)
+    def _at_start_of(self, element: int) -> Group:
+        return Group(
+            (self.marks, element),
+            lambda parent: {"parent": parent, "next_index_in_buffer": 0},
+        )
 
-    def _within(self, element: int, used: int) -> State:
-        before = int(self.ends[element - 1]) if element else 0
-        parent = with_held(self.marks.before(element), lambda: self.marks.at(element + 1))
-        return {"parent": parent, "next_index_in_buffer": used - before}
+    def _within(self, element: int, used: int) -> Group:
+        gone = used - (int(self.ends[element - 1]) if element else 0)
+        return Group(
+            (self.marks, element),
+            lambda parent: {"parent": parent, "next_index_in_buffer": gone},
+            (self.marks, element + 1),
+            latest_start=True,
+        )
 
 
 class ExpandStream(_Elementwise):

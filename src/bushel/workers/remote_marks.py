@@ -20,6 +20,9 @@ class RecountedMarks(Marks):
     def before(self, index: int) -> State:
         return with_bad_records(self.marks.before(index), self.counts)
 
+    def reached(self, used: int) -> State:
+        return with_bad_records(self.marks.reached(used), self.counts)
+
 
 @plain
 class PlacedMarks(Marks):
@@ -35,13 +38,19 @@ class PlacedMarks(Marks):
     def before(self, index: int) -> State:
         return replaced(self.made.before(index), self.depth, self._input_state)
 
+    def reached(self, used: int) -> State:
+        return replaced(self.made.at(used), self.depth, self._input_reached)
+
+    def _input_reached(self, root: State) -> State:
+        return self.input.reached(root["next_index"] + root.get("before", False))
+
     def _input_state(self, root: State) -> State:
         index = root["next_index"]
         if not root.get("before"):
             return self.input.at(index)
         # Within the elements made from one element, as local streams express it (see
         # `ExpandStream`).
-        return with_held(self.input.before(index), lambda: self.input.at(index + 1))
+        return with_held(self.input.before(index), lambda: self.input.reached(index + 1))
 
 
 @plain
@@ -54,3 +63,6 @@ class FailureMarks(Marks):
 
     def at(self, used: int) -> State:
         return replaced(self.counts, self.depth, lambda _: self.input.at(used))
+
+    def reached(self, used: int) -> State:
+        return replaced(self.counts, self.depth, lambda _: self.input.reached(used))
