@@ -5,8 +5,8 @@ one process, for a short while each (for whole epochs where those are short). Th
 processor time that a step takes, without to with, is taken within each turn; the median of the
 turns is shown, the quartiles, and the ratio of all turns together, in which is what comes seldom.
 Of workers, it is the time of the trainer alone; where threads work ahead, one turn has what another
-one takes, and only all of them together tell something. `--control` compares runs without statistics with
-each other: what this machine tells of no difference at all. `--recorded` compares
+one takes, and only all of them together tell something. `--control` compares runs without
+statistics with each other: what this machine tells of no difference at all. `--recorded` compares
 statistics with a recording, which has them, and a checksum of every so many batches; there are
 batches of 10 MB as well, of which those take longest.
 """
