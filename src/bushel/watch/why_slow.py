@@ -121,10 +121,15 @@ def _about_workers(stats: "Stats", cores: float) -> list[str]:
             )
         if figures.deaths:
             found.append(
-                f"{figures.deaths} workers died and were replaced, and {figures.repeated_tasks} "
-                "tasks were done again: the log has the causes."
+                f"{plural(figures.deaths, 'worker')} died and {_were(figures.deaths)} replaced, "
+                f"and {plural(figures.repeated_tasks, 'task')} {_were(figures.repeated_tasks)} "
+                "done again: the log has the causes."
             )
     return found
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _about_here(stats: "Stats") -> list[str]:
