@@ -415,7 +415,7 @@ CUT = [
         (made(0.5, HEAVY_THERE, [busy(0.6)]), 8, "`per_worker_buffer_size`"),
         (made(0.5, HEAVY_HERE, [busy(0.1)]), 8, "says why it does not run in the workers"),
         (made(0.5, HEAVY_THERE, [busy(0.95, deaths=2)]), 8, "2 workers died and were replaced"),
-        (made(0.5, [], [busy(0.1, deaths=1)]), 8, "1 worker died and was replaced, and 0 tasks"),
+        (made(0.5, [], [busy(0.1, deaths=1)]), 8, "1 worker died and was replaced, and 3 tasks"),
         (made(0.5, HEAVY_THERE, [busy(0.9, sent=30 * 10**9)]), 8, "3.0 GB a second"),
         (made(0.5, [step("a", "here", 0.3), step("b", "here", 0.3)]), 8, "no rule says why"),
         (made(0.5, HEAVY_HERE), 8, "threads are best: `ReadOptions(num_threads=16)`. Otherwise,"),

@@ -23,7 +23,7 @@ _MOST_LINES = 40
 # The name of a step that has none, as nobody wrote it.
 UNWRITTEN = "(in between)"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
-_HEAD = ("step", "runs", "records", "time/record", "share", "longest call")
+_HEAD = ("step", "runs", "records", "time/record", "share", "bytes/record", "longest call")
 _NOT_COUNTED = (
     "Steps were not counted: iterate with `bushel.iterate(dataset, stats=True)` to see what each "
     "of them takes."
@@ -51,6 +51,8 @@ class StepStats:
     longest_call_at: int
     # Its number in the pipeline, from 0 for the first on; -1 where it is no step of that.
     number: int = -1
+    # Of what it makes of a record, as far as some of them were measured; -1 where none was yet.
+    bytes_per_record: float = -1.0
 
     @property
     def seconds_per_record(self) -> float:
@@ -141,7 +143,7 @@ class Stats:
     def __str__(self) -> str:
         lines = self._summary()
         if self.steps:
-            lines.append(text_table(_HEAD, self._rows(), right=(2, 3, 4)))
+            lines.append(text_table(_HEAD, self._rows(), right=(2, 3, 4, 5)))
             lines += [_WHOSE_TIME, *self._together()]
         lines += [f"{who}  {text}" for who, text in self._processes()]
         if self.steps is None:
@@ -164,7 +166,7 @@ class Stats:
         if not self.steps:
             return ""
         shares = [(step.name, step.place, step.share) for step in self.steps if step.share]
-        return bars(shares) + html_table(_HEAD, self._rows(), right=(2, 3, 4))
+        return bars(shares) + html_table(_HEAD, self._rows(), right=(2, 3, 4, 5))
 
     def to_html(self, waits: str, course: str) -> str:
         """The same for a page of its own, with pictures of the waits and the course of the run."""
@@ -223,6 +225,7 @@ class Stats:
             [
                 *first_cells(step),
                 percent(step.share) if step.place != "waiting" else "",
+                size(round(step.bytes_per_record)) if step.bytes_per_record >= 0 else "",
                 _longest(step),
             ]
             for step in self.steps or ()
@@ -315,6 +318,7 @@ def _joined(
 ) -> StepStats:
     nanoseconds = sum(total.nanoseconds for total in group)
     slowest = max(group, key=lambda total: total.longest_nanoseconds)
+    sized = sum(total.sized for total in group)
     return StepStats(
         name=name,
         place=where,
@@ -326,6 +330,7 @@ def _joined(
         longest_call_seconds=slowest.longest_nanoseconds / 1e9,
         longest_call_at=slowest.longest_at,
         number=number,
+        bytes_per_record=sum(total.sized_bytes for total in group) / sized if sized else -1.0,
     )
 
 
