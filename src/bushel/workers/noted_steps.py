@@ -230,7 +230,7 @@ def _in_parts(
         except FatalElementError as error:
             return results, _untouched(error)
         some, failure = function(rows[start : start + size], places)
-        made = some[:1] if isinstance(step, WatchedExpand) else [rows[start : start + 1]]
+        made: Any = some[:1] if isinstance(step, WatchedExpand) else [rows[start : start + 1]]
         step.note(BETWEEN, len(places), "", [row for part in made for row in part[:1]])
         results.extend(some)
         if failure is not None:
