@@ -434,6 +434,11 @@ CUT = [
             "5 ms for 500 kB each",
         ),
         (made(0.5, HEAVY_THERE, [busy(0.3)]), 8, "no rule says why"),
+        (
+            made(0.5, HEAVY_THERE, [busy(0.1, sent=5 * 10**8)]),
+            8,
+            "busy 10 % of their time only (below 20 %): your loop waits for the transfer",
+        ),
     ],
 )
 def test_why_slow(stats: Stats, cores: int, said: str, monkeypatch: Any) -> None:
