@@ -20,12 +20,13 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import bushel
 from bushel.watch.live_processes import process
 
 DOCS = Path(__file__).parent.parent / "docs"
-LIVE, SLOW = DOCS / "live.md", DOCS / "slow.md"
+LIVE, SLOW, BATCH = DOCS / "live.md", DOCS / "slow.md", DOCS / "what-was-in-that-batch.md"
 # What it is called in the pages: any number that a process may have.
 _PID = "10108"
 _METRICS = ("steps_total", "wait_seconds_total", "workers", "node_seconds_total{", "node_records")
@@ -165,6 +166,42 @@ def profile(seconds: float) -> str:
         return _bushel(["profile", *arguments, "--seconds", str(seconds)])
 
 
+def recorded() -> str:
+    """What the commands print of two recorded runs of a program of docs/what-was-in-that-batch.md.
+
+    The runs have no workers, and the program that makes steps again has.
+    """
+    names: dict[str, Any] = {"__name__": "train"}
+    exec(compile(program(BATCH, "train.py"), "train.py", "exec"), names)
+    with tempfile.TemporaryDirectory() as folder, _inside(folder):
+        Path("train.py").write_text(program(BATCH, "train.py"))
+        for name in ("monday", "tuesday"):
+            path = f"{name}.bushel"
+            with bushel.iterate(names["make"](workers=0), record=path, every=100) as iterator:
+                for _ in range(250):
+                    next(iterator)
+        return "\n".join(f"$ bushel {line}\n{_bushel(line.split())}" for line in _OF_RECORDINGS)
+
+
+_PIPELINE = "--pipeline train.py:make"
+_OF_RECORDINGS = (
+    f"where monday.bushel --step 230 {_PIPELINE}",
+    f"when monday.bushel --key 864949 --replay {_PIPELINE}",
+    f"replay monday.bushel --step 200 --save batch.npz {_PIPELINE}",
+    "diff monday.bushel tuesday.bushel",
+)
+
+
+@contextmanager
+def _inside(folder: str) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 def _bushel(arguments: Sequence[str]) -> str:
     from bushel.cli.main import main
 
@@ -205,6 +242,7 @@ def main(arguments: Sequence[str]) -> None:
     shown: dict[tuple[Path, str], Callable[[], str]] = {
         (SLOW, "stats"): lambda: statistics(500),
         (SLOW, "profile"): lambda: profile(5.0),
+        (BATCH, "recorded"): recorded,
     }
     with training(elements=400) as running:
         write(LIVE, "top", running.top())

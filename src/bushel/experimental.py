@@ -8,6 +8,7 @@ from bushel.core.stack import batch_and_pad
 from bushel.core.tuned_options import AutotuneParameter
 from bushel.deliver.next_index import get_next_index, set_next_index
 from bushel.grain.elastic import ElasticIterator
+from bushel.grain.execution_summary import get_execution_summary
 from bushel.grain.file_streams import TFRecordIterDataset
 from bushel.grain.named import (
     FlatMapIterDataset,
@@ -87,6 +88,7 @@ __all__ = [
     "batch_and_pad",
     "device_put",
     "get_element_spec",
+    "get_execution_summary",
     "get_next_index",
     "index_shuffle",
     "multithread_prefetch",

@@ -343,3 +343,16 @@ def test_labels(name: str, expected: str) -> None:
 def test_a_port_that_is_taken_is_named() -> None:
     with Server(None, 0) as server, pytest.raises(OSError, match="Another program may have it"):
         Server(None, server.server_port)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_a_browser_that_has_left_is_no_mistake(
+    error: type[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Server(None, 0) as server:
+        for raised in (error, ValueError):
+            try:
+                raise raised("here")
+            except Exception:
+                server.handle_error(None, ("127.0.0.1", 1))
+            assert ("ValueError: here" in capsys.readouterr().err) == (raised is ValueError)

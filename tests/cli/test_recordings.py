@@ -136,6 +136,20 @@ def test_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*ask, f"{folder}/make", "--state", f"{folder}/train.py"]) == 1
 
 
+def test_where_says_what_the_run_did_not_make(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with bushel.iterate(make_dataset(), record=folder / "short", every=10) as iterator:
+        next(iterator)
+    ask = ["where", f"{folder}/short", "--pipeline", f"{folder}/train.py:make", "--step"]
+    assert main([*ask, "0"]) == 0
+    assert "not part of it" not in capsys.readouterr().out
+    assert main([*ask, "3"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "  (the run ended before step 1: step 3 was not part of it)"
+    )
+
+
 def test_when(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dataset = bushel.MapDataset.range(400).shuffle(seed=1).batch(4)
     with bushel.iterate(dataset, record=folder / "half", every=10) as iterator:

@@ -10,6 +10,9 @@ from bushel.cli.main import main
 PIPELINE = """
 import bushel
 
+def odd():
+    return bushel.MapDataset.range(100).to_iter_dataset().filter(lambda x: x % 2)
+
 def make():
     return bushel.MapDataset.range(100).shuffle(seed=1).batch(4)
 
@@ -37,6 +40,8 @@ def test_where_and_when(pipeline: str, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["where", "--pipeline", f"{pipeline}:make", "--step", "3:5"]) == 0
     shown = capsys.readouterr().out
     assert "step 3 = epoch 0, positions 12..15 of its order" in shown and "step 4 = " in shown
+    assert main(["when", "--pipeline", f"{pipeline}:odd", "--key", "7"]) == 0
+    assert "(`--replay` runs the pipeline to find out)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

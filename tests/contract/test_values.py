@@ -47,3 +47,17 @@ def test_prints_as_written() -> None:
         "MapDataset([source(RowSource), source(RowSource) -> repeat(2)] -> mix(2 parts, "
         "proportions=[100, 200]))"
     )
+
+
+def test_of_very_many_steps_and_parts_some_are_printed() -> None:
+    chain = Kit().source(9)
+    for _ in range(1000):
+        chain = chain.map(len)
+    text = repr(chain.to_iter_dataset())
+    assert text.startswith("IterDataset(source(RowSource) -> map(len) -> ")
+    assert "… 978 more …" in text and text.endswith(" -> map(len) -> to_iter_dataset())")
+    assert len(text) < 600
+    assert "more …" in repr(iter(chain.to_iter_dataset()))
+    mixed = type(chain).mix([Kit().source(9)[number % 3 :] for number in range(1000)])
+    assert ", … 992 more] -> mix(1000 parts, proportions=[1, 1, " in repr(mixed)
+    assert len(repr(mixed)) < 1000 and len(repr(iter(mixed.to_iter_dataset()))) < 1500

@@ -34,3 +34,7 @@ def test_stats() -> None:
 def test_profile() -> None:
     told = shown.profile(seconds=1.0)
     assert shown.form(shown.printed(shown.SLOW, "profile")) == shown.form(told)
+
+
+def test_commands_of_recordings() -> None:
+    assert shown.form(shown.printed(shown.BATCH, "recorded")) == shown.form(shown.recorded())

@@ -364,3 +364,25 @@ def test_mixtures_of_streams_keep_their_states() -> None:
 def test_what_torchs_own_loader_is_told() -> None:
     with pytest.raises(TypeError, match=r"mean `bushel\.torch\.loader\(ds\.batch\("):
         bushel.torch.loader(shuffled(), batch_size=4)
+
+
+def test_a_loader_has_statistics_and_explains_itself(tmp_path: Path) -> None:
+    ds = MapDataset.range(40).shuffle(seed=1).map(abs).batch(4)
+    batches = bushel.torch.loader(ds, stats=True)
+    assert str(batches.explain()) == str(bushel.explain(batches)) == str(ds.explain())
+    assert "map(abs)" in batches._repr_html_()
+    with pytest.raises(PlanError, match="has not been iterated over yet"):
+        batches.stats()
+    for _ in range(2):
+        assert len(list(batches)) == 10
+        # Those of a pass, also when it is over.
+        steps = {step.name: step.records for step in batches.stats().steps or ()}
+        assert (steps["map(abs)"], steps["batch(4)"]) == (40, 10)
+    batches.report(tmp_path / "run.html")
+    assert "map(abs)" in (tmp_path / "run.html").read_text()
+    plain = bushel.torch.loader(ds)
+    assert (
+        plain.state_dict()["stream"] == bushel.torch.loader(ds, stats=True).state_dict()["stream"]
+    )
+    assert len(list(plain)) == 10 and plain.stats().steps is None
+    assert plain.stats().elements == 10

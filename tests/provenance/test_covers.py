@@ -92,3 +92,14 @@ def test_two_pipelines_after_a_filter() -> None:
     assert unknown.same_records is None and "not known" in str(unknown)
     with pytest.raises(PlanError, match="0 of them tell nothing"):
         bushel.diff(ds, ds, records=0)
+
+
+def test_texts_about_very_many_sources_are_read_by_people() -> None:
+    parts = [MapDataset.range(9).shuffle(seed=number) for number in range(100)]
+    covered = bushel.covers(MapDataset.mix(parts))
+    assert len(covered.sentences) == 100 and str(covered).endswith("… and 60 sources more")
+    assert len(covered.to_dict()["sources"]) == 100
+    told = bushel.diff(MapDataset.mix(parts[:30]), MapDataset.mix(parts))
+    assert " and 120 more are new, after step" in str(told) and len(str(told)) < 3000
+    with pytest.raises(PlanError, match=r"100 sources: say which .* 19 is .*; 80 more follow"):
+        bushel.when(MapDataset.mix(parts), key=3)

@@ -245,6 +245,9 @@ def test_cut_at_every_byte(tmp_path: Path) -> None:
         )
         assert recording.cut is not at_an_end
         lengths.add(len(recording.entries))
+        steps = [entry["step"] for entry in recording.steps]
+        assert [start for start, _ in recording.step_ranges()] == steps[:1]
+        assert bool(recording.beyond(0)) is not bool(steps)
     assert lengths == set(range(len(whole.entries) + 1))
 
 

@@ -21,6 +21,7 @@ from bushel.errors import FileError
 from bushel.run.worker_figures import WorkerChange, WorkerFigures
 from bushel.watch.course_picture import picture_of_course
 from bushel.watch.report import RunSoFar, report_page, without_secrets
+from bushel.watch.slow_table import SlowBlock, public, table_of_slow_blocks
 from bushel.watch.wait_picture import picture_of_waits
 from tests.browser import look_at, needs_browser, picture_of
 from tests.thorough import slow
@@ -172,6 +173,14 @@ def test_secrets_of_addresses_are_left_out(tmp_path: Path) -> None:
         assert figures_in(page)["elements"] == 3
         assert page.count("</table>") == page.count("<table>")
         assert "s3cret" in paths[1].read_text()
+
+
+def test_queries_of_addresses_with_blanks_are_left_out() -> None:
+    block = SlowBlock("map", "here", 1.0, 0, "source", 3, "https://host/a b<c>?k=s3cret")
+    for private in (True, False):
+        for made in (table_of_slow_blocks([block], private), json.dumps(public(block, private))):
+            assert ("s3cret" not in made) is private
+            assert "a b" in made
 
 
 def test_other_texts_are_left_as_they_are() -> None:

@@ -180,6 +180,10 @@ def test_workers_that_die_are_counted_and_their_work_once() -> None:
     assert [first, *rest] == list(range(4000))
     (workers,) = stats.workers
     assert workers.deaths == 1
+    # Nor does closing lose them, or the number of workers.
+    (at_last,) = iterator.stats().workers
+    assert (at_last.deaths, at_last.workers) == (1, 2)
+    assert at_last.repeated_tasks == workers.repeated_tasks
     (name,) = [step.name for step in stats.steps or () if step.name.startswith("map")]
     assert records_of(stats)[name] == 4000
     assert "1 death" in str(stats)
@@ -411,6 +415,7 @@ CUT = [
         (made(0.5, HEAVY_THERE, [busy(0.6)]), 8, "`per_worker_buffer_size`"),
         (made(0.5, HEAVY_HERE, [busy(0.1)]), 8, "says why it does not run in the workers"),
         (made(0.5, HEAVY_THERE, [busy(0.95, deaths=2)]), 8, "2 workers died and were replaced"),
+        (made(0.5, [], [busy(0.1, deaths=1)]), 8, "1 worker died and was replaced, and 3 tasks"),
         (made(0.5, HEAVY_THERE, [busy(0.9, sent=30 * 10**9)]), 8, "3.0 GB a second"),
         (made(0.5, [step("a", "here", 0.3), step("b", "here", 0.3)]), 8, "no rule says why"),
         (made(0.5, HEAVY_HERE), 8, "threads are best: `ReadOptions(num_threads=16)`. Otherwise,"),
@@ -429,6 +434,11 @@ CUT = [
             "5 ms for 500 kB each",
         ),
         (made(0.5, HEAVY_THERE, [busy(0.3)]), 8, "no rule says why"),
+        (
+            made(0.5, HEAVY_THERE, [busy(0.1, sent=5 * 10**8)]),
+            8,
+            "busy 10 % of their time only (below 20 %): your loop waits for the transfer",
+        ),
     ],
 )
 def test_why_slow(stats: Stats, cores: int, said: str, monkeypatch: Any) -> None:

@@ -46,7 +46,9 @@ def differing_steps(saved: Sequence[str], current: Sequence[str], word: str = "s
 
 
 def _show_fresh(steps: list[str], saved: Sequence[str], number: int, word: str) -> str:
-    names = ", ".join(map(_quote, steps))
+    names = ", ".join(map(_quote, steps[:_SHOWN]))
+    if len(steps) > _SHOWN:
+        names += f" and {len(steps) - _SHOWN:,} more"
     verb = "is" if len(steps) == 1 else "are"
     if number:
         return f"{names} {verb} new, after {word} {number} ({_quote(saved[number - 1])})"

@@ -1,6 +1,7 @@
 """The web server of `bushel serve`: figures for a browser and for Prometheus."""
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -47,6 +48,11 @@ class Server(ThreadingHTTPServer):
                 f"port {port} cannot be served on: {error.strerror}. Another program may have it; "
                 "without `--port`, a free one is taken."
             ) from None
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing of a browser that has left, or asks again, before it had the answer."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def _found(self) -> tuple[list[LiveProcess], str]:
         """The programs; and what there is to say where none is found."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from typing import Any
 
 from bushel.cli.command import add_command
@@ -56,13 +57,15 @@ def _where(options: argparse.Namespace) -> None:
         with open(options.state, "rb") as file:
             state = json.load(file)
     thing, steps = pipeline_of(options.pipeline), _steps(options.step)
-    state_step = 0
+    state_step, beyond = 0, ""
     if options.recording is not None:
         if state is not None:
             raise PlanError("`where` takes a recording or --state, and got both.")
         recording = read_recording(options.recording)
         start = recording.before((steps.start or 0) if isinstance(steps, slice) else steps)
         state, state_step = recording.whole_state(start["state"]), start["step"]
+        if not isinstance(steps, slice):
+            beyond = recording.beyond(steps)
     answer = where(
         thing,
         steps,
@@ -71,6 +74,8 @@ def _where(options: argparse.Namespace) -> None:
         hosts=options.hosts,
         replay=options.replay,
     )
+    if beyond:
+        answer = replace(answer, notes=(*answer.notes, beyond))
     _print(answer, options.json)
 
 
@@ -93,7 +98,9 @@ def _when(options: argparse.Namespace) -> None:
     )
     if recording is not None:
         answer = answer.within(recording.step_ranges())
-    _print(answer, options.json)
+    # The same is another word here.
+    notes = tuple(note.replace("`replay=True`", "`--replay`") for note in answer.notes)
+    _print(replace(answer, notes=notes), options.json)
 
 
 def _print(answer: Any, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, TypeVar
 
 from bushel.core.arguments import meant
 from bushel.core.frozen import written_behind
+from bushel.core.naming import steps_in_line
 from bushel.core.node import Guard, Node, chain_of
 from bushel.core.options import DatasetOptions, OnError
 from bushel.core.places import OptionsNode
@@ -280,15 +281,21 @@ _METHODS: tuple[tuple[type, Callable[[Any, Any], Any]], ...] = (
 )
 
 
+# More parts of a mixture are counted, where a pipeline is shown in one line.
+_PARTS_SHOWN = 8
+
+
 def shown(node: Node) -> str:
     """Shows a pipeline, as one would write it."""
     *steps, first = chain_of(node)
-    labels = [first.label]
+    labels, before = [first.label], ""
     if first.inputs:
-        before = ", ".join(shown(parent) for parent in first.inputs)
-        labels = [f"[{before}]" if before and first.label else before, first.label]
+        parts = [shown(parent) for parent in first.inputs[:_PARTS_SHOWN]]
+        more = len(first.inputs) - len(parts)
+        before = ", ".join(parts) + (f", … {more:,} more" if more else "")
+        before = f"[{before}]" if before and first.label else before
     labels += [step.label for step in reversed(steps)]
-    return " -> ".join(filter(None, labels))
+    return " -> ".join(filter(None, [before, steps_in_line(list(filter(None, labels)))]))
 
 
 def _parents_of(ds: Dataset[Any]) -> Sequence[Dataset[Any]]:

@@ -17,6 +17,7 @@ from bushel.core.block import Failure, failure_of
 from bushel.core.block_size import FEW, BlockSize
 from bushel.core.closing import Closing
 from bushel.core.ending import park_at_the_end
+from bushel.core.naming import steps_in_line
 from bushel.core.node import Node
 from bushel.core.state import State, copy_state
 from bushel.core.state_fields import check_state
@@ -145,8 +146,7 @@ class StreamIterator(DatasetIterator[T]):
         # Digests of functions and files, computed for the first state.
         self._made_with = functools.cache(made_with)
         self._block_size = BlockSize(few=FEW)
-        # Held while the stream is used. Reentrant, since a signal handler may save a state
-        # meanwhile.
+        # Held while the stream is used. Reentrant: a signal handler may save a state meanwhile.
         self._lock = threading.RLock()
         self._ready = Ready([], FixedMarks({}))
         self._rows: Iterator[T] = self._ready.rows
@@ -497,4 +497,4 @@ class StreamIterator(DatasetIterator[T]):
         )
 
     def __repr__(self) -> str:
-        return f"DatasetIterator({' -> '.join(step.strip() for step in self._pipeline)})"
+        return f"DatasetIterator({steps_in_line([step.strip() for step in self._pipeline])})"

@@ -38,8 +38,10 @@ class Epochs:
         data: Any,
         steps_per_epoch: int | None = None,
         opening: Callable[[], AbstractContextManager[None]] = nullcontext,
+        make_iterator: Callable[[Any], Any] = iter,
     ) -> None:
         self._opening = opening  # Around the creation of each iterator.
+        self._make_iterator = make_iterator
         if not isinstance(data, (MapDataset, IterDataset, DataLoader)):
             hint = ""
             if hasattr(data, "__next__"):
@@ -65,12 +67,14 @@ class Epochs:
         self._epoch = self._step = 0
         self._goes_on = True
         self._iterator: Any = None
+        # The iterator that was used last, which may be closed.
+        self.used: Any = None
         # The number of the newest iterator, which moves the position; and of one that is over.
         self._newest, self._over = 0, -1
 
     def again(self) -> "Epochs":
         """Begins passes over the same data anew."""
-        return Epochs(self._given, self._steps, self._opening)
+        return Epochs(self._given, self._steps, self._opening, self._make_iterator)
 
     @property
     def node(self) -> Node:
@@ -157,7 +161,7 @@ class Epochs:
 
     def _running(self) -> Any:
         if self._iterator is None:
-            self._iterator = self._opened()
+            self._iterator = self.used = self._opened()
         return self._iterator
 
     def finish(self) -> None:
@@ -173,7 +177,7 @@ class Epochs:
             length = len(data)
             data = data.repeat()[self._epoch * length : (self._epoch + 1) * length]
         with self._opening():
-            return iter(data)
+            return self._make_iterator(data)
 
     def get_state(self) -> dict[str, Any]:
         """The position, as a dict of plain values: of the element after the last.
@@ -209,7 +213,8 @@ class Epochs:
             self._epoch, self._step = before
             raise
         self.close()
-        self._iterator, self._goes_on, self._newest = opened, True, self._newest + 1
+        self._iterator = self.used = opened
+        self._goes_on, self._newest = True, self._newest + 1
 
     def close(self) -> None:
         """Stops threads and worker processes; the next pass starts its own."""

@@ -25,6 +25,8 @@ _AT_ONCE = 4096
 _MOST_STEPS = 1 << 26
 # The most keys that are named.
 _NAMED = 5
+# More sources are not listed in a text; `to_dict` has all of them.
+_MOST_LINES = 40
 
 
 @frozen
@@ -45,14 +47,20 @@ class Covers:
 
     def __str__(self) -> str:
         why = f": {self.why}" if self.why else ""
-        return "\n".join([f"{self.grade}{why}", *(f"  {line}" for line in self.sentences)])
+        return "\n".join([f"{self.grade}{why}", *(f"  {line}" for line in self._lines())])
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
         why = f": {self.why}" if self.why else ""
-        return html.piece([(f"{self.grade}{why}", line) for line in self.sentences or ("",)])
+        return html.piece([(f"{self.grade}{why}", line) for line in self._lines() or ("",)])
+
+    def _lines(self) -> tuple[str, ...]:
+        if len(self.sentences) <= _MOST_LINES:
+            return self.sentences
+        more = len(self.sentences) - _MOST_LINES
+        return *self.sentences[:_MOST_LINES], f"… and {plural(more, 'source')} more"
 
 
 def covers(

@@ -13,7 +13,7 @@ from bushel.core.state_fields import check_state
 from bushel.errors import StateRangeError, add_note
 from bushel.order.repeat import EpochsNode, StreamRepeatNode
 from bushel.provenance.records import Records, SourceRecords, joined, sources_of
-from bushel.provenance.tags import records_in
+from bushel.provenance.tags import TagOfOneRow, records_in
 from bushel.provenance.traced import Tracing
 from bushel.provenance.walk import Trail, Walk
 from bushel.run.build import build_stream
@@ -89,15 +89,18 @@ class Replay(Closing):
 
     def records(self, tags: Sequence[Any]) -> Records:
         """The records of steps."""
-        found: dict[int, list[tuple[int, int, Any]]] = {}
+        found: dict[tuple[int, bool], list[tuple[int, int, Any, int, int]]] = {}
         for owner, tag in enumerate(tags):
-            for row, (number, place) in records_in(tag):
-                found.setdefault(number, []).append((owner, row, place))
+            for row, of in records_in(tag):
+                one = of if isinstance(of, TagOfOneRow) else TagOfOneRow(of, -1, -1)
+                number, place = one.whole
+                some = found.setdefault((number, one.row >= 0), [])
+                some.append((owner, row, place, one.row, one.rows))
         walk_down = Walk()
         pieces: list[SourceRecords] = []
-        for number, some in found.items():
+        for (number, of_one_row), some in found.items():
             origin = self._trace.origins[number]
-            owners, rows, places = zip(*some, strict=True)
+            owners, rows, places, picks, widths = zip(*some, strict=True)
             at = np.array(owners, dtype=np.int64), np.array(rows, dtype=np.int64)
             if origin.by_key:
                 whole = all(isinstance(key, (int, np.integer)) for key in places)
@@ -105,7 +108,10 @@ class Replay(Closing):
                 pieces.append(SourceRecords(origin.node, *at, keys, None, None, None))
                 continue
             walk_down.pieces = []
-            walk_down.down(origin.node, Trail(np.array(places, dtype=np.int64), *at))
+            trail = Trail(np.array(places, dtype=np.int64), *at)
+            if of_one_row:
+                trail.picks, trail.widths = np.array(picks), np.array(widths)
+            walk_down.down(origin.node, trail)
             for piece in walk_down.pieces:
                 if origin.lane is not None:
                     piece.lanes = np.full(len(piece.owners), origin.lane)

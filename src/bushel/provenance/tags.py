@@ -21,10 +21,20 @@ class TagsOfParts:
     parts: list[Any]
 
 
+@plain
+class TagOfOneRow:
+    """The origin of one row of an element that had `rows` rows, and was cut or taken apart."""
+
+    whole: tuple[int, Any]
+    row: int
+    rows: int
+
+
 class Tagged:
     """An element, or None in its place if its value is not needed, and its origin.
 
-    The tag is a pair of an origin's number and a position there, `TagsOfRows`, or `TagsOfParts`.
+    The tag is a pair of an origin's number and a position there, `TagsOfRows`, `TagsOfParts`, or
+    `TagOfOneRow`.
     """
 
     __slots__ = ("tag", "value")
@@ -50,11 +60,21 @@ class FailedElements:
         return self._tags.pop(id(error), (None, None))[1]
 
 
+def tags_of_rows(tag: Any, rows: int) -> list[Any]:
+    """The tags of the rows of an element that is cut or taken apart."""
+    if isinstance(tag, TagsOfRows) and len(tag.rows) == rows:
+        return tag.rows
+    if isinstance(tag, tuple):
+        return [TagOfOneRow(tag, row, rows) for row in range(rows)]
+    # A function made other rows of it: each may be of any of its records.
+    return [TagsOfParts(tag.rows) if isinstance(tag, TagsOfRows) else tag] * rows
+
+
 def records_in(tag: Any, row: int = 0) -> Iterable[tuple[int, Any]]:
     """For each record of an element, its row and its origin."""
     if tag is None:
         return
-    if isinstance(tag, tuple):
+    if isinstance(tag, (tuple, TagOfOneRow)):
         yield row, tag
         return
     parts = tag.rows if isinstance(tag, TagsOfRows) else tag.parts

@@ -4,12 +4,13 @@ from typing import Any
 
 from bushel.batch.rebatch import RebatchNode
 from bushel.batch.regroup import Machine, Regroup
+from bushel.core.block import first_leaf
 from bushel.core.frozen import frozen
 from bushel.core.node import Node
 from bushel.core.state import State
 from bushel.core.state_fields import Fields
 from bushel.core.stream import Stream
-from bushel.provenance.tags import Tagged, TagsOfParts, TagsOfRows
+from bushel.provenance.tags import Tagged, TagsOfParts, TagsOfRows, tags_of_rows
 
 
 @frozen
@@ -91,16 +92,24 @@ class _TracedRebatcher(_TracedMachine):
         super().__init__(node)
         self._size = node.batch_size
         self._start = 0
+        # The number of rows of each tagged element.
+        self._counts: list[int] = []
 
     def begin(self, carried: Any) -> None:
         super().begin(carried)
-        self._start = carried or 0
+        self._start, self._counts = carried or 0, []
+
+    def add(self, element: Any) -> bool:
+        taken = super().add(element)
+        if len(self._tags) > len(self._counts):
+            self._counts.append(len(first_leaf(element.value)))
+        return taken
 
     def end(self, made_before: int) -> list[Any]:
         made = self._machine.end(made_before)
         self._note()
         rows: list[Any] = []
-        for tag in self._tags:
-            rows += tag.rows if isinstance(tag, TagsOfRows) else [tag]
+        for tag, count in zip(self._tags, self._counts, strict=True):
+            rows += tags_of_rows(tag, count)
         mine = rows[self._start : self._start + self._size]
         return [Tagged(value, TagsOfRows(mine)) for value in made]

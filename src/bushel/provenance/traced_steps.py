@@ -11,7 +11,7 @@ from bushel.core.positions import Positions
 from bushel.core.step import How, OverOne
 from bushel.core.stream import Stream
 from bushel.order.windows import StreamWindowsNode, WindowsStream
-from bushel.provenance.tags import FailedElements, Tagged, TagsOfParts, TagsOfRows
+from bushel.provenance.tags import FailedElements, Tagged, TagsOfParts, TagsOfRows, tags_of_rows
 
 
 class _OverValues(Node):
@@ -92,10 +92,9 @@ class TracedExpand(_OverValues, Expand):
         made, failure = self.step.expand([row.value for row in rows], positions)
         tagged: list[Sequence[Any]] = []
         for row, several in zip(rows, made, strict=False):
-            tags = [row.tag] * len(several)
-            apart = isinstance(self.step, UnbatchNode) and isinstance(row.tag, TagsOfRows)
-            if apart and len(row.tag.rows) == len(several):
-                tags = row.tag.rows
+            apart = isinstance(self.step, UnbatchNode)
+            count = len(several)
+            tags = tags_of_rows(row.tag, count) if apart else [row.tag] * count
             tagged.append(list(map(Tagged, several, tags)))
         return tagged, failure
 

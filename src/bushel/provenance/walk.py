@@ -51,6 +51,8 @@ class Trail:
     rows: Keys
     # The row of the next batch that is meant, if the batch was taken apart again.
     picks: Keys | None = None
+    # The number of rows that this batch had; if unknown, as many as it has members.
+    widths: Keys | None = None
     lanes: Keys | None = None
     # The epoch of each, and its place in that epoch's order.
     epochs: Keys | None = None
@@ -67,6 +69,7 @@ class Trail:
             some(self.owners),
             some(self.rows),
             some(self.picks),
+            some(self.widths),
             some(self.lanes),
             some(self.epochs),
             some(self.places),
@@ -165,8 +168,9 @@ class Walk:
                     trail.lanes = (trail.positions % node.lanes).astype(np.int64)
             elif isinstance(node, Expand):
                 whole, places = np.divmod(trail.positions, node.fan_out)
-                picks = places.astype(np.int64) if isinstance(node, UnbatchNode) else trail.picks
-                trail = trail.at(whole, picks=picks)
+                trail = trail.at(whole)
+                if isinstance(node, UnbatchNode):
+                    trail.picks, trail.widths = places.astype(np.int64), None
             elif isinstance(node, Fold):
                 trail = _groups(node, trail, node.input.length())
             elif not isinstance(node, (Each, Drop, Guard, Place)):
@@ -216,9 +220,16 @@ def _groups(node: Fold, trail: Trail, length: int) -> Trail:
         raise NotKnown(f"`{node.label}` has no element")
     epochs, numbers = np.divmod(trail.positions, groups)
     starts = numbers * size
-    if trail.picks is not None:
-        return trail.at(epochs * length + starts + trail.picks, picks=None)
-    return _spread(trail, epochs * length + starts, np.minimum(length - starts, size), size)
+    first, counts = epochs * length + starts, np.minimum(length - starts, size)
+    if trail.picks is None:
+        return _spread(trail, first, counts, size)
+    # Where a function made more or fewer rows, a row may be of any member.
+    is_member = counts == (counts if trail.widths is None else trail.widths)
+    picked = replace(trail, picks=None, widths=None)
+    if is_member.all():
+        return picked.at(first + trail.picks)
+    first = first + np.where(is_member, trail.picks, 0)
+    return _spread(picked, first, np.where(is_member, 1, counts), 1, within_rows=True)
 
 
 def _windows(node: StreamWindowsNode, trail: Trail) -> Trail:
@@ -229,12 +240,18 @@ def _windows(node: StreamWindowsNode, trail: Trail) -> Trail:
     return _spread(trail, trail.positions * node.stride, counts, node.size)
 
 
-def _spread(trail: Trail, starts: Positions, counts: Keys, size: int) -> Trail:
-    """Replaces each element by `counts` neighbours from `starts` on."""
+def _spread(
+    trail: Trail, starts: Positions, counts: Keys, size: int, within_rows: bool = False
+) -> Trail:
+    """Replaces each element by `counts` neighbours from `starts` on.
+
+    They are rows of it; with `within_rows`, parts of its row.
+    """
     counts = counts.astype(np.int64)
     within = np.arange(counts.sum()) - (counts.cumsum() - counts).repeat(counts)
     spread = trail.take(np.arange(len(counts)).repeat(counts))
-    spread.rows = spread.rows * size + within
+    if not within_rows:
+        spread.rows = spread.rows * size + within
     return spread.at(starts.repeat(counts) + within)
 
 

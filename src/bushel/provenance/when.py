@@ -25,6 +25,8 @@ from bushel.watch.plain_text import number, plural
 
 # The number of steps that are shown of an endless dataset.
 _SHOWN = 4
+# And of the sources of which one is to be chosen.
+_NAMED = 20
 # Steps that are replayed together.
 _AT_ONCE = 256
 
@@ -246,7 +248,9 @@ def _by_replay(node: Node, source: Node, key: Any, name: str, limit: int | None)
 
 def _source(node: Node, number_: int | None) -> Node:
     sources = sources_of(node)
-    listed = "; ".join(f"{at} is {name_of_source(each)}" for at, each in enumerate(sources))
+    named = [f"{at} is {name_of_source(each)}" for at, each in enumerate(sources[:_NAMED])]
+    more = [f"{len(sources) - _NAMED:,} more follow"] if len(sources) > _NAMED else []
+    listed = "; ".join(named + more)
     if number_ is None:
         if len(sources) == 1:
             return sources[0]

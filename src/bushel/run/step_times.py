@@ -23,7 +23,7 @@ from bushel.core.derived_class import become
 from bushel.core.node import Node, walk
 from bushel.core.places import NOWHERE
 from bushel.core.stream import Stream
-from bushel.run.call_sizes import Sized
+from bushel.run.call_sizes import NO_ROW, Sized, by_row, is_measured
 from bushel.run.counting_streams import counting_kind, handed_on
 from bushel.run.record_counts import records_read
 from bushel.run.spans import Spans
@@ -73,6 +73,8 @@ class StepTimes:
         # until when it need not be asked again whether another turn may be timed.
         self._began, self._looked = perf_counter_ns(), 0
         self._not_before = 0
+        # How many sheets there were.
+        self._sheets = 0
         # How many turns are being timed now, and functions that are exchanged for it, as
         # (evaluator, attribute, function, the same with a look at the clock); and those of which
         # nobody has made the latter yet, as (step, evaluator, attribute, what its calls are about).
@@ -98,7 +100,8 @@ class StepTimes:
 
     def sheet(self) -> Sheet:
         """A sheet for one turn."""
-        return Sheet(self.spans, self.label)
+        self._sheets += 1
+        return Sheet(self.spans, self.label, has_sizes=is_measured(self._sheets))
 
     def number(self, node: Node, where: str = "here") -> int:
         """The number of a step."""
@@ -199,12 +202,13 @@ class StepTimes:
         # One by one, so that an interrupt in the midst of it has none added twice.
         while self._told:
             numbers, spent = self._told.popleft()
-            for place, records, *timed in SPENT.iter_unpack(spent):
+            for place, records, *timed, sized, nbytes in SPENT.iter_unpack(spent):
                 total = self._totals[numbers[place]]
                 total.where = "workers"
                 total.records += records
                 if timed[0] or timed[1]:
                     total.add(*timed)
+                total.size(sized, nbytes)
 
     @contextmanager
     def timing(self, sheet: Sheet) -> Iterator[None]:
@@ -253,6 +257,8 @@ class StepTimes:
         with self._lock:
             for number, (records, nanoseconds, longest, at) in sheet.spent.items():
                 self._totals[number].add(records, nanoseconds, longest, at, turns)
+            for number, measured in (sheet.sizes or {}).items():
+                self._totals[number].size(*measured)
 
     @property
     def cost_of_a_turn(self) -> int:
@@ -386,11 +392,11 @@ class TimedTurns:
                 sheet.inner, thread.sheet = 0, sheet
                 try:
                     began = perf_counter_ns()
-                    row: Any = sheet.call(number, next, (rows, _MISSING), _by_row)
+                    row: Any = sheet.call(number, next, (rows, NO_ROW), by_row)
                 finally:
                     thread.sheet = None
                 elapsed += perf_counter_ns() - began
-                if row is _MISSING:
+                if row is NO_ROW:
                     return
                 yield row
                 del row  # While the user works, nothing is kept but what the user has.
@@ -406,12 +412,3 @@ class TimedTurns:
             self._every, self._put_off = min(max(1, wanted), self._most), 0
             self._most = min(2 * self._most, _MOST_TURNS)
         return self._every if self.spans is None else 1
-
-
-# In place of a row where there is none.
-_MISSING = object()
-
-
-def _by_row(_: Sequence[Any], row: Any) -> tuple[int, int]:
-    """A row that is made on demand."""
-    return int(row is not _MISSING), -1

@@ -8,8 +8,8 @@ from bushel.core.frozen import plain
 from bushel.core.node import Node
 
 # A worker's report of one step for one task: its number, its records, and the arguments of
-# `StepTotal.add`. It is sent as bytes, and decoded only when it is needed.
-SPENT = struct.Struct("<7q")
+# `StepTotal.add` and of `StepTotal.size`. It is sent as bytes, and decoded only when it is needed.
+SPENT = struct.Struct("<9q")
 
 # The most long calls that are remembered of a step.
 _MOST_SLOWEST = 5
@@ -43,6 +43,9 @@ class StepTotal:
     waits_for: str = ""
     # The longest calls of turns, each as (nanoseconds, place): the longest first, one for a place.
     slowest: tuple[tuple[int, int], ...] = ()
+    # How many of the elements that it made were measured, and their bytes.
+    sized: int = 0
+    sized_bytes: int = 0
 
     def add(
         self,
@@ -71,6 +74,11 @@ class StepTotal:
         slowest = self.slowest
         if len(slowest) < _MOST_SLOWEST or longest_nanoseconds > slowest[-1][0]:
             self.slowest = _with_another(slowest, longest_nanoseconds, longest_at)
+
+    def size(self, count: int, nbytes: int) -> None:
+        """Adds elements that were measured."""
+        self.sized += count
+        self.sized_bytes += nbytes
 
     def settle(self, times: float) -> None:
         """Extrapolates the time of all records from that of the timed ones.

@@ -1,6 +1,7 @@
 """`bushel.torch.loader`: epochs over a dataset as tensors, resumable at any batch."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bushel.core.arguments import explains, whole
@@ -11,6 +12,10 @@ from bushel.lanes.merge import merge_states
 from bushel.loader.epochs import Epochs
 from bushel.loader.loader import DataLoader
 from bushel.torch.tensors import Tensors, torch_package
+from bushel.watch.explain import explain
+from bushel.watch.explanation import Explanation
+from bushel.watch.iterate import iterate
+from bushel.watch.stats import Stats
 
 # What torch's own loader is told, and where it is written here.
 _OF_TORCH = {
@@ -30,6 +35,7 @@ def loader(
     device: Any = None,
     pin_memory: bool = False,
     whole: bool = False,
+    stats: bool = False,
 ) -> "TorchLoader":
     """Makes a loader for a training with torch: passes over a dataset, as tensors.
 
@@ -56,13 +62,20 @@ def loader(
       whole: says that this is not to be shared by ranks: all of them need all of it, or what
         this rank was given is its own part already. Without, it is an error if each rank of a
         job would iterate over the same data.
+      stats: has the steps counted and timed in each pass, as `bushel.iterate` does: for
+        `loader.stats()`, `loader.report(path)` and `bushel top`.
     """
-    return TorchLoader(epochs_of(dataset, steps_per_epoch), Tensors(device, pin_memory), whole)
+    epochs = epochs_of(dataset, steps_per_epoch, iterate if stats else iter)
+    return TorchLoader(epochs, Tensors(device, pin_memory), whole)
 
 
-def epochs_of(dataset: Any, steps_per_epoch: int | None = None) -> Epochs:
+def epochs_of(
+    dataset: Any,
+    steps_per_epoch: int | None = None,
+    make_iterator: Callable[[Any], Any] = iter,
+) -> Epochs:
     """Passes over a dataset by a loader, which sees to it that processes do not have the same."""
-    return Epochs(dataset, steps_per_epoch, as_it_is)
+    return Epochs(dataset, steps_per_epoch, as_it_is, make_iterator)
 
 
 class TorchLoader:
@@ -118,6 +131,34 @@ class TorchLoader:
         `strict` refuses a state whose functions or files have changed since.
         """
         self._epochs.set_state(state, strict)
+
+    def stats(self) -> Stats:
+        """Statistics of the pass that is under way, or of the last one.
+
+        >>> from bushel import MapDataset
+        >>> batches = loader(MapDataset.range(40).map(abs).batch(4), stats=True)
+        >>> elements = len(list(batches))
+        >>> {step.name: step.records for step in batches.stats().steps}["map(abs)"]
+        40
+        """
+        made: Stats = self._used().stats()
+        return made
+
+    def report(self, path: str | os.PathLike[str], *, private: bool = True) -> None:
+        """Writes a page about that pass: see `bushel.DatasetIterator.report`."""
+        self._used().report(path, private=private)
+
+    def _used(self) -> Any:
+        if self._epochs.used is None:
+            raise PlanError("this loader has not been iterated over yet: there are no statistics.")
+        return self._epochs.used
+
+    def explain(self) -> Explanation:
+        """Tells the steps of its data, and where each of them runs; reads nothing."""
+        return explain(self._epochs.data)
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
 
     def close(self) -> None:
         """Stops threads and worker processes; the next pass starts its own."""

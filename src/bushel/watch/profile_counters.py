@@ -11,12 +11,10 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, TypeVar
 
-from bushel.core.block import Block
 from bushel.core.frozen import plain
 from bushel.core.node import Node
-from bushel.core.sizes import bytes_of
 from bushel.core.stream import Chunk
-from bushel.run.call_sizes import Sized, unsized
+from bushel.run.call_sizes import Sized, bytes_of_one, unsized
 from bushel.run.lock_probe import LockProbe
 from bushel.run.step_sheet import Sheet
 from bushel.run.step_times import StepTimes
@@ -190,12 +188,7 @@ class CostSheet(Sheet):
 
 def _note_size(extra: Extra, made: Any) -> None:
     """Takes note of the size of an element that was made, if it is one."""
-    if isinstance(made, Chunk):
-        made = made.block
-    if isinstance(made, Block):
-        made = made.part(0, 1).rows() if len(made) else []
-    elif isinstance(made, tuple) and made and isinstance(made[0], list):
-        made = made[0]  # With a failure beside it.
-    if isinstance(made, list) and made:
+    size = bytes_of_one(made)
+    if size is not None:
         extra.sized += 1
-        extra.bytes += bytes_of(made[0])
+        extra.bytes += size

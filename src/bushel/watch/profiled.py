@@ -302,6 +302,7 @@ def _as_stats(step: StepCost) -> StepStats:
         longest_call_seconds=step.longest_call_seconds,
         longest_call_at=step.longest_call_at,
         number=step.number,
+        bytes_per_record=-1.0 if step.bytes_each is None else step.bytes_each,
     )
 
 

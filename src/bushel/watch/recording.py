@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
+from itertools import zip_longest
 from typing import Any, cast
 
 from bushel.checkpoint.signed import is_pipeline, sign
@@ -64,7 +65,7 @@ class Recording:
         """
         ranges = []
         runs = self.runs()
-        for run, then in zip(runs, [*runs[1:], []], strict=True):
+        for run, then in zip_longest(runs, runs[1:], fillvalue=()):
             # The line of a step is written after its delivery, other lines before it.
             stops = [entry["step"] + ("event" not in entry) for entry in run]
             # If another state was set then, that line has the last step of this run.

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from bushel.files.paths import without_query
 from bushel.watch.durations import duration
 from bushel.watch.html import table as html_table
 from bushel.watch.plain_text import number
@@ -33,18 +34,29 @@ def table_of_slow_blocks(blocks: Sequence[SlowBlock], private: bool) -> str:
     if not blocks:
         return ""
     head = _HEAD if private else (*_HEAD, "key")
-    rows = [_row(block) if private else [*_row(block), _known(block.key)] for block in blocks]
+    rows = [
+        _row(_without_query(block)) if private else [*_row(block), _known(block.key)]
+        for block in blocks
+    ]
     return html_table(head, rows, right=(0, 3, 4))
 
 
 def public(block: SlowBlock, private: bool) -> dict[str, Any]:
     """The same as plain values."""
-    told = block._asdict()
+    told = (_without_query(block) if private else block)._asdict()
     if private:
         del told["key"]
     elif not isinstance(told["key"], (int, float, str, type(None))):
         told["key"] = repr(told["key"])
     return told
+
+
+def _without_query(block: SlowBlock) -> SlowBlock:
+    """The same; the address of its file has no query.
+
+    (In a text, nobody knows where an address with blanks in it ends.)
+    """
+    return block if block.file is None else block._replace(file=without_query(block.file))
 
 
 def _row(block: SlowBlock) -> list[str]:

@@ -2,12 +2,15 @@
 
 import operator
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from bushel.core.node import Node, walk
+from bushel.core.places import NOWHERE
 from bushel.deliver.figures import Figures
+from bushel.lanes.deal import DealNode
 from bushel.run.step_total import StepTotal
 from bushel.run.worker_figures import WorkerChange, WorkerFigures
 from bushel.watch.costs import StepCost
@@ -23,7 +26,7 @@ _MOST_LINES = 40
 # The name of a step that has none, as nobody wrote it.
 UNWRITTEN = "(in between)"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
-_HEAD = ("step", "runs", "records", "time/record", "share", "longest call")
+_HEAD = ("step", "runs", "records", "time/record", "share", "bytes/record", "longest call")
 _NOT_COUNTED = (
     "Steps were not counted: iterate with `bushel.iterate(dataset, stats=True)` to see what each "
     "of them takes."
@@ -51,6 +54,8 @@ class StepStats:
     longest_call_at: int
     # Its number in the pipeline, from 0 for the first on; -1 where it is no step of that.
     number: int = -1
+    # Of what it makes of a record, as far as some of them were measured; -1 where none was yet.
+    bytes_per_record: float = -1.0
 
     @property
     def seconds_per_record(self) -> float:
@@ -141,7 +146,7 @@ class Stats:
     def __str__(self) -> str:
         lines = self._summary()
         if self.steps:
-            lines.append(text_table(_HEAD, self._rows(), right=(2, 3, 4)))
+            lines.append(text_table(_HEAD, self._rows(), right=(2, 3, 4, 5)))
             lines += [_WHOSE_TIME, *self._together()]
         lines += [f"{who}  {text}" for who, text in self._processes()]
         if self.steps is None:
@@ -164,7 +169,7 @@ class Stats:
         if not self.steps:
             return ""
         shares = [(step.name, step.place, step.share) for step in self.steps if step.share]
-        return bars(shares) + html_table(_HEAD, self._rows(), right=(2, 3, 4))
+        return bars(shares) + html_table(_HEAD, self._rows(), right=(2, 3, 4, 5))
 
     def to_html(self, waits: str, course: str) -> str:
         """The same for a page of its own, with pictures of the waits and the course of the run."""
@@ -195,7 +200,10 @@ class Stats:
 
     def _processes(self) -> list[tuple[str, str]]:
         """What threads and worker processes there are, and what those did."""
-        told = [("threads", text) for text in self.threads]
+        told = [
+            ("threads", f"{text} x {times}" if times > 1 else text)
+            for text, times in Counter(self.threads).items()
+        ]
         for one in self.workers:
             told.append(("workers", _told(one, self.elapsed_seconds)))
             told += [("changed", _change(change)) for change in one.changes]
@@ -223,6 +231,7 @@ class Stats:
             [
                 *first_cells(step),
                 percent(step.share) if step.place != "waiting" else "",
+                size(round(step.bytes_per_record)) if step.bytes_per_record >= 0 else "",
                 _longest(step),
             ]
             for step in self.steps or ()
@@ -242,9 +251,10 @@ def stats_of(figures: Figures, node: Node | None = None) -> Stats:
     """Makes the statistics of an iterator; steps stand in the order of the pipeline of `node`."""
     steps = None
     if figures.steps is not None:
-        numbers = numbers_in(node) if figures.steps else {}
-        # The last step first, as `explain` has them.
-        totals = sorted(figures.steps, key=lambda total: -numbers.get(id(total.node), -1))
+        numbers = numbers_in(node, figures.steps) if figures.steps else {}
+        # The last step first, as `explain` has them. (Each was opened after its inputs.)
+        opened = figures.steps[::-1]
+        totals = sorted(opened, key=lambda total: -numbers.get(id(total.node), -1))
         steps = _steps(totals, numbers)
     return Stats(
         elements=figures.elements,
@@ -263,17 +273,52 @@ def stats_of(figures: Figures, node: Node | None = None) -> Stats:
     )
 
 
-def numbers_in(node: Node | None) -> dict[int, int]:
-    """The numbers of the steps of a pipeline, by their `id`."""
+def numbers_in(node: Node | None, totals: Sequence[StepTotal]) -> dict[int, int]:
+    """The numbers of the steps of a pipeline, by their `id`; also of their copies in lanes."""
     steps = [] if node is None else list(walk(node))
-    return {id(step): len(steps) - 1 - place for place, step in enumerate(steps)}
+    numbers = {id(step): len(steps) - 1 - place for place, step in enumerate(steps)}
+    if any(isinstance(step, DealNode) for step in steps):
+        _number_copies(numbers, steps, [total.node for total in totals])
+    return numbers
+
+
+def _number_copies(numbers: dict[int, int], steps: Sequence[Node], done: Sequence[Node]) -> None:
+    """Gives steps that were copied for each lane the number of the original, by its name.
+
+    What deals and gathers has no original, and the number of the step before it.
+    """
+    named: dict[str, list[int]] = {}
+    for step in reversed(steps):
+        named.setdefault(step.label, []).append(numbers[id(step)])
+    copies: Counter[str] = Counter()
+    others: list[Node] = []
+    for step in done:
+        if id(step) in numbers or step is NOWHERE:
+            continue
+        originals = named.get(step.label)
+        if originals:
+            numbers[id(step)] = originals[copies[step.label] % len(originals)]
+            copies[step.label] += 1
+        else:
+            others.append(step)
+    for step in (*others, *others):  # Some are noted before what they read.
+        known = [numbers[id(part)] for part in step.inputs if id(part) in numbers]
+        numbers[id(step)] = max(known, default=-1)
 
 
 def _steps(totals: Sequence[StepTotal], numbers: Mapping[int, int]) -> tuple[StepStats, ...]:
     whole = sum(total.nanoseconds for total in totals if not total.waits_for) or 1
+    lines: dict[tuple[str, str, int], list[StepTotal]] = {}
+    alone = -1
+    for name, where, group in grouped(totals):
+        number = numbers.get(id(group[-1].node), -1)
+        if number < 0:
+            number = alone = alone - 1  # A step that has no number has a line of its own.
+        # Of the lanes, the copies of a step are one line.
+        lines.setdefault((name, where, number), []).extend(group)
     return tuple(
-        _joined(name, where, group, whole, numbers.get(id(group[-1].node), -1))
-        for name, where, group in grouped(totals)
+        _joined(name, where, group, whole, max(-1, number))
+        for (name, where, number), group in lines.items()
     )
 
 
@@ -315,6 +360,7 @@ def _joined(
 ) -> StepStats:
     nanoseconds = sum(total.nanoseconds for total in group)
     slowest = max(group, key=lambda total: total.longest_nanoseconds)
+    sized = sum(total.sized for total in group)
     return StepStats(
         name=name,
         place=where,
@@ -326,6 +372,7 @@ def _joined(
         longest_call_seconds=slowest.longest_nanoseconds / 1e9,
         longest_call_at=slowest.longest_at,
         number=number,
+        bytes_per_record=sum(total.sized_bytes for total in group) / sized if sized else -1.0,
     )
 
 

@@ -18,6 +18,8 @@ _LEAST_SECONDS, _LEAST_ELEMENTS = 0.2, 3
 # Workers that are busy for more than the first share of their time are the bottleneck; for less
 # than the second they are not.
 _BUSY, _IDLE = 0.8, 0.5
+# For less than this, it is not for them that a task is not ready.
+_HARDLY = 0.2
 # More workers than this multiple of the cores are no good advice.
 _MOST_TIMES = 8
 # A step with at least this share of the time is the one to improve.
@@ -105,11 +107,11 @@ def _about_workers(stats: "Stats", cores: float) -> list[str]:
                 f"`{cut.name}` runs in this process, and gets its elements from them one by one. "
                 "`explain()` says why it does not run in the workers, and what to write instead."
             )
-        elif figures.ready_tasks and stats.elements:
+        elif stats.elements and (figures.ready_tasks or busy < _HARDLY):
             each = max(0.0, stats.wait_seconds - first) / stats.elements
             found.append(
-                f"workers are busy {percent(busy)} of their time (below {percent(_IDLE)}) and "
-                f"{plural(figures.ready_tasks, 'task')} of theirs are ready: your loop waits for "
+                f"workers are busy {percent(busy)} of their time "
+                f"{_ready(figures.ready_tasks)}: your loop waits for "
                 f"the transfer of elements, {duration(each)} for "
                 f"{size(figures.bytes // stats.elements)} each. Smaller dtypes before the batch "
                 "(uint8 instead of float32) make it shorter."
@@ -121,10 +123,22 @@ def _about_workers(stats: "Stats", cores: float) -> list[str]:
             )
         if figures.deaths:
             found.append(
-                f"{figures.deaths} workers died and were replaced, and {figures.repeated_tasks} "
-                "tasks were done again: the log has the causes."
+                f"{plural(figures.deaths, 'worker')} died and {_were(figures.deaths)} replaced, "
+                f"and {plural(figures.repeated_tasks, 'task')} {_were(figures.repeated_tasks)} "
+                "done again: the log has the causes."
             )
     return found
+
+
+def _ready(tasks: int) -> str:
+    if not tasks:
+        return f"only (below {percent(_HARDLY)})"
+    verb = "is" if tasks == 1 else "are"
+    return f"(below {percent(_IDLE)}) and {plural(tasks, 'task')} of theirs {verb} ready"
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _about_here(stats: "Stats") -> list[str]:

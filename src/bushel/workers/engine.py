@@ -71,8 +71,12 @@ class Engine:
         self._busy_seconds = self._idle_seconds = 0.0
         # Seconds of waiting in `wait_for_any`, for the next `wait`.
         self._waited = 0.0
-        # Counts of workers that this iterator has given back.
+        # Counts of workers that this iterator has given back, or ended.
         self._deaths = self._repeated = 0
+        # For the statistics after `close`: the workers that there were, and the tasks that were
+        # ready when those under way were cancelled.
+        self._last_workers: int | None = None
+        self._last_ready = 0
         # The pool, in a list that the finalizer can hold without holding the engine.
         self._pool: list[ResizablePool] = []
         weakref.finalize(self, _abandon, self._pool, weakref.ref(home))
@@ -84,7 +88,7 @@ class Engine:
         """The number of workers that is wanted now."""
         for pool in self._pool[:1]:  # Another thread may close.
             return pool.size
-        return self._bounds.first
+        return self._bounds.first if self._last_workers is None else self._last_workers
 
     @property
     def most_workers(self) -> int:
@@ -160,6 +164,8 @@ class Engine:
 
     def cancel(self, tasks: Iterable[Task]) -> None:
         """Cancels tasks: their outcomes are discarded."""
+        if not self._closed:
+            self._last_ready = self._ready_tasks()
         for task in tasks:
             task.cancelled = True
             self._under_way.pop(id(task), None)
@@ -196,10 +202,13 @@ class Engine:
             self._deaths + (0 if pool is None else pool.deaths),
             self._repeated + (0 if pool is None else pool.repeated),
             self._cancelled,
-            # (A copy: another thread may submit a task.)
-            sum(task.outcome is not None for task in list(self._under_way.values())),
+            self._last_ready if self._closed else self._ready_tasks(),
             tuple(self.changes.made),
         )
+
+    def _ready_tasks(self) -> int:
+        # (A copy: another thread may submit a task.)
+        return sum(task.outcome is not None for task in list(self._under_way.values()))
 
     def rest(self) -> None:
         """Gives idle workers back, so that other iterators can use them."""
@@ -207,18 +216,21 @@ class Engine:
             self._tuning.forget_stretch()
         if self._pool and self._pool[0].idle:
             pool = self._pool.pop()
-            self._deaths, self._repeated = (
-                self._deaths + pool.deaths,
-                self._repeated + pool.repeated,
-            )
-            pool.deaths = pool.repeated = 0
+            self._count_deaths(pool)
             self._home.give_back(pool)
+
+    def _count_deaths(self, pool: ResizablePool) -> None:
+        self._deaths, self._repeated = self._deaths + pool.deaths, self._repeated + pool.repeated
+        pool.deaths = pool.repeated = 0
 
     def close(self) -> None:
         """Ends the workers."""
         self._closed = True
         while self._pool:
-            self._pool.pop().close()
+            pool = self._pool.pop()
+            self._last_workers = pool.size
+            self._count_deaths(pool)
+            pool.close()
         self._home.close()
 
 

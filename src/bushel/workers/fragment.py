@@ -348,7 +348,9 @@ class Runner:
             spans,
         )
 
-    def _note_or_stop(self, operation: int, position: int = -1, key: str = "") -> None:
+    def _note_or_stop(
+        self, operation: int, position: int = -1, key: str = "", made: Any = None
+    ) -> None:
         """Notes the next element, unless it is known to end this process."""
         fatal = self._fatal
         if fatal is not None and (operation, position) == fatal[:2]:

@@ -20,7 +20,7 @@ from bushel.core.room import made_in
 from bushel.errors import FatalElementError
 
 # Called with the node's number, in careful mode with position and key; and when the step is done,
-# with `BETWEEN` and the number of its records.
+# with `BETWEEN`, the number of its records, no key, and what it made, which may be measured.
 Note = Callable[..., None]
 BETWEEN = -1
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class WatchedSource(_Named, Source):
         if not self.carefully or not len(keys):
             self.note(self.number)
             block = self.node.fetch(keys, positions)
-            self.note(BETWEEN, len(positions))
+            self.note(BETWEEN, len(positions), "", block)
             return block
 
         def fetch_one(index: int) -> Block:
@@ -102,7 +102,7 @@ class WatchedEach(_Named, Each):
             self.note(self.number)
             count = len(block)
             block = self.node.apply(block)
-            self.note(BETWEEN, count)
+            self.note(BETWEEN, count, "", block)
             return block
 
         def apply_to_one(index: int) -> Block:
@@ -187,7 +187,7 @@ class WatchedFold(_Named, Fold):
                 folded = self.node.fold(group, number)
         else:
             folded = self.node.fold(group, number)
-        self.note(BETWEEN, 1)
+        self.note(BETWEEN, 1, "", list(folded))
         return folded
 
 
@@ -230,7 +230,8 @@ def _in_parts(
         except FatalElementError as error:
             return results, _untouched(error)
         some, failure = function(rows[start : start + size], places)
-        step.note(BETWEEN, len(places))
+        made: Any = some[:1] if isinstance(step, WatchedExpand) else [rows[start : start + 1]]
+        step.note(BETWEEN, len(places), "", [row for part in made for row in part[:1]])
         results.extend(some)
         if failure is not None:
             return results, failure

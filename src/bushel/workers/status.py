@@ -5,6 +5,7 @@ hangs and cannot answer.
 """
 
 import struct
+from typing import Any
 
 from bushel.core.memory_file import map_file
 
@@ -26,7 +27,7 @@ class Status:
         self._task = task
         self.note(-1)
 
-    def note(self, operation: int, position: int = -1, key: str = "") -> None:
+    def note(self, operation: int, position: int = -1, key: str = "", made: Any = None) -> None:
         """Notes the next operation, and perhaps its one element."""
         self._count += 1
         encoded = key.encode(errors="replace")[:_MOST_KEY]
