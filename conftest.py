@@ -36,6 +36,6 @@ def as_a_program_begins(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(timed, "LAST_FIGURES", LastFigures())
     if steps is not None:
-        from bushel.run.looks_beside import LooksBeside
+        from bushel.run.timing_budget import LooksBeside
 
         monkeypatch.setattr(steps, "looks_beside", LooksBeside(perf_counter_ns()))

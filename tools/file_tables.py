@@ -1,4 +1,4 @@
-"""Writes the tables of files into docs/design.md: each file with the first line of its docstring.
+"""Writes the tables of files into docs/design.md: the first line of each file, and its names.
 
 python -m tools.file_tables
 
@@ -6,6 +6,7 @@ A test holds the page to what this writes.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ PACKAGE = ROOT / "src" / "bushel"
 PAGE = ROOT / "docs" / "design.md"
 # The tables are what comes after this line, up to the end of the page.
 MARK = "<!-- written by python -m tools.file_tables -->\n"
+# The names of a file are listed up to so many characters: they are to be looked up, not read.
+_MOST_CHARACTERS = 90
 
 
 def first_line(file: Path) -> str:
@@ -25,6 +28,23 @@ def first_line(file: Path) -> str:
     if not line.endswith(".") or (rest and not rest.startswith("\n")):
         raise ValueError(f"the docstring of {file} must begin with one line that is a sentence.")
     return line
+
+
+def names(file: Path) -> str:
+    """The classes and functions that a file defines for others, without those in its first line."""
+    line = first_line(file)
+    found: list[str] = []
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            known = node.name.startswith("_") or re.search(rf"`{node.name}`", line)
+            if not known and node.name not in found:
+                found.append(node.name)
+    shown: list[str] = []
+    for name in found:
+        if shown and len(", ".join([*shown, name])) > _MOST_CHARACTERS:
+            return ", ".join(f"`{one}`" for one in shown) + ", ..."
+        shown.append(name)
+    return ", ".join(f"`{one}`" for one in shown)
 
 
 def tables() -> str:
@@ -39,9 +59,10 @@ def _lines() -> Iterator[str]:
         yield from ("", f"### `{folder.relative_to(PACKAGE.parent).as_posix()}/`")
         yield from ("", first_line(package))
         if files:
-            yield from ("", "| file | what it is |", "| --- | --- |")
+            yield from ("", "| file | what it is | names in it |", "| --- | --- | --- |")
         for file in files:
-            yield f"| `{file.relative_to(PACKAGE).as_posix()}` | {first_line(file)} |"
+            path = file.relative_to(PACKAGE).as_posix()
+            yield f"| `{path}` | {first_line(file)} | {names(file)} |"
 
 
 def with_tables(text: str) -> str:

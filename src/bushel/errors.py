@@ -1,4 +1,4 @@
-"""Every exception that bushel raises on its own behalf.
+"""The exception classes of bushel; notes on errors: the step and position, the file and record.
 
     BushelError
     ├── PlanError          (ValueError)         the pipeline as written cannot work

@@ -34,7 +34,7 @@ from tests.contract.failing_parts import (
     boom_with_index,
     boom_with_rng,
 )
-from tests.contract.parts import double, ragged
+from tests.contract.parts import double, is_not_third, ragged, with_index
 from tests.contract.pipelines import INLINE, Kit
 from tests.contract.subclasses import BoomDataset
 
@@ -79,6 +79,9 @@ CASES = {
         "map_batches(boom)",
     ),
     "MapDataset.filter": Case(lambda kit: kit.source(30).filter(boom_if), "filter(boom_if)"),
+    "MapDataset.filter, some dropped": Case(
+        lambda kit: kit.source(30).filter(is_not_third).filter(boom_if), "filter(boom_if)"
+    ),
     "FlatMapMapDataset": Case(
         lambda kit: FlatMapMapDataset(kit.source(30), BoomTwice())[::2], "flat_map(BoomTwice)"
     ),
@@ -117,6 +120,16 @@ CASES = {
     "IterDataset.map_with_index": Case(
         lambda kit: _stream(kit).map_with_index(boom_with_index),
         "map_with_index(boom_with_index)",
+    ),
+    # Workers get elements of a shuffled stream, and after the failure others in their place.
+    "IterDataset.map, then counted": Case(
+        lambda kit: (
+            WindowShuffleIterDataset(_stream(kit), window_size=8, seed=1)
+            .map(boom)
+            .map_with_index(with_index)
+        ),
+        "map(boom)",
+        position=10,
     ),
     "IterDataset.random_map": Case(
         lambda kit: _stream(kit).random_map(boom_with_rng, seed=1),

@@ -1,5 +1,6 @@
 """A state can be saved anywhere, is JSON, and leads to the same rest."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,7 +8,14 @@ import pytest
 from bushel.dataset import stream_node
 from bushel.deliver.open import open_stream
 from bushel.experimental import ZipIterDataset
-from tests.contract.events import events_of, freeze, freeze_state, run_events, states_of
+from tests.contract.events import (
+    events_of,
+    freeze,
+    freeze_state,
+    is_error,
+    run_events,
+    states_of,
+)
 from tests.contract.pipelines import PIPELINES, Kit, by_turns, stream_of
 from tests.thorough import THOROUGH, spread
 
@@ -17,6 +25,11 @@ KITS = {"rows": Kit(), "columns": Kit("columns"), "broken": Kit("rows", (4, 5, 9
 every_pipeline = pytest.mark.parametrize("name", PIPELINES)
 # With these kits at a few places.
 FEW = ("columns", "broken")
+
+
+def _few(count: int, failed: Sequence[int]) -> Sequence[int]:
+    after = {place + further for place in failed for further in (1, 2)}
+    return sorted({*spread(range(count), 5), *after & set(range(count))})
 
 
 @pytest.mark.parametrize(
@@ -33,8 +46,10 @@ def test_restores_anywhere(name: str, kind: str) -> None:
     everything = run_events(ds)
     states = states_of(ds)
     assert len(states) == len(everything) + 1
-    # Everywhere in rows; where the others differ from them shows at a few places as well.
-    places = range(len(states)) if kind not in FEW else spread(range(len(states)), 5)
+    # Everywhere in rows; where the others differ from them shows at a few places as well, and after
+    # each failed record: in the state there, and in the one after the next element.
+    failed = [place for place, event in enumerate(everything) if is_error(event)]
+    places = range(len(states)) if kind not in FEW else _few(len(states), failed)
     with iter(ds) as used:
         for number, start in enumerate(places):
             state = states[start]

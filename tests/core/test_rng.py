@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bushel import MapDataset
 from bushel.core import rng as own
-from bushel.core.rng import Generators, KeyedGenerators, PositionGenerators
+from bushel.core.rng import Generators, KeyedGenerators, PositionGenerators, RngPool
 from tests.property.profile import tried
 
 Fresh = Callable[[int, int], np.random.Generator]
@@ -134,3 +134,13 @@ def test_a_numpy_that_is_not_known_is_told(
         own._layout_is_known.cache_clear()
     assert made == [draw(n, of_position(42, n)) for n in range(3)]
     assert "in a way that bushel does not know" in caplog.text
+
+
+@pytest.mark.parametrize(("index", "op_seed"), [(0, 0), (5, 0), (5, 2), (2**62, 7)])
+def test_a_pool_has_a_generator_for_each_operation_at_each_index(index: int, op_seed: int) -> None:
+    pool = RngPool(42)
+    used = pool.acquire_rng(1, op_seed=3)
+    draw(0, used)
+    pool.release_rng(used)
+    expected = np.random.Generator(np.random.Philox(42, counter=[0, 0, op_seed, index]))
+    assert draw(0, pool.acquire_rng(index, op_seed=op_seed)) == draw(0, expected)

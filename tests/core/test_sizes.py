@@ -32,8 +32,9 @@ def test_short_lists_are_their_items() -> None:
 
 
 def test_lists_in_lists() -> None:
-    rows = [[np.zeros(4, np.int8)] * 20] * 50
+    rows = [[np.zeros(4, np.int8)] * 20 for _ in range(50)]
     assert bytes_of({"rows": rows}) == 50 * (20 * (4 + 8) + 8)
+    assert bytes_of({"rows": rows[:1] * 10}) == 20 * (4 + 8)
 
 
 def test_what_python_adds_is_more() -> None:
@@ -52,3 +53,11 @@ def test_an_element_nested_more_deeply_than_calls_may_be() -> None:
     for _ in range(10_000):
         deep = [deep]
     assert bytes_of([np.zeros(10, np.int8), deep]) < 100
+
+
+def test_an_element_whose_parts_name_each_other() -> None:
+    """A graph: there are more ways through it than could ever be gone."""
+    nodes = [{"id": np.zeros(1000, np.int8), "neighbours": []} for _ in range(40)]
+    for node in nodes:
+        node["neighbours"] = [other for other in nodes if other is not node][:12]
+    assert bytes_of(nodes[0]) == 13 * 1000

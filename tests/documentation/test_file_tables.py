@@ -31,6 +31,26 @@ def test_a_first_line_is_a_sentence(docstring: str, tmp_path: Path) -> None:
         file_tables.first_line(file)
 
 
+def test_names_that_others_may_use(tmp_path: Path) -> None:
+    file = tmp_path / "file.py"
+    file.write_text(
+        '"""`Told`: a class."""\n\n'
+        "class Told: ...\nclass _Own: ...\nclass Other: ...\n"
+        "def twice(): ...\ndef twice(): ...\n"
+    )
+    assert file_tables.names(file) == "`Other`, `twice`"
+
+
+def test_many_names_are_cut_short(tmp_path: Path) -> None:
+    file = tmp_path / "file.py"
+    functions = "".join(f"def a_function_{number}(): ...\n" for number in range(10, 99))
+    file.write_text(f'"""Many functions."""\n\n{functions}')
+    listed = file_tables.names(file)
+    assert listed.startswith("`a_function_10`, `a_function_11`, ")
+    assert listed.endswith("`, ...")
+    assert len(listed) < 120
+
+
 def test_a_page_without_a_place_for_them() -> None:
     with pytest.raises(ValueError, match="has no line"):
         file_tables.with_tables("# Design\n")

@@ -152,6 +152,14 @@ class TestWhatIsKept:
     ) -> None:
         assert Cache("", int(gigabytes * 2**30)).segment_bytes == megabytes * 2**20
 
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="Linux only")
+    def test_no_file_stays_open_for_each_piece(self, tmp_path: Path) -> None:
+        here = kept(Cache(str(tmp_path), 1 << 30))
+        assert here.put(0, piece(0))
+        opened = len(os.listdir("/proc/self/fd"))
+        assert all(here.put(number, piece(number)) for number in range(1, PIECES))
+        assert len(os.listdir("/proc/self/fd")) == opened
+
     def test_an_index_of_a_remote_file_is_kept_too(self, server: Server, tmp_path: Path) -> None:
         server.files["a.txt"] = b"one\ntwo\nthree\n"
         scan = Lines()

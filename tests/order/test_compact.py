@@ -3,6 +3,9 @@
 import os
 import pickle
 import struct
+import sys
+import threading
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel import MapDataset, RangeDataSource, ReadOptions
+from bushel.core.per_process import ProcessLock
 from bushel.dataset import map_node
 from bushel.errors import FileError, PlanError
 from bushel.experimental import FlatMapMapDataset
@@ -21,6 +25,7 @@ from bushel.run.compact import is_same_each_epoch
 from tests.contract.events import events_of, is_error, run_events
 from tests.contract.parts import Copies, is_not_third
 from tests.contract.pipelines import Kit
+from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried
 from tests.streams.compare import assert_resumes
 from tests.streams.test_parts import CountingSource
@@ -79,6 +84,37 @@ def test_one_pass() -> None:
     source.read.clear()
     assert sorted(np.concatenate(list(batched.repeat(3)))) == sorted([*range(1, 50, 2)] * 3)
     assert sorted(source.read) == sorted([*range(1, 50, 2)] * 3)
+
+
+def test_threads_that_ask_at_once_share_a_pass() -> None:
+    seen: list[int] = []
+    asked = threading.Event()
+
+    def keep(element: int) -> bool:
+        seen.append(element)
+        assert asked.wait(PATIENCE_SECONDS)
+        return is_odd(element)
+
+    ds = MapDataset.range(10).filter(keep).compact()
+    lengths: list[int] = []
+    threads = [threading.Thread(target=lambda: lengths.append(len(ds))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    # Until one of them waits for the other, or both are at the first element.
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not any(map(_waits_for_lock, threads)) and seen.count(0) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    asked.set()
+    for thread in threads:
+        thread.join()
+    assert lengths == [5, 5]
+    assert sorted(seen) == list(range(10))
+
+
+def _waits_for_lock(thread: threading.Thread) -> bool:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is ProcessLock.__enter__.__code__
 
 
 def test_what_was_found_travels() -> None:

@@ -214,3 +214,25 @@ def test_parts_within_parts_are_read_together(inner: str, monkeypatch: pytest.Mo
     # All shuffles of all parts in one go.
     assert located == [len(positions)]
     assert together == evaluated(mixed, 1e18, positions, monkeypatch)
+
+
+@pytest.mark.parametrize("together", [-1e18, 1e18])
+@pytest.mark.parametrize("empty", [MapDataset.range(0), MapDataset.range(0).shuffle(1)])
+@pytest.mark.parametrize("is_within", [False, True])
+def test_a_selection_map_that_chooses_an_empty_part_fails_there(
+    together: float, empty: MapDataset[int], is_within: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "_TOGETHER", together)
+    selection = [(k % 3, k) for k in range(20)]
+    selection[11] = (3, 11)
+    chosen = MapDataset.select_from_datasets([*[MapDataset.range(100)] * 3, empty], selection)
+    if is_within:
+        chosen = MapDataset.mix([chosen])
+    events: list[Any] = []
+    with iter(chosen.to_iter_dataset()) as iterator:
+        while len(events) < 20:
+            try:
+                events.append(next(iterator))
+            except ZeroDivisionError:
+                events.append("error")
+    assert events == [*range(11), "error", *range(12, 20)]

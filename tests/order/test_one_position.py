@@ -8,8 +8,10 @@ import pytest
 from bushel import MapDataset
 from bushel.core.positions import positions_of, split_epochs
 
+SOME_POSITIONS = [0, 9, 10, -1, -11, 2**62, -(2**62), 2**63 - 1, 2**63, 10**30, -(10**30)]
 
-@pytest.mark.parametrize("position", [0, 9, 10, -1, -11, 2**62, -(2**62), 2**63, 10**30, -(10**30)])
+
+@pytest.mark.parametrize("position", [*SOME_POSITIONS, -(2**63) + 1, -(2**63), -(2**63) - 1])
 @pytest.mark.parametrize("length", [1, 10, 2**40])
 def test_its_epoch(position: int, length: int) -> None:
     epoch, offsets = split_epochs(positions_of([position]), length)

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bushel import WeightSchedule
-from bushel.order import line_shares
+from bushel.order import line_shares, mix_turns
 from bushel.order.exact_shares import exact_shares, which_fall_due
 from bushel.order.line_columns import LineColumns
 from bushel.order.line_shares import chosen_on_lines
+from bushel.order.mix_turns import ScheduledTurns
 from bushel.order.proportions import Runs, joined, on_lines, table_of
 from bushel.order.shares import (
     chosen,
@@ -155,8 +156,8 @@ def test_shares_in_two_digits_are_exact(bits: int) -> None:
     rows = rng.integers(1, 1 << (bits - 8), (40, 25_000)).astype(np.float64)
     after = rng.integers(1, 1 << 40, 25_000).astype(np.float64)
     rests = after + rows[::-1].cumsum(axis=0)[::-1]
-    left, room = rests[0].copy(), [np.empty_like(rows) for _ in range(3)]
-    high, low = line_shares._shares(rows.copy(), left, bits, 0, room)
+    left, (room, *digits) = rests[0].copy(), [np.empty_like(rows) for _ in range(3)]
+    high, low = line_shares._shares(rows.copy(), left, bits, 0, room, digits)
     assert (left == after).all()
     shares = (high << bits) + low.astype(np.int64)
     assert (shares == exact_shares(rows.astype(np.int64), rests.astype(np.int64))).all()
@@ -195,6 +196,52 @@ def test_what_is_taken_is_not_divided_again(monkeypatch: pytest.MonkeyPatch) -> 
     expected, expected_end = chosen_by_runs(runs.each(), runs.sizes, (0,) * parts)
     assert which.tolist() == expected.tolist()
     assert end == expected_end
+
+
+def test_few_elements_of_many_parts_need_no_pass_over_all_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passes: list[int] = []
+    fall_due = line_shares._which_fall_due
+
+    def counted(*arguments: Any) -> Any:
+        passes.append(1)
+        return fall_due(*arguments)
+
+    monkeypatch.setattr(line_shares, "_which_fall_due", counted)
+    rng = np.random.default_rng(0)
+    ramp = WeightSchedule.linear([(step, list(rng.uniform(1, 2, 300))) for step in (0, 9999)])
+    ahead = tuple(rng.integers(0, ONE, 300).tolist())
+    for steps in (64, 65, 200, 300):
+        runs = table_of(ramp, None, 300).at(np.arange(steps))
+        assert runs.lines is not None
+        which, end = chosen(runs, ahead)
+        expected, expected_end = chosen_each(runs.each(), ahead)
+        assert (which.tolist(), end) == (expected.tolist(), expected_end)
+    assert not passes
+
+
+@pytest.mark.parametrize("parts", [5, 100])
+def test_later_states_compute_only_what_came_since(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    ramp = WeightSchedule.linear([(step, list(rng.uniform(1, 2, parts))) for step in (0, 9999)])
+    table = table_of(ramp, None, parts)
+    turns = ScheduledTurns(table, parts, (0, 1))
+    choices = turns.choose(0, 1000, turns.beginning(), [True] * parts)
+    computed: list[int] = []
+
+    def counted(runs: Runs, ahead: Any) -> Any:
+        computed.append(runs.steps)
+        return chosen(runs, ahead)
+
+    monkeypatch.setattr(mix_turns, "chosen", counted)
+    for used, more in ((100, 100), (300, 200), (300, 0), (999, 699), (1000, 0), (200, 200)):
+        expected = chosen_each(table.at(np.arange(used)).each(), (0,) * parts)[1]
+        assert choices.ahead(used) == expected
+        assert sum(computed) == more
+        computed.clear()
 
 
 def test_a_part_without_weight_stays_without_where_all_others_change() -> None:

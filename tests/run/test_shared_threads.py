@@ -2,19 +2,26 @@
 
 import gc
 import pickle
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
 import numpy as np
+import pytest
 
 from bushel import IterDataset, MapDataset, ReadOptions
 from bushel.core.block import Block
 from bushel.core.options import SharedReadOptions
+from bushel.run.build import build_stream
 from bushel.run.shared_threads import Seat, SharedThreads, ThreadsOfStreams
 from bushel.run.thread_time import Spent
+from bushel.run.threads import ReadAhead, ThreadPool
 from tests.patience import PATIENCE_SECONDS
 
 LANES = 64
+# With which Python starts a thread, up to 3.12 and from 3.13 on.
+_STARTS = "start_new_thread", "start_joinable_thread"
 
 
 def _numbers(start: int, count: int) -> Block:
@@ -237,3 +244,67 @@ def test_one_for_all_lanes_and_in_workers_too() -> None:
     one, other = pickle.loads(pickle.dumps((options, options)))
     assert one is other
     assert (one.num_threads, one.prefetch_buffer_size, one.streams, one.rows) == (8, 100, 4, 2)
+
+
+def test_an_interrupt_while_threads_are_told_to_end(request: pytest.FixtureRequest) -> None:
+    """Where only the first of them was told, closing tells them all: it waits for each."""
+    stream = build_stream(MapDataset.range(40).to_iter_dataset(ReadOptions(3, 30))._own_node())
+    told: list[str] = []
+
+    def strike(frame: FrameType, event: str, what: Any) -> None:
+        if event == "c_call" and what.__name__ == "put" and _is_within("leave", frame):
+            told.append(what.__name__)
+            if len(told) == 2:
+                raise KeyboardInterrupt
+
+    stream.start()
+    request.addfinalizer(lambda: sys.setprofile(None))
+    sys.setprofile(strike)
+    with pytest.raises(KeyboardInterrupt):
+        while stream.pull(10) is not None:
+            pass
+    sys.setprofile(None)
+    closing = threading.Thread(target=stream.close, daemon=True)
+    closing.start()
+    closing.join(PATIENCE_SECONDS)
+    assert not closing.is_alive()
+    assert not _readers()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
+def test_a_thread_whose_start_is_interrupted(
+    kind: type[BaseException], request: pytest.FixtureRequest
+) -> None:
+    """It works all the same; or, where a signal handler raised, Python's own code ended it."""
+    starts: list[str] = []
+
+    def strike(frame: FrameType, event: str, what: Any) -> None:
+        if event == "c_return" and what.__name__ in _STARTS:
+            starts.append(what.__name__)
+            if len(starts) == 1:
+                raise kind
+
+    pool, seat = ThreadPool(1), Seat()
+    seat.take(pool)
+    request.addfinalizer(lambda: sys.setprofile(None))
+    sys.setprofile(strike)
+    # (Both threads take a note of the new one away: it may be this one that finds none.)
+    with pytest.raises((kind, KeyError)) as struck:
+        ReadAhead(_numbers, 1, 30, 10, 0, 40, pool)
+    if struck.type is TimeoutError:
+        pool.threads[0].join()
+    sys.setprofile(strike)  # (Python has taken it away, as it raised.)
+    ahead = ReadAhead(_numbers, 1, 30, 10, 0, 40, pool)
+    sys.setprofile(None)
+    assert len(starts) == 1 + (struck.type is TimeoutError)
+    block = ahead.take()
+    assert block is not None and block.rows()[0] == 0
+    seat.leave()
+    ahead.stop(wait=True)
+
+
+def _is_within(name: str, frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != name:
+        frame = frame.f_back
+    return frame is not None

@@ -46,3 +46,11 @@ def test_one_thread_does_what_several_would_only_take_turns_with(machine: Machin
     assert most > 1
     assert run.choice.threaded
     assert run.choice.threads == 1
+
+
+def test_work_that_takes_no_time_at_all() -> None:
+    """As a clock may say that is coarse, or that jumps. (The gain is used as a logarithm.)"""
+    choice = ThreadChoice(MOST, 2)
+    choice.learn_work(1, Spent(0.0, 0.0, 0.0))
+    choice.learn_lock(10, 0, 1, 0.0, 0.0)
+    assert choice._gain_by_lock(2, 0.0) == 1.0

@@ -20,7 +20,7 @@ from bushel.errors import FileError, MissingFileError, PlanError, RecordError
 from bushel.files.local import LocalFile
 from bushel.files.progress_line import ProgressLine
 from bushel.sources import JsonLinesDataSource, TextLinesDataSource
-from bushel.sources import chunks as scan_chunks
+from bushel.sources import parallel_search as scan_chunks
 from bushel.sources.text import scan as lines_scan
 from tests.patience import PATIENCE_SECONDS
 from tests.property.profile import tried

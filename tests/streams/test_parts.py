@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bushel import IterDataset, MapDataset, MultiprocessingOptions, ReadOptions
@@ -193,6 +193,7 @@ def test_unbatch_needs_batches(element: Any, text: str) -> None:
 
 @tried
 @given(lengths, sizes, sizes, st.booleans())
+@example(length=3, size=4, stride=1, drop=False)  # No more elements than neighbours share.
 def test_windows(length: int, size: int, stride: int, drop: bool) -> None:
     stream, expected = thirds_dropped(length)
     made = stream.windows(size, stride, drop_remainder=drop)

@@ -13,7 +13,7 @@ from bushel import DatasetIterator, IterDataset, MapDataset, MultiprocessingOpti
 from bushel.dataset.stream import stream_node
 from bushel.experimental import InterleaveIterDataset, ZipIterDataset
 from bushel.sources import JsonLinesDataSource
-from bushel.watch.counts import Counts
+from bushel.watch.element_counts import Counts
 from bushel.watch.explanation import ExplainedStep
 from tests.contract.parts import double, is_not_third
 from tests.contract.pipelines import PIPELINES as CONTRACT

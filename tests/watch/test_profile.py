@@ -20,9 +20,9 @@ from bushel.samplers import IndexSampler
 from bushel.transforms import Batch
 from bushel.watch import sampling
 from bushel.watch.costs import ElementWork, StepCost
+from bushel.watch.profile_counters import CostTimes, OutOfTimeError
 from bushel.watch.profiled import Profile
 from bushel.watch.sending import sending_costs
-from bushel.watch.step_costs import CostTimes, OutOfTimeError
 from tests.contract.pipelines import PIPELINES, Kit
 from tests.thorough import THOROUGH
 from tests.workers.guards import no_endless_wait, no_process_left_behind
@@ -250,7 +250,8 @@ def test_nothing_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     # The time is up after a while, by a clock that goes with the elements.
     monkeypatch.setattr(
-        "bushel.watch.step_costs.perf_counter", lambda: perf_counter() + 1e6 * (len(seen) > 1000)
+        "bushel.watch.profile_counters.perf_counter",
+        lambda: perf_counter() + 1e6 * (len(seen) > 1000),
     )
     endless = MapDataset.range(100).repeat().to_iter_dataset(ReadOptions(0, 0))
     with pytest.raises(

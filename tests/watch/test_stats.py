@@ -20,8 +20,8 @@ from bushel.deliver.figures import Figures
 from bushel.deliver.waits import Waits
 from bushel.run import step_sheet, step_times
 from bushel.run.call_sizes import by_count, unsized
-from bushel.run.looks_beside import LooksBeside
 from bushel.run.step_times import StepTimes, TimedTurns
+from bushel.run.timing_budget import LooksBeside
 from bushel.run.worker_figures import WorkerFigures
 from bushel.watch.stats import Stats, StepStats, stats_of
 from tests.workers.guards import no_endless_wait, no_process_left_behind

@@ -10,7 +10,7 @@ import pytest
 import bushel
 from bushel import MapDataset, MultiprocessingOptions
 from bushel.watch.costs import Costs, TriedRun
-from bushel.watch.others import CoresUsed, cores_of_others, cores_used
+from bushel.watch.other_programs import CoresUsed, cores_of_others, cores_used
 from bushel.watch.profiled import Profile
 from bushel.watch.sampling import MeasuredPace
 from bushel.watch.simulated_makers import Setting

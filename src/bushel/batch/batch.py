@@ -1,4 +1,4 @@
-"""`batch`: neighbours stacked into one element."""
+"""`batch`: its node and arguments; `core/stack.py` stacks the neighbours into one element."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

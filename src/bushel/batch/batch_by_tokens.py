@@ -1,4 +1,4 @@
-"""`batch_by_tokens`: as many neighbours in a batch as fit into a budget of tokens."""
+"""`batch_by_tokens`: as many neighbours as fit into a budget of tokens; counts the padding."""
 
 from collections.abc import Iterable
 from typing import Any

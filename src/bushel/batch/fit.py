@@ -1,4 +1,4 @@
-"""Chooses the bin for a sequence: first fit or best fit.
+"""Chooses the bin of each sequence for `pack`, by first fit or best fit, as loops over numbers.
 
 Everything here is numbers. Many sequences are placed at once, as packing spends its time in the
 loop over them.

@@ -1,4 +1,4 @@
-"""The length of an element, by the feature or function that the user named."""
+"""The length of an element, by the user's feature or function, for token batches and buckets."""
 
 import operator
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The step of `pack` by first fit or best fit: sequences side by side in rows."""
+"""The node and state of `pack` by first fit or best fit; `batch/packing.py` fills the rows."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The arguments of `pack`, checked and brought into one form."""
+"""The arguments of first-fit and best-fit `pack`, checked: lengths, bins, alignment, padding."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

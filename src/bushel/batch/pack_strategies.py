@@ -1,4 +1,4 @@
-"""The strategies of `pack` and the options of each: first fit, best fit, cut end to end."""
+"""`pack(strategy=...)`: chooses the steps of a strategy; refuses options of another strategy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

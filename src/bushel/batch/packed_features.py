@@ -1,4 +1,4 @@
-"""The step before `pack` that removes features that are not packed."""
+"""Removes the features that `pack` does not pack, in a step before it."""
 
 from bushel.batch.too_long import Only
 from bushel.core.block import Block

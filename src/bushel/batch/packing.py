@@ -1,4 +1,4 @@
-"""Fills the rows of `pack`: places sequences side by side in bins of one length.
+"""Fills the bins of `pack`, shuffles and makes the rows; `batch/fit.py` chooses the bins.
 
 A group is a set of open rows, the bins. Each sequence goes into the first bin that has room for it,
 or into the one that it fills best; a sequence that fits into none closes the group, and begins the

@@ -1,4 +1,4 @@
-"""Pads sequences of different lengths to the longest one, and stacks them into a batch."""
+"""Pads sequences to the longest one and stacks them, for token batches and buckets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""`RebatchIterDataset`: changes the size of batches."""
+"""Rebatching: joins and cuts batches along their first axis, to batches of another size."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

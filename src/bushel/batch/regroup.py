@@ -1,4 +1,4 @@
-"""The stream of steps that join any number of neighbours: packing, splitting, rebatching.
+"""The stream of steps whose groups the data decide: pack, token batches, buckets, rebatching.
 
 A group is a run of elements after which nothing is left over, or only a part of one element. The
 state is the beginning of the current group, and the number of its new elements that have been
@@ -220,6 +220,8 @@ class RegroupStream(Stream):
         self._made = 0
         # The number of elements taken, and of new elements made of them, as far as known.
         self._taken_and_made = [0, 0]
+        # The number of elements taken before the group that is being made.
+        self._taken_before = 0
         # The place after the last element taken: looking ahead may move the cursor to the next
         # chunk, and where that begins depends on how the stream was cut.
         self._place: tuple[Marks, int, int] | None = None
@@ -248,8 +250,12 @@ class RegroupStream(Stream):
             if group is None:
                 group = self._open = self._following()
                 self._machine.begin(group.carried)
+                self._taken_before = self._taken_and_made[0]
             failure = self._fill(want)
             if failure is not None:
+                if self._had_not_failed(group):
+                    # Who asks again begins at the state before it again: nothing is lost.
+                    raise failure.release()
                 place = self._cursor.mark()
                 self._open = replace(group, failures=group.failures + 1, touched=place)
                 return self._chunk(rows, groups, group, failure)
@@ -273,6 +279,11 @@ class RegroupStream(Stream):
             groups.append(group)
             rows += made[group.used :] if group.used else made
         return self._chunk(rows, groups, self._following(), None) if groups else None
+
+    def _had_not_failed(self, group: _MadeGroup) -> bool:
+        """Whether elements were made of what fails now, before a state was taken and restored."""
+        is_cut = self._machine.cuts_elements and bool(group.carried)
+        return group.used > 0 or (is_cut and self._taken_and_made[0] == self._taken_before)
 
     def _made_together(self, most: int) -> tuple[_ManyGroups, list[Any]] | None:
         """Makes groups from the chunk in which the last one ended, if the machine can."""

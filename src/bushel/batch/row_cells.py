@@ -1,4 +1,4 @@
-"""Writes all cells of packed rows at once: sequences, padding, segment ids, positions."""
+"""Writes the cells of all rows of `pack` at once: sequences, padding, segment ids, positions."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias

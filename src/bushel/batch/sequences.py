@@ -1,4 +1,4 @@
-"""Extracts the sequences of many elements at once, for packing."""
+"""Extracts the arrays of features of many elements at once, for `pack`."""
 
 from collections.abc import Sequence
 from operator import attrgetter

@@ -1,4 +1,4 @@
-"""`pack` with "concat_then_split": lays sequences end to end and cuts them into rows."""
+"""`pack` with "concat_then_split": lays sequences end to end, cuts rows, replaces BOS tokens."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain

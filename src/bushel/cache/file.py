@@ -1,4 +1,4 @@
-"""The file of `cache(path)`: one process writes it, it appears when complete, any number read.
+"""The file of `cache(path)`: its format, whose pipeline it belongs to; one writes, any number read.
 
 The file has pieces (`files/container.py`), each a block of elements: three lengths, then a
 description of elements, their bytes, and the states after them, compressed. The footer names the

@@ -1,4 +1,4 @@
-"""States in folders: one JSON file for each process, written atomically."""
+"""States in folders: a JSON file with a checksum for each process, written atomically."""
 
 import itertools
 import json

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from bushel.checkpoint.code_and_files import restore_into
 from bushel.checkpoint.folders import encode, read_state, write_encoded
-from bushel.checkpoint.made_with import restore_into
 
 try:
     # At module level, unlike other optional dependencies, as the classes need it for their bases.

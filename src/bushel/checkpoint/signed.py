@@ -1,11 +1,11 @@
-"""Adds the description of the pipeline to states, and compares it before a restore."""
+"""Adds the version and the pipeline to states; refuses a state of another version or pipeline."""
 
 import re
 from typing import Any, TypeGuard
 
+from bushel.checkpoint.code_and_files import MadeWith
 from bushel.checkpoint.differences import differing_steps
 from bushel.checkpoint.grown import goes_on_in_order, growth, how_to_go_on
-from bushel.checkpoint.made_with import MadeWith
 from bushel.core.node import Node
 from bushel.core.state import copy_state
 from bushel.errors import StateError

@@ -1,4 +1,4 @@
-"""The command `bushel`, its subcommands, and those for files (`head`, `sample`, `index`, ...)."""
+"""The command `bushel`: parses the command line; runs `head`, `sample`, `count`, `index` itself."""
 
 import argparse
 import io

@@ -1,4 +1,4 @@
-"""`bushel profile`: what each step of a pipeline costs, and how fast it could be."""
+"""`bushel profile` and `bushel simulate`: the commands; `watch/` has what they call."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Prints records as text and as JSON."""
+"""Shows records on the command line: as text or JSON, with the kinds and sizes of their parts."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which values a function mutates: these are left out of its digest.
+"""Which values a function changes: those are left out of its digest (`core/fingerprint.py`).
 
 A list or dict that a function passes on may be changed by the function that receives it. So a
 mutable value counts only if it is nothing but read.

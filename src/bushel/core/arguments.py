@@ -1,4 +1,4 @@
-"""Checks of arguments that several operations share, and their error messages."""
+"""Checks of arguments that operations share; the errors of mistyped names and missing methods."""
 
 import functools
 import operator

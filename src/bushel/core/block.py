@@ -1,4 +1,4 @@
-"""Blocks: n elements that travel together, as rows or as columns.
+"""Blocks: n elements that travel together, as rows or columns; `Failure`, an element that failed.
 
     rows     a list of n elements
     columns  a tree of arrays with a common leading axis, and optionally the keys that

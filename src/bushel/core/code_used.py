@@ -1,4 +1,4 @@
-"""Finds the functions and constants of modules that a function uses.
+"""Finds the functions and module constants that a function uses, which its digest covers.
 
 Only code of the program is followed, not installed packages. Constants count only if a module
 assigns them once, as literals: computed values may differ from run to run, and a name that is

@@ -1,4 +1,4 @@
-"""Gives single objects more behaviour by a derived class, without overhead for others.
+"""Gives single objects a derived class (recorded, traced, counted), without overhead for others.
 
 An iterator that is recorded or traced, and a stream whose pulls are counted, become objects of a
 class derived from their own. A check at each element would cost all other iterators time; a wrapper

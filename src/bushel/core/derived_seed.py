@@ -1,4 +1,4 @@
-"""`derived_seed`: one seed from several numbers, as numpy's `SeedSequence` makes it.
+"""`derived_seed`: makes one seed of several numbers, as numpy's `SeedSequence` does.
 
 To import numpy's random generators takes longer than all the rest of building a pipeline, and
 where there are workers they are not started before that.

@@ -32,6 +32,10 @@ class Ending(Protocol):
         """Makes its threads end after their current work, and wait for nothing any more."""
 
 
+# An interrupted start waits no longer for its thread.
+_BEGINS_WITHIN_SECONDS = 1.0
+
+
 class OwnThread(threading.Thread):
     """A thread of bushel: a daemon, which the end of the program waits for."""
 
@@ -46,6 +50,11 @@ class OwnThread(threading.Thread):
             if limit is None:
                 raise
             raise RuntimeError(f"no thread can be started: {limit}.") from error
+        except BaseException:
+            # An interrupt: the thread may run nonetheless, and must not be started once more. (It
+            # may also never begin, where the interrupt came before it was made.)
+            self._started.wait(_BEGINS_WITHIN_SECONDS)  # type: ignore[attr-defined]
+            raise
 
 
 _live: "weakref.WeakSet[Ending]" = weakref.WeakSet()

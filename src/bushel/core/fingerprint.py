@@ -1,4 +1,4 @@
-"""Digests of a pipeline's functions, and the names of its sources; reads no files."""
+"""The digest of one function: of its code, the values around it, the functions that it calls."""
 
 import functools
 from itertools import zip_longest

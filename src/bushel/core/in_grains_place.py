@@ -1,4 +1,4 @@
-"""`replace_grain`: libraries that import Grain get bushel instead."""
+"""`replace_grain`: libraries that import Grain get bushel instead, in workers too."""
 
 import importlib
 import sys

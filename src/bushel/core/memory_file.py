@@ -1,4 +1,4 @@
-"""Files in memory without a name, shared by passing their descriptors."""
+"""Files in memory without a name, shared by passing their descriptors, and their mappings."""
 
 import mmap
 import os

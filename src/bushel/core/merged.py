@@ -1,4 +1,4 @@
-"""Streams with several input streams: a cursor in each, and their states."""
+"""`Merged`: the base class of streams with several inputs, with a cursor in each of them."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The kinds of nodes that a pipeline is made of; `failed` makes the failure of an element.
+"""The kinds of nodes (`Order`, `Each`, `Fold`, ...); `failed` makes the failure of an element.
 
     Source   reads records by key               fetch(keys) -> block
     Order    positions in its input             locate(positions) -> positions

@@ -1,4 +1,4 @@
-"""Options of users: `ReadOptions`, `MultiprocessingOptions`, `DatasetOptions`, `OnError`."""
+"""`ReadOptions`, `MultiprocessingOptions`, `DatasetOptions`, `OnError`: fields, bounds, checks."""
 
 import enum
 import os

@@ -1,4 +1,4 @@
-"""Nodes that change no element: seeds, options, prefetch, workers, `to_iter_dataset`."""
+"""Nodes of seeds, options, prefetch, workers, `to_iter_dataset`, and of users' own datasets."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any

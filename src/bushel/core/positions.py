@@ -55,8 +55,11 @@ def split_epochs(positions: Positions, length: int) -> tuple[Any, Positions]:
     first = int(positions.item() if count == 1 else positions.min())
     epoch = first // length
     if count == 1 or int(positions.max()) // length == epoch:
-        offsets = positions - epoch * length if epoch else positions
-        return epoch, offsets.astype(np.int64, copy=False)
+        if epoch * length >= -_LAST:
+            offsets = positions - epoch * length if epoch else positions
+            return epoch, offsets.astype(np.int64, copy=False)
+        # The first epoch of all that numpy's integers reach begins before they do.
+        return epoch, (positions % length).astype(np.int64, copy=False)
     return positions // length, (positions % length).astype(np.int64, copy=False)
 
 

@@ -1,4 +1,4 @@
-"""Rows of different lengths as one flat array and the offset of each row.
+"""Rows of different lengths as one flat array and the offset of each row, to send or pack them.
 
     [{"x": array([1, 2]), "y": "ab"},          Struct(dict, ("x", "y"))
      {"x": array([3]),    "y": "c"}]             Run  [1 2 3]   bounds [0 2 3]

@@ -1,4 +1,4 @@
-"""Allocates the arrays of a batch: in the shared memory of a worker, or anywhere.
+"""Where the arrays of a batch are allocated: in a worker's shared memory, or aligned for devices.
 
 A worker process sends batches through shared memory. With `made_in` they are made there, which
 saves a copy.

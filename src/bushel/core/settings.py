@@ -1,4 +1,4 @@
-"""Process-wide settings, read as attributes and changed with `config.update`."""
+"""`bushel.config`: process-wide settings, read as attributes, changed with `config.update`."""
 
 import logging
 import os

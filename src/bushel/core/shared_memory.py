@@ -1,4 +1,4 @@
-"""Shared memory that other processes find by its name.
+"""Shared memory with a name: made, opened by other processes, checked, removed.
 
 Python's `SharedMemory` is not used for named memory, for two reasons. Up to Python 3.12, a process
 that only opens such memory removes it at its end, while the process that made it may still use it.

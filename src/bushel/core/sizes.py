@@ -1,7 +1,6 @@
 """The number of bytes of an element."""
 
 import sys
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bushel.core.tree import open_node
@@ -15,11 +14,13 @@ _PLACE_BYTES = 8
 _ARRAY_BYTES = 112
 # The assumed size of an object that does not tell its size.
 _UNKNOWN_BYTES = 32
+# Most leaves that are no arrays: asking for their size takes less than calling a function.
+_PLAIN = frozenset({int, float, bool, str, bytes})
 # Levels of nesting that are looked at: far fewer than calls may be nested.
 _MOST_LEVELS = 100
 
 
-def bytes_of(element: Any, objects: bool = False, within: tuple[int, ...] = ()) -> int:
+def bytes_of(element: Any, objects: bool = False) -> int:
     """The bytes of an element's leaves, roughly; with `objects` also what Python adds to them.
 
     >>> import numpy as np
@@ -32,19 +33,28 @@ def bytes_of(element: Any, objects: bool = False, within: tuple[int, ...] = ()) 
     >>> bytes_of([np.zeros(100, np.int8)] * 1000)
     108000
 
-    `within` has the `id` of each part of the element that this one is in: an element may contain
-    itself.
+    A dict or list that is in an element several times needs its memory once; and an element may
+    contain itself.
 
     >>> endless = [bytes(100)]
     >>> endless += [endless, endless]
     >>> bytes_of(endless) < 300
     True
     """
+    return _bytes_of(element, objects, {}, 0)
+
+
+def _bytes_of(element: Any, objects: bool, seen: dict[int, Any], level: int) -> int:
+    """The same for a part of an element, at this level of nesting.
+
+    `seen` has the dicts and lists that were measured already, by their `id`: were each measured
+    again wherever it is found, then an element whose parts name each other, such as the nodes of a
+    graph, would take for ever. It keeps them, so that no other gets the same `id`.
+    """
     kind = type(element)
-    if (kind is list or kind is tuple) and len(element) > _LOOKED_AT:
-        return _bytes_of_many(element, objects, within)
-    opened = open_node(element)
-    if opened is None:
+    is_long = (kind is list or kind is tuple) and len(element) > _LOOKED_AT
+    opened = None if is_long else open_node(element)
+    if not is_long and opened is None:
         try:
             size = getattr(element, "nbytes", None)
             if type(size) is int:  # Elements may be anything, and some have a method of this name.
@@ -52,23 +62,22 @@ def bytes_of(element: Any, objects: bool = False, within: tuple[int, ...] = ()) 
             return sys.getsizeof(element, _UNKNOWN_BYTES)
         except Exception:  # Or a property that raises, as sparse tensors do.
             return _UNKNOWN_BYTES
-    total = _bytes_of_all(opened[1], element, objects, within)
-    return total + sys.getsizeof(element, 64) if objects else total
-
-
-def _bytes_of_all(
-    children: Iterable[Any], element: Any, objects: bool, within: tuple[int, ...]
-) -> int:
-    if len(within) == _MOST_LEVELS or id(element) in within:
+    if id(element) in seen:
+        return 0
+    seen[id(element)] = element
+    if level == _MOST_LEVELS:
         return _UNKNOWN_BYTES
-    within = (*within, id(element))
-    return sum(bytes_of(child, objects, within) for child in children)
-
-
-def _bytes_of_many(element: Sequence[Any], objects: bool, within: tuple[int, ...]) -> int:
-    """The same for a long list, by some of its items; not even the list is copied."""
-    count = len(element)
-    some = element[:: -(-count // _LOOKED_AT)]
-    total = _bytes_of_all(some, element, objects, within) * count // len(some)
+    own = sys.getsizeof(element, 64) if objects else 0
+    count = len(element) if is_long else 0
+    # (Not even a long list is copied.)
+    children = opened[1] if opened is not None else element[:: -(-count // _LOOKED_AT)]
+    total = 0
+    for child in children:
+        if type(child) in _PLAIN:
+            total += sys.getsizeof(child)
+        else:
+            total += _bytes_of(child, objects, seen, level + 1)
+    if not is_long:
+        return own + total
     # For a million Python numbers, the slots of the list are a fifth of the memory.
-    return total + (sys.getsizeof(element) if objects else _PLACE_BYTES * count)
+    return total * count // len(children) + (own or _PLACE_BYTES * count)

@@ -1,4 +1,4 @@
-"""Stacks rows into columns: n elements of one structure become one element of n-long arrays."""
+"""Stacks n elements into one of n-long arrays; the error if their structures or shapes differ."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Fields of a stream's state: declared beside the stream, checked before a restore.
+"""Fields of a stream's state: declared beside the stream, checked before a restore, or refused.
 
     class RepeatStream(OneInput):
         def fields(self) -> Fields:

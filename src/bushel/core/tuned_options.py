@@ -1,4 +1,4 @@
-"""`AutotuneParameter` and `"auto"`: bounds for numbers that are tuned while running."""
+"""`AutotuneParameter` and `"auto"`: the bounds of workers and buffers that are tuned."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Methods of both `MapDataset` and `IterDataset`: `apply`, `pipe`, `on_error`, `write`."""
+"""Methods of `MapDataset` and of `IterDataset`: `apply`, `pipe`, `on_error`, `write`, `explain`."""
 
 from __future__ import annotations
 

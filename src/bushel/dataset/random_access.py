@@ -1,4 +1,4 @@
-"""`MapDataset`: random access to element i, over any number of epochs.
+"""`MapDataset`: random access to element i, over any number of epochs; most of its methods.
 
 Each method builds one node and returns a new dataset; nothing is read or computed until an
 element is asked for.

@@ -1,4 +1,4 @@
-"""Seeds of random steps: given as arguments, or derived from `ds.seed(...)`."""
+"""Derives the seed of a step from `ds.seed(...)`; the errors of a missing or invalid seed."""
 
 import operator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Makes nodes that need more than their arguments: a derived seed, a way to open streams."""
+"""Makes the nodes of `random_map` and a buffer's `shuffle` with their seed, and of `interleave`."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""`IterDataset`: streams, which can only be iterated, with a state at every element.
+"""`IterDataset`: streams, which can only be iterated, with a state; most of its methods.
 
 Each method builds one node and returns a new dataset; nothing is read or computed until an
 element is asked for.

@@ -1,4 +1,4 @@
-"""The device and the processes of a program with Hugging Face Accelerate."""
+"""The device and the processes of a program with Accelerate; refuses datasets not shared out."""
 
 import contextlib
 import contextvars

@@ -1,4 +1,4 @@
-"""`device_put`, and the processes of a JAX job: the only file that imports JAX."""
+"""`device_put`; the processes of a JAX job and their agreement; the only file that imports JAX."""
 
 import atexit
 import itertools

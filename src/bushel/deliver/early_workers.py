@@ -1,4 +1,4 @@
-"""Starts the nursery of workers when a dataset is built, before it is iterated."""
+"""Has a nursery started when a dataset is built (`workers/early_nursery.py`); imports meanwhile."""
 
 from bushel.core.options import WorkersKey
 from bushel.workers.home import expect_workers

@@ -1,4 +1,4 @@
-"""The statistics of an iterator as plain values; `watch/` formats them."""
+"""`Figures`: the statistics of an iterator as plain values; `watch/stats.py` presents them."""
 
 from bushel.core.frozen import frozen
 from bushel.run.step_total import StepTotal

@@ -1,4 +1,4 @@
-"""`DatasetIterator`: elements one by one, with a state at every element."""
+"""`DatasetIterator`: elements one by one, a state at each; errors after a close or a fork."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from bushel.checkpoint.made_with import MadeWith, restore_into, tell_changes
+from bushel.checkpoint.code_and_files import MadeWith, restore_into, tell_changes
 from bushel.checkpoint.signed import Pipeline, growth_since, made_of, sign, verify
 from bushel.core.block import Failure, failure_of
 from bushel.core.block_size import FEW, BlockSize

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bushel.checkpoint.made_with import made_with
+from bushel.checkpoint.code_and_files import made_with
 from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.node import Node
 from bushel.core.options import DatasetOptions

@@ -1,4 +1,4 @@
-"""The history of threads and workers over a run, in a bounded number of samples."""
+"""The history of threads and workers over a run, in a bounded number of samples, for the report."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Saves and loads states of iterators in the folders that Orbax makes."""
+"""An iterator's `save` and `load`: its state in a folder that Orbax makes, process by process."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The iterator of `bushel.iterate`: its steps are counted and timed."""
+"""The iterator with statistics, which it publishes; if that fails, its page ends, not the loop."""
 
 import functools
 import json

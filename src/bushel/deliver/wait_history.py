@@ -1,4 +1,4 @@
-"""The history of a loop's waits over a run, in a bounded number of columns."""
+"""The history of a loop's waits over a run, in a bounded number of columns, for the report."""
 
 from typing import NamedTuple
 

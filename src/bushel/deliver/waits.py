@@ -1,4 +1,4 @@
-"""Measures how long the user's loop waits for elements, in `next`."""
+"""Measures how long the user's loop waits in `next`, and which elements count as ready."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Opens remote files: through obstore where it can, else through fsspec."""
+"""Opens remote files: by obstore where it can, else by fsspec; counts requests and bytes."""
 
 import os
 from collections.abc import Sequence

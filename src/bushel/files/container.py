@@ -1,4 +1,4 @@
-"""Files of checksummed pieces: indexes, positions, cached streams, parts of tables.
+"""The format of files of checksummed pieces: indexes, positions, cached streams, parts of tables.
 
     BUSHELC1  piece  piece  ...  footer (JSON)  length and checksum of the footer  BUSHELCE
 

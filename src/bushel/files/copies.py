@@ -1,4 +1,4 @@
-"""Copies and unpacked versions of files, made once and kept in the cache folder.
+"""Copies and unpacked versions of files, made once, verified, and kept in the cache folder.
 
 They are for files that cannot be read in place: remote files that a library needs as local files,
 and compressed ones. There is one copy for each file, named after the file and its stamp. It appears

@@ -1,4 +1,4 @@
-"""The index of a file: the offsets of its records, found once and stored.
+"""The index of a file: the offsets of its records; where it is kept, when it is made again.
 
 An index is beside its file, or in a cache folder if the former is not writable. It has the size and
 modification time of its file, and is made again when these differ, or when the index is damaged. It

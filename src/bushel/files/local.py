@@ -1,4 +1,4 @@
-"""Local files: read by ranges, closed when nothing refers to them."""
+"""Local files: read by ranges, few open at once; the error about a file that has changed."""
 
 import errno
 import os

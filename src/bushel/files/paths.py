@@ -1,4 +1,4 @@
-"""Expands names, globs and folders, local or remote, to files."""
+"""Expands names, globs and folders, local or remote, to files; suggests names if there are none."""
 
 import glob
 import os

@@ -1,4 +1,4 @@
-"""Private files and folders: makes sure that kept files belong to the user alone.
+"""The cache folder (`BUSHEL_CACHE`, its size); checks that kept files belong to this user alone.
 
 Stored files are trusted when they are read again, so no other user may have written them: a private
 folder (0700) belongs to the user and is no link, and so does every file that is opened in it. A

@@ -1,4 +1,4 @@
-"""The progress line of slow operations.
+"""The progress line of slow operations: when and where it is shown, and the time left.
 
 It is shown on a terminal, and in a notebook. `BUSHEL_PROGRESS=0` in the environment switches it
 off, and `BUSHEL_PROGRESS=1` shows it in logs as well.

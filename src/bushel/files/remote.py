@@ -1,4 +1,4 @@
-"""Reads ranges of remote files: neighbours in one request, many requests in parallel."""
+"""Reads ranges of remote files: joins neighbours, learns the size of requests, reads ahead."""
 
 import os
 import threading

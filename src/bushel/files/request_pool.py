@@ -1,4 +1,4 @@
-"""The threads that send requests in parallel."""
+"""The threads that send requests of remote files in parallel, and how many there may be."""
 
 import os
 import threading

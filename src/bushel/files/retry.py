@@ -1,4 +1,4 @@
-"""Repeats requests that fail transiently, with growing delays."""
+"""Repeats requests that fail transiently: which, how often, after which delays."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""`TFRecordIterDataset`: a stream over one TFRecord file."""
+"""`TFRecordIterDataset`: Grain's class; `sources/tfrecord/file_stream.py` reads the file."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`ParquetIterDataset`: a stream over Parquet files, one row group at a time."""
+"""`ParquetIterDataset`: Grain's class for Parquet files, of which several are read in turn."""
 
 import os
 from collections.abc import Sequence

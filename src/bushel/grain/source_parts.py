@@ -1,4 +1,4 @@
-"""Splits a stream into several, each over a part of its source, as Grain's interleave does."""
+"""Splits a stream for `multithread_prefetch` into several, each over a part of its source."""
 
 import copy
 from typing import Any

@@ -9,7 +9,7 @@ from bushel.core.arguments import whole
 from bushel.dataset import IterDataset, MapDataset
 from bushel.deliver.accelerate_job import as_it_is
 from bushel.errors import MissingPackageError, PlanError
-from bushel.watch.counts import ENDLESS
+from bushel.watch.element_counts import ENDLESS
 
 # A stretch of so many elements is a shard: as many are made again at the most where an iteration
 # goes on, and a list of stretches is short.

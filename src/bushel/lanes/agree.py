@@ -1,4 +1,4 @@
-"""How hosts agree on the number of steps: the least that any of them has ready."""
+"""How hosts agree on the number of steps, the least that any has ready; logs whom they wait for."""
 
 import logging
 import threading

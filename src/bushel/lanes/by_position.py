@@ -1,4 +1,4 @@
-"""Reads all lanes of a host together, by position."""
+"""Lanes that are read by position: takes the rows of all lanes of a host in one evaluation."""
 
 from collections.abc import Sequence
 from typing import Any

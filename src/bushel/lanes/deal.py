@@ -1,4 +1,4 @@
-"""`lanes`: the nodes that deal positions to lanes and gather rows from them.
+"""`lanes`: its arguments, and the nodes that deal positions to lanes and gather rows from them.
 
     shuffle ─ lanes(4) ─┬ filter ─┬ batch(8)
                         ├ filter ─┤

@@ -1,4 +1,4 @@
-"""The stream of the lanes of one host: gathers rows from each lane into steps."""
+"""The stream of the lanes of one host: gathers rows into steps, pads the last, asks other hosts."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Replaces all lanes by those of this host, when an iterator is made."""
+"""Gives this host its lanes when an iterator is made; the errors if lanes or steps do not fit."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Elements that pad a last step: zeros with the structure of other elements."""
+"""Elements that pad a last step (`remainder="pad"`): zeros with the structure of others."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

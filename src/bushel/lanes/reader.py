@@ -1,4 +1,4 @@
-"""Reads elements of many lanes together, several steps at once, ahead of their use."""
+"""Lanes that are streams: reads several steps of every lane at once, ahead of their use."""
 
 import time
 from collections.abc import Callable, Sequence

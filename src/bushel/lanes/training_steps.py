@@ -1,4 +1,4 @@
-"""Lanes as an order: the positions of one host's rows, step by step."""
+"""Lanes as an order, where no step has a memory: the positions of a host's rows, step by step."""
 
 import numpy as np
 

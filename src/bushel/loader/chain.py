@@ -1,4 +1,4 @@
-"""Makes the nodes of a `DataLoader` from its arguments, and checks its operations."""
+"""Makes the nodes of a `DataLoader` from its arguments; refuses operations that cannot work."""
 
 import operator
 import sys

@@ -11,7 +11,7 @@ from bushel.errors import PlanError, SourceError, StateError
 from bushel.lanes.merge import merge_states
 from bushel.loader.chain import Chain
 from bushel.loader.loader import DataLoader
-from bushel.watch.counts import ENDLESS, Counts
+from bushel.watch.element_counts import ENDLESS, Counts
 
 # Stands for the end, in place of an element.
 _OVER = object()

@@ -1,4 +1,4 @@
-"""The iterator of a `DataLoader`; its states are JSON in bytes."""
+"""The iterator of a `DataLoader`; its states, JSON in bytes, are compared with the loader."""
 
 import functools
 import json
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from bushel.checkpoint.code_and_files import made_with, tell_changes
 from bushel.checkpoint.differences import differing_fields, differing_steps
-from bushel.checkpoint.made_with import made_with, tell_changes
 from bushel.checkpoint.signed import VERSION, check_depth, is_pipeline, made_of
 from bushel.core.closing import Closing
 from bushel.core.options import DatasetOptions

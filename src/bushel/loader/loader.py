@@ -1,4 +1,4 @@
-"""`DataLoader`: builds a pipeline from a source, a sampler and operations."""
+"""`DataLoader` and `load`: their arguments and checks; `loader/chain.py` makes the nodes."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar

@@ -1,4 +1,4 @@
-"""The older operations of a `DataLoader`, which map an iterator of Records to another.
+"""Grain's older operations of a `DataLoader`: `MapOperation`, `BatchOperation`, and others.
 
 The classes in `bushel.transforms` say the same in a simpler way; a loader runs both alike.
 """

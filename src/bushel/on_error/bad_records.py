@@ -1,4 +1,4 @@
-"""Bad records: what is noted about each, and how guards note them.
+"""`BadRecord`: what is noted about a record that fails; how guards note them in any thread.
 
 While a block is evaluated, on any thread, its guards note the bad records in it. The caller that
 asked for the block passes the notes on, up to the stream, which counts them in order

@@ -1,4 +1,4 @@
-"""The budget of bad records: counted in the order of the stream, and part of its states.
+"""Counts bad records in the order of the stream and logs them; the error beyond the budget.
 
 The count is part of a stream's state: a budget ends at the same record whichever thread or worker
 evaluates it, and however often the stream was stopped and resumed.

@@ -1,4 +1,4 @@
-"""`on_error`: its node, and what replaces an element that fails."""
+"""`on_error`: its node, which errors it catches, and what replaces an element that fails."""
 
 import copy
 from typing import Any

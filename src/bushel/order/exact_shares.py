@@ -1,4 +1,4 @@
-"""Exact integer shares of the parts of a mixture: which elements come from which part."""
+"""Exact integer arithmetic for mixtures: which elements fall due to a part, by its share."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""How many elements of each of many streams, read in turn, are read at once: several rounds.
+"""How many elements of each stream of a mixture or zip are read at once, ahead of their turns.
 
 A read from a stream costs some tens of microseconds, however few elements are read. With a thousand
 streams, each gives an element now and then: so several elements are read at once, and wait.

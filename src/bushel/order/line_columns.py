@@ -1,4 +1,4 @@
-"""The proportions of a `WeightSchedule` between its points, computed when needed."""
+"""The proportions on lines of a `WeightSchedule`, computed when needed, not kept as a table."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Chooses the part of each next element of a mixture whose weights change at every step.
+"""Chooses a mixture's next parts where there are many, whose weights are on a schedule's lines.
 
 What each part is due of each element is a number of its own, so it is computed for each. But no
 table of them is kept: a thousand parts of ten thousand elements would not fit into the cache of the
@@ -59,16 +59,18 @@ def chosen_on_lines(columns: LineColumns, ahead: Ahead) -> tuple[Keys, Ahead] | 
     while first < len(parts) and given < len(places):
         numbers = parts[first : first + max(1, AT_ONCE // len(places))]
         size = len(numbers) * len(places)
-        rows, *room = (array[:size].reshape(len(numbers), -1) for array in scratch)
+        arrays = scratch[:, :size].reshape(4, len(numbers), -1)
+        rows, room, *digits = arrays
         rows_of(columns.low[numbers], columns.high[numbers], way, scale, rows)
-        high, low = _shares(rows, rest, bits, given, room)
+        high, low = _shares(rows, rest, bits, given, room, digits)
         for number, part in enumerate(numbers.tolist()):
             gets, end[part] = _which_fall_due(high[number], low[number], bits, ahead[part])
             if len(gets):
                 which[places.take(gets)] = part
                 if number + 1 < len(numbers):
-                    # Nothing of them is due to the others.
-                    high[number + 1 :, gets] = low[number + 1 :, gets] = 0
+                    # Nothing of them is due to the others: both digits are 0, which are the same
+                    # bits in a whole number and in floating point.
+                    arrays[2:, number + 1 :, gets] = 0
                 scale[gets] = 0
                 given += len(gets)
         first += len(numbers)
@@ -81,13 +83,14 @@ def chosen_on_lines(columns: LineColumns, ahead: Ahead) -> tuple[Keys, Ahead] | 
 
 
 def _shares(
-    rows: Floats, rest: Floats, bits: int, given: int, room: Sequence[Floats]
+    rows: Floats, rest: Floats, bits: int, given: int, shares: Floats, digits: Sequence[Floats]
 ) -> tuple[Keys, Floats]:
     """What some parts are due of each element that gets to them, in two digits.
 
     Takes it off the `rest`. So many of the elements are `given` away: of those, no part has any.
+    The digits are written to the arrays for them, and `shares` is overwritten.
     """
-    divisors, shares, highs = room
+    highs, divisors = digits
     is_close = rest.max() >= 2.0 ** (54 - bits)
     # None is 0: all of these parts have a weight at each step, and so has the last of all.
     for row, divisor in zip(rows, divisors, strict=True):
@@ -125,19 +128,23 @@ def _are_too_large(shares: Keys, weights: Keys, rests: Keys) -> npt.NDArray[np.b
 def _which_fall_due(high: Keys, low: Floats, bits: int, before: int) -> tuple[Keys, int]:
     """Which of the elements a part gets, and how far it is ahead then; adds up the first digits."""
     np.add.accumulate(high, out=high)
-    last = (int(high[-1]) << bits) + int(low.sum()) - before
+    # Not a product with ones, which is faster: BLAS may start threads for it.
+    last = (int(high[-1]) << bits) + int(np.add.reduce(low)) - before
     if last <= 0:
         return _NONE, -last
     count = -(-last // ONE_ELEMENT)
-    # Element n comes where more than this has fallen due.
-    wanted = np.arange(count) * (ONE_ELEMENT >> bits) + (before >> bits)
+    # Element n comes where more than first + n * step has fallen due.
+    first, step = before >> bits, ONE_ELEMENT >> bits
     # Second digits are below half of a unit, or hardly above it.
     most = len(high)
-    gets = high.searchsorted(wanted - most)
-    until = high.searchsorted(wanted + most, side="right")
-    for number in np.flatnonzero(gets != until).tolist():
-        start, stop = int(gets[number]), int(until[number]) + 1
-        sums = low[start:stop].cumsum() + low[:start].sum()
-        over = ((high[start:stop] - wanted[number]) << bits) + sums.astype(np.int64)
-        gets[number] = start + (over > before % (1 << bits)).argmax()
+    at_least = np.arange(first - most, first - most + count * step, step)
+    gets = high.searchsorted(at_least)
+    doubtful = high.take(gets) <= at_least + 2 * most
+    if np.count_nonzero(doubtful):
+        for number in np.flatnonzero(doubtful).tolist():
+            wanted = first + number * step
+            start, stop = int(gets[number]), int(high.searchsorted(wanted + most, side="right")) + 1
+            sums = low[start:stop].cumsum() + low[:start].sum()
+            over = ((high[start:stop] - wanted) << bits) + sums.astype(np.int64)
+            gets[number] = start + (over > before % (1 << bits)).argmax()
     return gets, count * ONE_ELEMENT - last

@@ -1,4 +1,4 @@
-"""`mix` and `select_from_datasets` of random-access datasets."""
+"""`mix` and `select_from_datasets` of random-access datasets; the checks of fixed weights."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Reads the parts of a mixture: as streams, or together by position."""
+"""Reads the parts of a `mix` of streams: each as a stream, or all together by position."""
 
 import time
 from abc import ABC, abstractmethod

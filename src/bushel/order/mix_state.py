@@ -1,4 +1,4 @@
-"""The state of a mixture: its fields and their checks."""
+"""The state of a `mix` of streams: its fields and their checks."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""Chooses the part of a mixture that gives the next element.
+"""Which part of a mixture gives the next element: by a fixed pattern, or by changing weights.
 
 If the weights stay the same, the part is a function of the element's number (see
 `order/pattern.py`). If they change, each part is due a share of each element, and gets one as soon
@@ -169,8 +169,18 @@ def _without(runs: Runs, stays: Sequence[bool]) -> Runs:
 def _choose(runs: Runs, ahead: Ahead) -> Choices:
     which, end = chosen(runs, ahead)
     size = len(which)
+    # The last place that was asked for: who asks again nearly always asks for a later one.
+    known = (0, ahead)
 
     def behind(used: int) -> Ahead:
-        return end if used == size else chosen(runs.part(0, used), ahead)[1]
+        nonlocal known
+        if used == size:
+            return end
+        last = known  # Another thread may ask meanwhile.
+        start, before = last if last[0] <= used else (0, ahead)
+        if start < used:
+            before = chosen(runs.part(start, used), before)[1]
+        known = (used, before)
+        return before
 
     return Choices(which, ahead, behind)

@@ -1,4 +1,4 @@
-"""The weights in a mixture's state, and restoring with other weights.
+"""The weights in the state of a `mix` of streams, and restoring with other weights.
 
 A state says by which weights elements were chosen, as plain values. With other weights the
 mixture still gives by the old ones what a later step holds and has to make again (see

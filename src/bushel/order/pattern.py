@@ -1,4 +1,4 @@
-"""The pattern of a mixture with fixed weights: the part at each position.
+"""The pattern of a mixture with fixed weights: which part, and its element, at each position.
 
 Parts are served one after the other. The first takes its share of all positions, spread as evenly
 as possible; the positions left over are numbered anew, and the next part takes its share of those:

@@ -1,4 +1,4 @@
-"""Orders over datasets that may have gaps, and the error if an element is missing."""
+"""`PresentNode`, the error if an element is missing; orders over datasets that may have gaps."""
 
 from abc import abstractmethod
 

@@ -1,4 +1,4 @@
-"""The proportions of a mixture whose weights change, as runs of steps with equal ones.
+"""The proportions of a mixture at its steps, from a schedule or a function, as runs of equal ones.
 
 Most schedules change slowly: for thousands of elements proportions, which are whole numbers, stay
 what they are. Then one column stands for all of them, and little is computed for each element.

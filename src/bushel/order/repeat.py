@@ -1,4 +1,4 @@
-"""`repeat`: several epochs in a row, by arithmetic or of a stream."""
+"""`repeat`: several epochs, by arithmetic or of a stream; mixture parts that begin again."""
 
 import sys
 from collections.abc import Sequence

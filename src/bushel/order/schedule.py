@@ -1,4 +1,4 @@
-"""`WeightSchedule`: weights of a mixture that change over its elements."""
+"""`WeightSchedule`: weights of a mixture that change, by points; the errors of wrong weights."""
 
 import sys
 from collections.abc import Mapping, Sequence

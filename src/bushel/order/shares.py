@@ -1,4 +1,4 @@
-"""Chooses the part of each next element of a mixture, by the weights so far.
+"""Chooses a mixture's next parts where weights change, by the best of five computations.
 
 There are five ways, which say the same bit by bit: part after part for each element, where parts
 are few; the same on lines, where they are many that change all the time (`order/line_shares.py`);
@@ -20,6 +20,9 @@ from bushel.order.weight_lines import SHORT_RUN, Proportions
 # Up to this number, elements are gone through one by one, if a run has few of them: to go through
 # all parts, once or for each run, takes up to eight times as long.
 _FEW_ELEMENTS, _FEW_OF_A_RUN = 64, 32
+# The same where weights change all the time: to go through all parts takes up to three times as
+# long. Of few parts it does not, nor of many thousands, each of which an element has to look at.
+_FEW_ON_LINES, _FEW_OF_A_PART, _MOST_PARTS = 512, 8, 1024
 # Up to this number of parts nothing is saved where proportions stay the same.
 _FEW_PARTS = 32
 # Up to this number, runs are gone through one after the other.
@@ -36,6 +39,9 @@ _MOST_IN_A_TABLE = 1 << 22
 def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
     """Whose turn it is, and how far the parts are ahead in the end."""
     if runs.lines is not None and runs.steps > _FEW_ELEMENTS:
+        few = min(_FEW_ON_LINES, _FEW_OF_A_PART * len(ahead))
+        if runs.steps <= few and len(ahead) <= _MOST_PARTS:
+            return _few_chosen(runs, ahead)
         on_lines = None if runs.steps > MOST_STEPS else chosen_on_lines(runs.lines, ahead)
         if on_lines is not None:
             return on_lines
@@ -47,7 +53,7 @@ def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
         runs = Runs(runs.each(), runs.sizes)
     are_few = runs.steps <= min(_FEW_ELEMENTS, _FEW_OF_A_RUN * len(runs.sizes))
     if are_few and len(ahead) >= FEWEST_PARTS:
-        return chosen_one_by_one(runs.each(), ahead)
+        return _few_chosen(runs, ahead)
     if len(ahead) <= _FEW_PARTS:
         return chosen_each(runs.each(), ahead)
     if len(runs.sizes) > _FEW_RUNS:
@@ -59,6 +65,18 @@ def chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
         some, ahead = chosen_evenly(column, size, ahead)
         found.append(some)
     return np.concatenate(found), ahead
+
+
+def _few_chosen(runs: Runs, ahead: Ahead) -> tuple[Keys, Ahead]:
+    """The same one by one, so many at a time that their shares stay in the cache."""
+    at_once = min(_FEW_ELEMENTS, max(1, _SHARES_AT_ONCE // len(ahead)))
+    if runs.steps <= at_once:
+        return chosen_one_by_one(runs.each(), ahead)
+    made: list[Keys] = []
+    for start in range(0, runs.steps, at_once):
+        some, ahead = chosen_one_by_one(runs.part(start, start + at_once).each(), ahead)
+        made.append(some)
+    return np.concatenate(made), ahead
 
 
 def chosen_each(table: Proportions, ahead: Ahead) -> tuple[Keys, Ahead]:

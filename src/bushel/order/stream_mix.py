@@ -1,4 +1,4 @@
-"""`mix` of streams: its arguments, its node and its stream."""
+"""`mix` of streams: its arguments, its node and its stream; what happens when a part ends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias

@@ -188,6 +188,10 @@ class SpreadShuffleStream(Stream):
             failure = self._fill(want)
             group = self._following()
             if failure is not None:
+                if self._skip:
+                    # It did not fail when the state was taken, as some of the group was delivered.
+                    # Who asks again begins at that state again.
+                    raise failure.release()
                 self._failures += 1
                 self._touched = self._cursor.mark()
                 return self._chunk(rows, groups, group, failure)

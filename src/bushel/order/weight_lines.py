@@ -1,4 +1,4 @@
-"""Linear weights between the points of a `WeightSchedule`."""
+"""The weights at steps between the points of a `WeightSchedule`, and as whole numbers."""
 
 from typing import TypeAlias, cast
 

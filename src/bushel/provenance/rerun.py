@@ -1,4 +1,4 @@
-"""Replays a pipeline over tagged elements, where arithmetic cannot find the records of a step."""
+"""`where` and `when` by replay: runs a pipeline over tagged elements, where functions decide."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""From a record to its steps: inverts orders, some epochs at a time."""
+"""`when` by arithmetic: from a record to its steps, by inverting orders, some epochs at a time."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The slowest blocks of a run, and the first record of each."""
+"""Finds the slowest blocks of a run, and the first record of each, for the report."""
 
 import operator
 from collections.abc import Sequence

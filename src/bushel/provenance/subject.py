@@ -1,10 +1,10 @@
-"""The arguments of `where` and its kin: datasets, loaders, iterators."""
+"""The arguments of `where`, `when`, `covers`, `diff`: of a dataset or iterator, its stream."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bushel.checkpoint.made_with import made_with, tell_changes
+from bushel.checkpoint.code_and_files import made_with, tell_changes
 from bushel.checkpoint.signed import describe_pipeline, made_of, verify
 from bushel.core.frozen import frozen
 from bushel.core.node import Node, walk, with_inputs

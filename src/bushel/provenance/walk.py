@@ -1,4 +1,4 @@
-"""From elements to records by arithmetic: reads nothing, calls no function.
+"""`where` by arithmetic: from steps to records; reads nothing, calls no function.
 
 step ─ batch ─ shuffle ─ source        steps 7 and 8
   7      14      3         key 3       each step is known by its positions in the input of the

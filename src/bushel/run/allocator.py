@@ -1,4 +1,4 @@
-"""Makes the C library's allocator keep freed memory for reuse."""
+"""Makes the C library keep freed memory in the process that evaluates blocks itself."""
 
 from contextlib import suppress
 from functools import cache

@@ -1,4 +1,4 @@
-"""Lowers a cut pipeline: makes a stream for each node, by its kind."""
+"""Lowers a cut pipeline: makes a stream for each node, by its kind; merges options."""
 
 import math
 from collections.abc import Callable, Sequence

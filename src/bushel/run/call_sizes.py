@@ -1,4 +1,4 @@
-"""The records of a timed call: their number, the position of the first, and the bytes of one."""
+"""For statistics: how many records a timed call is about, where they begin, the bytes of one."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

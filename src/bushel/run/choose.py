@@ -40,15 +40,21 @@ class Choose(Evaluator):
     def at(self, positions: Positions) -> Block:
         try:
             which, located = self._node.locate(positions)
-        except Exception as error:
-            # A selection map of the user's own. One by one, to fail where it failed.
-            if len(positions) == 1:
-                return Block([], positions[:0], failed(error, self._node, int(positions[0])))
-            return self._one_by_one(positions)
+        except Exception as error:  # A selection map of the user's own.
+            return self._where_it_failed(positions, error)
         if not len(positions):
             return Block([], positions)
         follow = int(positions[-1]) - int(positions[0]) == len(positions) - 1
-        return labelled(self._ask(which, located, follow), positions)
+        try:
+            return labelled(self._ask(which, located, follow), positions)
+        except ZeroDivisionError as error:  # The map chose an input that is empty.
+            return self._where_it_failed(positions, error)
+
+    def _where_it_failed(self, positions: Positions, error: Exception) -> Block:
+        """The elements up to the first that fails, which are asked for one by one."""
+        if len(positions) == 1:
+            return Block([], positions[:0], failed(error, self._node, int(positions[0])))
+        return self._one_by_one(positions)
 
     def _one_by_one(self, positions: Positions) -> Block:
         blocks: list[Block] = []

@@ -39,7 +39,7 @@ from bushel.order.present import PresentNode, Wary
 from bushel.order.repeat import INFINITE, RepeatNode
 from bushel.order.slice import SliceNode
 from bushel.order.zip import ZipNode
-from bushel.run.kept_file import read_kept, write_kept
+from bushel.run.compact_file import read_kept, write_kept
 from bushel.run.positional import PositionalStream
 from bushel.run.quota import DropQuota
 from bushel.sources.memory import ColumnsNode, RangeNode

@@ -1,4 +1,4 @@
-"""Wraps streams so that they count their elements and time some of their pulls."""
+"""For statistics: makes streams count their elements and time some of their pulls."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Evaluates positions a block at a time: the fast form of `run/definition.py`.
+"""Evaluates `Order`, `Each`, `Fold`, `Drop`, `Guard` by position, in blocks: the inline engine.
 
 `compile_node(node).at(positions)` gives the block of the elements at these positions.
 """

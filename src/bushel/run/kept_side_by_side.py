@@ -1,4 +1,4 @@
-"""Evaluates many filtered streams together, as positions of which some are dropped.
+"""Reads many streams in turn as arrays of positions where filters drop some of these.
 
 A filter drops elements, so the position of a stream's next element is unknown before it is
 evaluated. So elements that were evaluated and not yet taken wait, stream by stream. A stream whose

@@ -1,4 +1,4 @@
-"""The overhead of a step, and the block size that long chains of steps need."""
+"""The overhead of each step, by which long chains of steps get larger blocks."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Evaluates many datasets together by position: the parts of a mixture, a few elements of each.
+"""Evaluates given positions of many datasets at once, such as a mixture's parts, step by step.
 
 Each part has steps of its own, and evaluating two or three elements of each would cost as much as
 evaluating a hundred. But the parts of one mixture are mostly alike, so one step of all parts is

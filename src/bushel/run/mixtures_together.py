@@ -1,4 +1,4 @@
-"""Evaluates many mixtures together, as in lanes that have one each.
+"""Evaluates the next elements of many mixtures at once, as in lanes that have one each.
 
 A mixture whose parts are read by position knows whose turn it is, and how many elements of each
 part were taken. So each of the next elements of a thousand mixtures has a part, and a position in

@@ -1,4 +1,4 @@
-"""A random-access dataset as a part that is evaluated together with others."""
+"""Decides which stream can be read by position, together with others, as a mixture's part."""
 
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Warns, or raises, where a filter drops nearly everything."""
+"""The warning, or error, where a filter drops nearly everything: counts in windows of 1,000."""
 
 import logging
 

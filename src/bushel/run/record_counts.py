@@ -1,4 +1,4 @@
-"""Counts the records that each step of a dataset handled, by the positions read."""
+"""For statistics: how many records each step handled, by arithmetic on the positions read."""
 
 from collections.abc import Iterator, Sequence
 

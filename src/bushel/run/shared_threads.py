@@ -146,7 +146,8 @@ class Seat:
 
     def __init__(self) -> None:
         self._pool: ThreadPool | None = None
-        self._leave: Callable[[], object] | None = None
+        self._token: object = None
+        self._finalizer: weakref.finalize[..., Seat] | None = None
 
     def take(self, pool: ThreadPool) -> None:
         """Sits down here, and no longer elsewhere."""
@@ -157,13 +158,16 @@ class Seat:
         pool.enter(token)
         finalizer = weakref.finalize(self, pool.leave, token)
         finalizer.atexit = False
-        self._pool, self._leave = pool, finalizer
+        self._pool, self._token, self._finalizer = pool, token, finalizer
 
     def leave(self) -> None:
         """Lets the threads go, if nobody else uses them."""
-        leave, self._leave, self._pool = self._leave, None, None
-        if leave is not None:
-            leave()
+        if self._pool is None or self._finalizer is None:
+            return
+        self._pool.leave(self._token)
+        # Last: after an interrupt, the next one to call this leaves once more.
+        self._finalizer.detach()
+        self._pool = None
 
 
 class ThreadsOfStreams:

@@ -1,4 +1,4 @@
-"""Evaluates many streams of positions together, as arrays.
+"""Reads many streams in turn as arrays of positions, where each position has an element.
 
 The stream of a random-access dataset is its next position. So a thousand such streams, read in
 turn, are an array of a thousand positions, and their next elements are evaluated together:

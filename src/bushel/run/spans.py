@@ -1,4 +1,4 @@
-"""Spans for a trace: when a step ran, in which process and on which thread."""
+"""For `iterator.trace`: spans, which say when a step ran, in which process and on which thread."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Evaluates a long chain of steps by position, in one loop."""
+"""Evaluates a long chain of steps by position, in one loop instead of nested calls."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The counts and times of all steps in one timed pull."""
+"""For statistics: one timed pull, with the records, time and longest call of each step in it."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ from bushel.errors import PlanError, StateError
 from bushel.on_error.bad_records import BadRecord
 from bushel.on_error.guarded_stream import GuardStream
 from bushel.order.mix_held import with_held
-from bushel.run.fold import FoldStream
+from bushel.run.fold_stream import FoldStream
 from bushel.run.quota import DropQuota
 
 # Chunks have one more element for each so many steps of a chain, as a step has a cost per chunk.
@@ -354,6 +354,9 @@ class ExpandStream(_Elementwise):
         skip, self._skip = self._skip, 0
         if not skip:
             return out
+        if not rows and expanded.failure is not None:
+            # It did not fail when the state was taken. Who asks again begins at that state again.
+            raise expanded.failure.release()
         made_first = next((size for size in map(len, sequences) if size), 0)
         if skip > made_first:
             raise StateError(

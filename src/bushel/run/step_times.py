@@ -1,4 +1,4 @@
-"""Statistics of steps: counts all elements, and times a sample of the pulls.
+"""For statistics: counts all elements of each step, and decides which pulls are timed.
 
 Only a pipeline that is to be measured is built with it; any other has nothing of this in it.
 
@@ -25,11 +25,11 @@ from bushel.core.places import NOWHERE
 from bushel.core.stream import Stream
 from bushel.run.call_sizes import NO_ROW, Sized, by_row, is_measured
 from bushel.run.counting_streams import counting_kind, handed_on
-from bushel.run.looks_beside import looks_beside
 from bushel.run.record_counts import records_read
 from bushel.run.spans import Spans
 from bushel.run.step_sheet import Sheet, ThreadSheet
 from bushel.run.step_total import SPENT, StepTotal
+from bushel.run.timing_budget import looks_beside
 from bushel.run.worker_figures import WorkerFigures
 
 if TYPE_CHECKING:

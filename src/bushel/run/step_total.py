@@ -1,4 +1,4 @@
-"""Totals of one step: its elements, and its time in the timed pulls."""
+"""For statistics: the totals of one step, extrapolated from timed pulls; its slowest calls."""
 
 import operator
 import struct

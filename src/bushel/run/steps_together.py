@@ -1,4 +1,4 @@
-"""Applies equal steps of many streams together, to all their elements."""
+"""Applies the maps and filters of many streams to their elements in one call for all."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Evaluates the next positions of many streams together: parts of a mixture, or lanes."""
+"""Evaluates the next elements of a mixture's parts or of lanes at once, for those by position."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Decides whether to use threads, and how many, from measured times.
+"""Decides whether to use threads, and how many: measures inline, looks at the GIL, tries them.
 
 Everything is learned from times that the caller hands in, so a test can hand in its own. Work is
 told without the time that it stood in the queue for a core (`run/thread_time.py`): what other

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 
 from bushel.run.ask_again import in_a_crowd
-from bushel.run.lock_looks import LockLooks
+from bushel.run.lock_share import LockLooks
 from bushel.run.recent_times import Pace, SeenLately
 
 # Threads take a core from the training loop and fight for the interpreter's lock: they must
@@ -80,7 +80,8 @@ class ThreadGain(ABC):
         inline = self._inline
         user, work, of_cores = inline.user, inline.queued_work, inline.cpu / self._cores
         shares = [max(self._lock.held(doubt), 1 / threads) for doubt in doubts]
-        return [(user + work) / max(user, work * share, of_cores, 1e-9) for share in shares]
+        whole = max(user + work, 1e-9)
+        return [whole / max(user, work * share, of_cores, 1e-9) for share in shares]
 
     def _wanted_by_lock(self) -> int:
         """As many as are wanted, or one where several could only take turns with the lock."""

@@ -106,7 +106,10 @@ class ThreadPool:
         self._tasks: SimpleQueue[tuple[Evaluate, _BlockTask] | None] = SimpleQueue()
         self._users: set[object] = set()
         self.stopped = False
-        self.threads = [OwnThread(self._work, f"bushel-read_{number}") for number in range(threads)]
+        self.threads = [self._thread(number) for number in range(threads)]
+
+    def _thread(self, number: int) -> OwnThread:
+        return OwnThread(self._work, f"bushel-read_{number}")
 
     def enter(self, user: object) -> None:
         """Takes note of somebody who is going to submit tasks, and will `leave`."""
@@ -114,7 +117,10 @@ class ThreadPool:
 
     def start(self) -> None:
         end_with_program(self)
-        for thread in self.threads:
+        for number, thread in enumerate(self.threads):
+            if thread.ident is not None and not thread.is_alive() and not self.stopped:
+                # What a signal handler raises while Python starts a thread may end that thread.
+                self.threads[number] = thread = self._thread(number)
             if thread.ident is None:
                 thread.start()
 
@@ -132,13 +138,18 @@ class ThreadPool:
         if self._users:
             return
         self.stopped = True
-        for _ in self.threads:
-            self._tasks.put(None)  # Safe within a finalizer: SimpleQueue is reentrant.
+        self._tell_to_end()
         if wait:
             self.wait()
 
+    def _tell_to_end(self) -> None:
+        for _ in self.threads:
+            self._tasks.put(None)  # Safe within a finalizer: SimpleQueue is reentrant.
+
     def wait(self) -> None:
-        """Waits until the threads have ended, which they have been told to."""
+        """Waits until the threads have ended, after all have left."""
+        # Once more: an interrupt may have come before all of them were told.
+        self._tell_to_end()
         for thread in self.threads:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join()
@@ -155,9 +166,8 @@ class ThreadPool:
                 item = self._tasks.get_nowait()
                 if item is not None:
                     item[1].give_up()
-        # For each thread: those that were there may be among what was just taken.
-        for _ in self.threads:
-            self._tasks.put(None)
+        # Again: what told them to may be among what was just taken.
+        self._tell_to_end()
 
     def _work(self) -> None:
         since: Stopwatch | None = None

@@ -1,4 +1,4 @@
-"""Statistics of worker processes, as plain values."""
+"""For statistics: `WorkerFigures`, those of worker processes, as plain values."""
 
 from bushel.core.frozen import frozen
 

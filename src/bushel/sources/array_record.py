@@ -1,4 +1,4 @@
-"""`ArrayRecordDataSource`: random access to any number of files, each opened when it is needed.
+"""`ArrayRecordDataSource`: random access to files; chooses the faster of its reader's two ways.
 
 The package's reader has two ways to read, and which is faster depends:
 

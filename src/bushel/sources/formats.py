@@ -1,4 +1,4 @@
-"""The list of formats, and format detection by first bytes and file name endings."""
+"""The list of formats, and how one is detected: by first bytes, by file name endings, by folder."""
 
 import logging
 import os

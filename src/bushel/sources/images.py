@@ -1,4 +1,4 @@
-"""Decodes images with Pillow."""
+"""Decodes images with Pillow, as arrays of height × width × 3."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Sources over files of consecutive records, which are read through an index.
+"""The base class of sources that read records in files (lines, TFRecord, tar) by an index.
 
 The index has the beginnings of records: record i is from `bounds[i]` up to `bounds[i+1]`.
 

@@ -1,4 +1,4 @@
-"""Compressed files: unpacked once into the cache folder, and read there.
+"""Compressed files of lines, TFRecord or tar: unpacked once into the cache folder, and read there.
 
 A compressed file has to be unpacked from its beginning, whichever record is wanted.
 """

@@ -1,4 +1,4 @@
-"""The base class of sources that read many records at a time: checks and groups keys."""
+"""The base class of sources that read many records at a time: checks keys, groups them by file."""
 
 import operator
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Sources in memory: ranges and columns; `source_node` makes the node of any source."""
+"""Sources in memory: ranges and columns; `source_node` makes any source's node, or refuses it."""
 
 import os
 from collections.abc import Hashable, Sequence

@@ -1,4 +1,4 @@
-"""Pickles values that plain pickle would change.
+"""Pickles values that plain pickle would change: memoryviews, masked arrays, array classes.
 
 A memoryview would become bytes; a masked array without a mask would get one, and lose its hard
 mask; an array of a user's class would lose its attributes.

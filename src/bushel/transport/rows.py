@@ -1,4 +1,4 @@
-"""Sends similar rows as columns, and restores the same rows.
+"""Sends similar rows as columns (`core/ragged.py`), and restores the same rows.
 
 Similar elements, which may differ in length, are taken apart (`core/ragged.py`) into a few flat
 arrays. These are made in the memory from which they are sent, so that nothing is copied twice.

@@ -1,4 +1,4 @@
-"""Slots: shared memory that one process fills and the other reads, reused.
+"""Slots: shared memory that one process fills and the other reads, given back and reused.
 
     sender                                    receiver
     ring.take(size) -> slot

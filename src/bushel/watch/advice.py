@@ -22,8 +22,8 @@ from bushel.order.window_shuffle import StreamWindowShuffleNode, WindowShuffleNo
 from bushel.run.cut import HERE, WORKERS
 from bushel.sources.memory import ColumnsNode, RangeNode
 from bushel.transforms.map import MapBatchesNode, MapNode, RandomMapNode
+from bushel.watch.explain_notes import functions_of
 from bushel.watch.explanation import ExplainedStep
-from bushel.watch.notes import functions_of
 from bushel.watch.placement import Placed
 
 

@@ -1,4 +1,4 @@
-"""Parts of SVG charts: frame, grid lines, labels."""
+"""Parts of the report's SVG charts: frame, grid lines, labels."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The checksum of an element, equal in any process and on any machine."""
+"""The checksum of an element for recordings, equal in any process and on any machine."""
 
 import zlib
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Compares two recorded runs: the first difference, and the wait of each."""
+"""`bushel diff`: compares two recorded runs: the first difference, and the wait of each."""
 
 from itertools import pairwise
 from typing import Any

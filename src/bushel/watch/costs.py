@@ -1,4 +1,4 @@
-"""Costs of the steps of a pipeline, as plain values, for `profile` and `simulate`."""
+"""The values that `profile` computes and `simulate` takes: `Costs` of an element, of each step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Charts of threads and workers over time, as SVG."""
+"""The report's charts of threads and workers over the run, and the table of its choices."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise

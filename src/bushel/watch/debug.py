@@ -1,4 +1,4 @@
-"""Iterators of Grain's debug mode, which log their statistics."""
+"""Grain's debug mode: iterators that log their statistics about every minute."""
 
 import logging
 from time import perf_counter

@@ -28,9 +28,9 @@ from bushel.lanes.deal import DealNode, GatherNode
 from bushel.order.interleave import InterleaveNode
 from bushel.run.cut import HERE, WORKERS
 from bushel.watch.advice import AdvisedStep, Line, advice_on
-from bushel.watch.counts import Counts
+from bushel.watch.element_counts import Counts
+from bushel.watch.explain_notes import functions_of, notes_of
 from bushel.watch.explanation import ExplainedPart, ExplainedStep, Explanation
-from bushel.watch.notes import functions_of, notes_of
 from bushel.watch.placement import Placed, PlacedLine, placed_steps
 from bushel.watch.plain_text import plural, printable
 

@@ -1,4 +1,4 @@
-"""Pieces of HTML for notebooks and reports: no script, all text escaped.
+"""Pieces of HTML for notebooks and reports: tables, bars of shares, strips of steps, pages.
 
 Colours are inherited from the page, so that a piece is readable in light and dark mode; a page of
 its own (`page`) follows the reader's system.

@@ -1,4 +1,4 @@
-"""`bushel.iterate`: an iterator with statistics, published and recorded."""
+"""`bushel.iterate`: its arguments; makes an iterator with statistics, published and recorded."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Finds processes of this machine that publish the figures of their iterators.
+"""Finds programs that publish figures, for `bushel top` and `serve`; the error if there are none.
 
 The processes are not asked: their open files are examined. So it does not matter whether they
 respond.

@@ -1,4 +1,4 @@
-"""`prometheus_collector` and `opentelemetry_metrics`: metrics for the program's own server.
+"""`prometheus_collector`, `opentelemetry_metrics`: metrics for a server of the program itself.
 
 The metrics server calls them on its own thread, and they read what the iterators have published: no
 training waits for it.

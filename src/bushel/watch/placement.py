@@ -1,4 +1,4 @@
-"""Where each step runs, from the plan that would run it (`run/plan.py`)."""
+"""Where each step runs and why, for `explain()`, by the plan that would run it (`run/plan.py`)."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ from bushel.lanes.deal import DealNode, GatherNode
 from bushel.lanes.gather import OwnLanesNode
 from bushel.run.cut import HERE, WORKERS, Reason, Stretch
 from bushel.run.plan import Plan, plan_of, steps_of
-from bushel.watch.counts import Counts
+from bushel.watch.element_counts import Counts
 
 
 @frozen

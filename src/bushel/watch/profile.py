@@ -19,10 +19,16 @@ from bushel.errors import EmptyDatasetError, PlanError
 from bushel.files.progress_line import look_of
 from bushel.run.plan import steps_of
 from bushel.watch.costs import TriedRun
+from bushel.watch.costs_from_sample import Measured
 from bushel.watch.durations import duration
-from bushel.watch.measured import Measured
 from bushel.watch.plain_text import number
-from bushel.watch.prepared import alone, crossings_in, stream_of, with_workers, with_workers_step
+from bushel.watch.profile_variants import (
+    alone,
+    crossings_in,
+    stream_of,
+    with_workers,
+    with_workers_step,
+)
 from bushel.watch.profiled import Profile, Speed
 from bushel.watch.sampling import MeasuredPace, StepsSample, paced, sampled
 from bushel.watch.simulated_run import simulated

@@ -1,4 +1,4 @@
-"""Figures in the text format of Prometheus.
+"""Figures as metrics of Prometheus: their names, their labels, and the text format.
 
 Labels are numbers and names, never paths. A counter never decreases: estimated times of steps may
 be corrected downwards, and a step that has ended may no longer be counted. So values told earlier

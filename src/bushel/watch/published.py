@@ -1,4 +1,4 @@
-"""Reads the figures that an iterator of another process publishes.
+"""Reads the figures on another process's page; accepts only values of the right types.
 
 Another process has written them, and may have written anything: only values of the right types are
 accepted, and no text reaches a terminal or a page without being cleaned.

@@ -1,4 +1,4 @@
-"""The flight recorder: writes states, waits, checksums and events of a run to a file.
+"""The flight recorder: writes states, waits, checksums, events of a run to a file; how often.
 
 Lines of JSON, each written by one call at the end of the file, so that however the program ends,
 all lines except perhaps the last are complete. The first describes what was recorded; every so many
@@ -35,7 +35,7 @@ from bushel.errors import FileError, PlanError, StateError
 from bushel.on_error.budget import bad_records_in
 from bushel.run.worker_figures import WorkerFigures
 from bushel.watch.checksum import checksum
-from bushel.watch.notes import size_of_source
+from bushel.watch.explain_notes import size_of_source
 
 VERSION = 1
 # Statistics of all steps are written after every so many lines, and early in short runs: they are

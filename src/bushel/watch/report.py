@@ -1,4 +1,4 @@
-"""The HTML report about a run: why it is slow, its steps, its waits."""
+"""The HTML report about a run: why it is slow, its steps, its waits; no passwords of addresses."""
 
 import json
 import os

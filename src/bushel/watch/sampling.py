@@ -1,4 +1,4 @@
-"""Runs a sample of a pipeline for `profile`, with and without timing each call.
+"""For `profile`: runs a sample of a pipeline, with and without timing each call.
 
 Each run goes on where the one before it ended, so that records are not read again while they are
 still in the caches of the machine.
@@ -20,9 +20,9 @@ from bushel.run.plan import Plan
 from bushel.run.step_total import StepTotal
 from bushel.run.thread_time import Stopwatch
 from bushel.watch.memory_costs import memory_costs
-from bushel.watch.others import cores_of_others, cores_used
+from bushel.watch.other_programs import cores_of_others, cores_used
+from bushel.watch.profile_counters import CostTimes, Extra, LockLog, OutOfTimeError
 from bushel.watch.sending import sending_costs
-from bushel.watch.step_costs import CostTimes, Extra, LockLog, OutOfTimeError
 
 # Pieces of a run that are timed together.
 PIECE_SECONDS = 0.05

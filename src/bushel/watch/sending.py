@@ -1,4 +1,4 @@
-"""Measures what it costs to send elements from a worker and to receive them."""
+"""For `profile`: measures what it costs to send elements to a process, and to receive them."""
 
 import socket
 from collections.abc import Sequence

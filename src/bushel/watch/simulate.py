@@ -10,8 +10,8 @@ from bushel.watch.costs import Costs
 from bushel.watch.durations import duration, percent
 from bushel.watch.html import piece
 from bushel.watch.plain_text import number, paragraph, plural, size
-from bushel.watch.prepared import stream_of
 from bushel.watch.profile import profile_to_simulate
+from bushel.watch.profile_variants import stream_of
 from bushel.watch.profiled import Profile, rate_text
 from bushel.watch.simulated_makers import Setting
 from bushel.watch.simulated_run import MOST_WORKERS, Simulated, simulated

@@ -1,4 +1,4 @@
-"""Simulated workers and threads, and the resources that they share.
+"""For `simulate` and `profile`: what workers or threads take, alone and when they share cores.
 
 What one of them takes follows from the sample. What several take at the same time, on cores that
 share a cache, a way to memory and perhaps more, nobody can tell from one: where the pipeline was

@@ -1,4 +1,4 @@
-"""The table of the slowest blocks of a run."""
+"""The report's table of the slowest blocks of a run."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

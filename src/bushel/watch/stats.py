@@ -1,4 +1,4 @@
-"""`iterator.stats()`: the loop's wait, and the work of each step."""
+"""`iterator.stats()`: the loop's wait and each step's work, as values, a table, a page."""
 
 import operator
 import re

@@ -1,4 +1,4 @@
-"""Writes to the log what the user asked for in `config`."""
+"""Writes a text to the log so that it shows: as info, or as a warning where info is hidden."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Runs a pipeline for a moment with a loop that does nothing, or sleeps.
+"""For `profile`: runs a pipeline for a moment with several numbers of workers, or with threads.
 
 So it is found what several workers or threads get done at the same time on this machine: cores
 that share a cache, a way to memory or the interpreter's lock do less together than each alone.
@@ -17,8 +17,8 @@ from bushel.core.node import Node
 from bushel.deliver.open import iterate
 from bushel.files.backend import traffic
 from bushel.watch.costs import TriedRun
-from bushel.watch.others import CoresUsed, cores_of_others, cores_used
-from bushel.watch.prepared import with_workers
+from bushel.watch.other_programs import CoresUsed, cores_of_others, cores_used
+from bushel.watch.profile_variants import with_workers
 from bushel.watch.sampling import PIECE_SECONDS, MeasuredPace, begins_again
 from bushel.watch.worker_memory import bytes_of_workers
 

@@ -35,7 +35,7 @@ from bushel.core.tree import map_leaves
 from bushel.deliver.iterator import StreamIterator
 from bushel.lanes.deal import DealNode, GatherNode
 from bushel.run.build import first_of
-from bushel.watch.counts import Counts
+from bushel.watch.element_counts import Counts
 from bushel.watch.explain import Explaining, line_to
 from bushel.watch.explanation import ExplainedStep, Explanation
 from bushel.watch.html import page

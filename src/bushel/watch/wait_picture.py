@@ -1,4 +1,4 @@
-"""The chart of waits over a run, as SVG."""
+"""The report's chart of waits over a run, as SVG."""
 
 import math
 from collections.abc import Sequence

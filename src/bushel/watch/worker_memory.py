@@ -1,4 +1,4 @@
-"""Measures the memory that processes started by this one have for themselves.
+"""For `profile` and `simulate`: measures the memory that worker processes have for themselves.
 
 Pages that several of them have together, as forks do, are divided between them. What is shared with
 this process, as the memory in which batches travel, is not counted.
@@ -7,7 +7,7 @@ this process, as the memory in which batches travel, is not counted.
 import os
 from contextlib import suppress
 
-from bushel.watch.others import family
+from bushel.watch.other_programs import family
 
 _OWN = "Pss_Anon:"
 

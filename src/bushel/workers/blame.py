@@ -1,4 +1,4 @@
-"""Decides whether a worker died of the element that it computed, or of something else."""
+"""Decides whether an element ended a worker; the error that names its step and position."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The engine of one iterator with workers: gives out tasks, receives outcomes."""
+"""The engine of one iterator with workers: gives out tasks, bounds those ahead, takes outcomes."""
 
 import time
 import weakref

@@ -1,4 +1,4 @@
-"""A fragment: a part of a pipeline that a worker evaluates; its tasks and outcomes.
+"""A fragment: a part of a pipeline that a worker evaluates; its tasks, their `Runner`, outcomes.
 
 It begins with a random-access dataset, of which a task has a range of positions, or with a block
 that comes with the task. Its other steps need no element but their own (and batches, if it is known

@@ -1,4 +1,4 @@
-"""`hang_timeout`: detects workers that make no progress while the trainer waits.
+"""`hang_timeout`: detects workers without progress; reports where, then waits, replaces or raises.
 
 A worker's notes on its page (see `Status`) are progress. A worker that is not ready is watched in
 the same way: it notes the steps of its start. Before it can do so, and while it imports what the

@@ -112,7 +112,7 @@ def _payload_of(fragments: "list[Fragment]", worker_init: Any, made: "list[Paylo
 def _on_a_cluster(
     fragments: "list[Fragment]", worker_init: Any, options: RayOptions
 ) -> "ClusterPool":
-    from bushel.checkpoint.made_with import local_files
+    from bushel.checkpoint.code_and_files import local_files
     from bushel.workers.cluster.pool import ClusterPool
     from bushel.workers.cluster.ray_cluster import RayCluster
     from bushel.workers.payload import luggage_of, part_of

@@ -1,4 +1,4 @@
-"""Makes a worker keep the memory of freed arrays, for arrays of the same sizes.
+"""Makes the C library in a worker keep the memory of freed arrays, by its environment.
 
 glibc gives the memory of large arrays back to the system when they die, and gets it again, page
 by page, for the next ones: a tenth of the time of decoding images.

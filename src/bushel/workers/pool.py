@@ -1,4 +1,4 @@
-"""The worker processes of one pipeline: started, given tasks, watched, replaced.
+"""The worker processes of one pipeline: gives them tasks, replaces dead ones and logs that.
 
 There are no threads in the trainer. Workers fill shared memory and write a message to their
 sockets; the trainer reads the messages when it needs an element. A task is self-contained,

@@ -1,4 +1,4 @@
-"""One worker process, as the trainer sees it: its link, status page and tasks."""
+"""One worker process, as the trainer sees it: its link, status page, tasks and end."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The program that a worker process runs."""
+"""The program that a worker process runs: its start, its tasks, its end with the trainer."""
 
 import faulthandler
 import gc

@@ -1,4 +1,4 @@
-"""Streams whose elements workers make: prefetched, delivered in order.
+"""Streams whose elements workers make: tasks under way, delivered in order, or the local copy.
 
 Their states are those of the streams that they replace. So a state can be taken here and restored
 in a process without workers, and the other way round.
@@ -400,6 +400,10 @@ class RemoteSteps(_Remote):
             block = chunk.block
             if not len(block):
                 if block.failure is not None:
+                    if not self._since and _is_within_one(self._counts):
+                        # The element did not fail when the state was taken. Who asks again begins
+                        # at that state again.
+                        raise block.failure.release()
                     state = _advanced(self._counts, self._since)
                     marks = FailureMarks(state, chunk.marks, self._depth)
                     self._sent.append((None, Chunk(block, marks), reached))
@@ -438,6 +442,15 @@ class RemoteSteps(_Remote):
 
 def _at_the_start(_: State) -> State:
     return {"next_index": 0}
+
+
+def _is_within_one(counts: State) -> bool:
+    """Whether some of the elements that were made of one are still to be delivered."""
+    while "parent" in counts:
+        if counts.get("next_index_in_buffer"):
+            return True
+        counts = counts["parent"]
+    return False
 
 
 def _count(quotas: Sequence[DropQuota], kept: Sequence[Sequence[Any]]) -> bool:

@@ -1,4 +1,4 @@
-"""Starts worker processes through the nursery.
+"""Starts worker processes through the nursery; the error if none can be started.
 
 A worker takes a tenth of a second to import numpy. In that time the trainer imports the modules for
 talking to it, and pickles the pipeline.

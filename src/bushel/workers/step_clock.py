@@ -1,4 +1,4 @@
-"""Times the steps in a worker, for statistics."""
+"""For statistics: times the steps in a worker, between the notes of `workers/noted_steps.py`."""
 
 import threading
 from operator import add

@@ -1,4 +1,4 @@
-"""The formats of `write`: how a file of encoded elements is written."""
+"""The formats of `ds.write`, by name or file ending: how a file of encoded elements is written."""
 
 import os
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Writes a stream in order, with one writer, shard after shard."""
+"""Writes a stream in order, with one writer, in shards of a number of records or bytes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Records as rows of tables, which all have the same columns."""
+"""Records as rows of Parquet and Arrow tables, which all have the same columns; writes these."""
 
 import itertools
 from collections.abc import Iterable, Iterator

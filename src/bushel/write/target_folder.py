@@ -1,4 +1,4 @@
-"""The folder that shards are written to, and the notes of finished shards.
+"""The folder that shards are written to: one process at a time; notes of finished shards.
 
 While shards are being written, a folder beside them has the plan, a note for each finished shard,
 and unfinished files. A shard counts as finished when its note and the shard itself exist; its note

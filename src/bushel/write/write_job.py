@@ -1,4 +1,4 @@
-"""`ds.write`: writes a pipeline to shards with many processes, and then the manifest."""
+"""`ds.write`: its arguments, how many shards, the run with many processes, the manifest."""
 
 import json
 import math
@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bushel.checkpoint.made_with import made_with
+from bushel.checkpoint.code_and_files import made_with
 from bushel.checkpoint.signed import describe_pipeline
 from bushel.core.arguments import whole
 from bushel.core.machine import available_cores

@@ -1,12 +1,12 @@
-"""The plan of `write`: everything that determines the bytes of the shards."""
+"""The plan of `write`: all that determines the bytes of shards; how two plans differ."""
 
 import json
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from bushel.checkpoint.code_and_files import changes_since
 from bushel.checkpoint.differences import differing_steps
-from bushel.checkpoint.made_with import changes_since
 from bushel.errors import FileError
 from bushel.sources.written.coding import Coding, coding_of
 from bushel.sources.written.element_layout import ElementLayout

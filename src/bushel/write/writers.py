@@ -1,4 +1,4 @@
-"""Writers of each record format: encode a record, write a file."""
+"""The formats that `bushel convert` writes; writers of tar, lines, ArrayRecord for `write` too."""
 
 import csv
 import errno

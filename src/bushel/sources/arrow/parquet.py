@@ -1,4 +1,4 @@
-"""`ParquetDataSource`: random access by row groups, decoded once, into memory or to disk."""
+"""`ParquetDataSource`: the row groups of Parquet files, decoded and read by pyarrow."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress

@@ -1,4 +1,4 @@
-"""The rows of a Parquet file for Grain's stream, one row group at a time."""
+"""The rows of one file for `ParquetIterDataset`, a row group at a time; nulls become NaN."""
 
 import threading
 from collections.abc import Mapping, Sequence

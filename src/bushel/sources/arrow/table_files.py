@@ -1,4 +1,4 @@
-"""The base class of sources over files with tables: records by key, many as columns."""
+"""The base class of Parquet and Arrow sources: keys to files and parts; errors of changed files."""
 
 import os
 from abc import abstractmethod

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.files.local import LocalFile
-from bushel.sources.chunks import CHUNK, Bytes, in_chunks
+from bushel.sources.parallel_search import CHUNK, Bytes, in_chunks
 from bushel.sources.tar.members import Window
 from bushel.sources.tar.plain_members import PlainMembers, PlainRuns, plain_members
 

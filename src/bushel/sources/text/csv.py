@@ -1,4 +1,4 @@
-"""`CsvDataSource`: rows of CSV and TSV files."""
+"""`CsvDataSource`: rows of CSV and TSV files; headers, columns, conversions, and their errors."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence

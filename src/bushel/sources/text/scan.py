@@ -1,4 +1,4 @@
-"""Finds the offsets of lines with numpy, in chunks, on all cores."""
+"""Finds where lines and rows begin, blank ones and newlines in quotes; the error of odd quotes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from bushel.errors import RecordError
 from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.progress_line import ProgressLine
-from bushel.sources.chunks import CHUNK, Bytes, in_chunks, places_of
+from bushel.sources.parallel_search import CHUNK, Bytes, in_chunks, places_of
 
 _CHUNK = CHUNK
 _NEWLINE, _SPACE = b"\n "

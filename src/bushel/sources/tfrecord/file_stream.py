@@ -1,4 +1,4 @@
-"""The stream of a TFRecord file: read sequentially, without an index."""
+"""The stream behind `TFRecordIterDataset`: a file read sequentially; a byte is the state."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Reads records of a TFRecord file from a given offset on, without an index."""
+"""Reads a few TFRecord records from an offset on, checked, without an index; their errors."""
 
 from itertools import pairwise
 

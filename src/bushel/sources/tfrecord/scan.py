@@ -20,7 +20,7 @@ from bushel.files.index import Columns
 from bushel.files.local import ByteFile
 from bushel.files.paths import is_remote
 from bushel.files.progress_line import ProgressLine
-from bushel.sources.chunks import CHUNK, Bytes, highest_bits, in_chunks, places_of
+from bushel.sources.parallel_search import CHUNK, Bytes, highest_bits, in_chunks, places_of
 from bushel.sources.tfrecord.crc import masked_crcs
 
 HEADER, FOOTER = 12, 4

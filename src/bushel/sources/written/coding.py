@@ -1,4 +1,4 @@
-"""Elements to records of a format and back: what each format can hold exactly.
+"""The elements of `ds.write` to records of a format and back: what each format can hold exactly.
 
     arrayrecord, tfrecord   bytes as they are, text in UTF-8, all else as a tf.train.Example
     parquet, arrow          a row of a table, with a column for each field

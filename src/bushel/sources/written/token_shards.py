@@ -1,4 +1,4 @@
-"""Token files that know where each record ends."""
+"""The files of tokens that `write` makes, with the lengths of records in files beside them."""
 
 from typing import Any
 

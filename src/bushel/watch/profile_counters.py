@@ -1,4 +1,4 @@
-"""The costs of one step: its time, the share on a core, the share under the GIL.
+"""For `profile`: times every call of each step; counts its CPU, run queue, GIL and bytes.
 
 Steps run one after the other in one thread, and every call is looked at: by the clocks of the
 thread (`run/thread_time.py`), and by a thread that sees now and then whether the interpreter's lock

@@ -1,4 +1,4 @@
-"""Measures how much other programs used the cores during a trial.
+"""For `profile`: measures how much other programs used the cores during a trial.
 
 They need not even take turns with it: cores share caches and the way to memory, and some are two
 halves of the same.

@@ -1,4 +1,4 @@
-"""The number of elements of each step for `explain()`, as far as known without reading."""
+"""How many elements each step has, as far as known without reading: for `explain` and epochs."""
 
 from collections.abc import Sequence
 

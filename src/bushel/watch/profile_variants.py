@@ -1,4 +1,4 @@
-"""Checks the arguments of `profile`, and changes a pipeline's workers and threads."""
+"""For `profile`: checks its argument; the same pipeline with other workers, or without threads."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -36,7 +36,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         looked.append(path)
         return stat(path, *args, **more)
 
-    monkeypatch.setattr("bushel.checkpoint.made_with.os.stat", noting)
+    monkeypatch.setattr("bushel.checkpoint.code_and_files.os.stat", noting)
     return looked
 
 
@@ -63,7 +63,7 @@ def test_files_that_are_open_are_not_looked_at_again(tmp_path: Path, looks: list
 def test_of_very_many_files_some_are_looked_at(
     tmp_path: Path, looks: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bushel.checkpoint.made_with._MOST_LOOKS", 16)
+    monkeypatch.setattr("bushel.checkpoint.code_and_files._MOST_LOOKS", 16)
     paths = _written(tmp_path, 100, ".txt", "some text")
     ds = MapDataset.source(bushel.sources.FilesDataSource(paths)).to_iter_dataset()
     iterator = iter(ds)

@@ -1,4 +1,4 @@
-"""Computes the costs of each step from the sample of `profile`."""
+"""For `profile`: computes what each step and each element costs, from the sample."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from bushel.run.cut import WORKERS
 from bushel.run.plan import Plan
 from bushel.run.step_total import StepTotal
 from bushel.watch.costs import Costs, ElementWork, StepCost
-from bushel.watch.prepared import by_position_in, crossings_in, places_in
+from bushel.watch.profile_counters import Extra
+from bushel.watch.profile_variants import by_position_in, crossings_in, places_in
 from bushel.watch.sampling import MeasuredPace, StepsSample
 from bushel.watch.stats import grouped
-from bushel.watch.step_costs import Extra
 
 # Fewer looks at the interpreter's lock tell nothing of a step.
 _LEAST_LOOKS = 8

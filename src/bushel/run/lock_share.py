@@ -1,4 +1,4 @@
-"""The share of time in which the work holds the GIL, from the samples of `LockProbe`."""
+"""The share of time in which the work holds the GIL, and when enough samples tell it."""
 
 import math
 

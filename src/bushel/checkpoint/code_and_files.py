@@ -1,4 +1,4 @@
-"""Digests of code and files in a state: warns, or refuses, where these have changed.
+"""Notes in states which functions and files made them; warns, or refuses, if they have changed.
 
 A position remains valid if a function is changed or a file rewritten, so a state is not refused for
 that. But the user should know, as the following elements differ.

@@ -1,4 +1,4 @@
-"""A budget for timing the first pulls of iterators, shared by the whole program.
+"""How much time a program may spend on timing the first pulls of its iterators, all together.
 
 The first turns of an iterator are timed more often than later ones, so that there is something to
 tell soon. A program that makes many iterators, each of which ends soon, would be at that all the

@@ -1,4 +1,4 @@
-"""Searches a file with numpy, in chunks, on all cores."""
+"""Runs a search over a file with numpy on all cores, in chunks: for lines, tar and TFRecord."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

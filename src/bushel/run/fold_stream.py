@@ -1,4 +1,4 @@
-"""The stream of a `Fold`: groups of neighbours, each of which becomes new elements."""
+"""The stream of a `Fold`: groups of one given size, as those of `batch` and window shuffles."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -124,6 +124,9 @@ class FoldStream(Stream):
         self._number += 1
         skip, self._skip = self._skip, 0
         chunk = Chunk(block, marks)
+        if skip and failure is not None:
+            # It did not when the state was taken. Who asks again begins at that state again.
+            raise failure.release()
         if skip > size:
             raise StateError(
                 f"this state is after {skip} elements of a window of {size}: it belongs to other "
