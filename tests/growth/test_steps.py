@@ -136,6 +136,8 @@ def test_two_hundred_steps_are_run_shown_and_sent() -> None:
 
 # Python allows a thousand calls to be nested.
 STEPS = 1100
+# Of a long chain, `repr` shows so many steps after the source, and the number of the others.
+STEPS_SHOWN = 23
 
 
 def shuffled(dataset: Any, count: int, calls: Counter[int]) -> Any:
@@ -153,7 +155,7 @@ def shuffled(dataset: Any, count: int, calls: Counter[int]) -> Any:
 def test_thousands_of_steps_by_position(chain: Any) -> None:
     calls = Counter[int]()
     dataset = chain(bushel.MapDataset.range(40), STEPS, calls)
-    assert repr(dataset).count("->") == STEPS
+    assert f"… {STEPS - STEPS_SHOWN:,} more …" in repr(dataset)
     elements = list(dataset)
     assert dataset[3] == elements[3]
     assert len(dataset) >= len(elements) > 0
@@ -169,7 +171,7 @@ def test_thousands_of_steps_by_position(chain: Any) -> None:
 def test_thousands_of_steps_of_a_stream(chain: Any) -> None:
     calls = Counter[int]()
     dataset = chain(bushel.MapDataset.range(40).to_iter_dataset(), STEPS, calls)
-    assert repr(dataset).count("->") == STEPS + 1
+    assert f"… {STEPS + 1 - STEPS_SHOWN:,} more …" in repr(dataset)
     elements = list(dataset)
     assert dict(calls) == dict.fromkeys(range(STEPS), 40)
     assert list(cloudpickle.loads(cloudpickle.dumps(dataset))) == elements
