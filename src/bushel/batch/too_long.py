@@ -1,4 +1,4 @@
-"""`too_long` of `pack`: truncates, splits or drops sequences longer than a row."""
+"""`too_long` of `pack`: truncates, splits or drops long sequences; keeps only packed fields."""
 
 from collections.abc import Mapping
 from typing import Any

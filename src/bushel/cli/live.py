@@ -1,4 +1,4 @@
-"""`bushel top` and `bushel serve`: the figures of running trainings."""
+"""`bushel top` and `serve`: which program a PID or path means, and the error of a wrong one."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The page of memory with an iterator's figures, for other processes: format, how often updated.
+"""The page of memory with an iterator's figures: its format, what is left out if too large.
 
 The page is a file without a name. Another process of the same user finds it among the open files of
 this process, so the trainer needs no thread, no socket and no file on a disk for it, and can be

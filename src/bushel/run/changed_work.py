@@ -1,4 +1,4 @@
-"""Detects that the work has changed since the number of threads was chosen."""
+"""Detects that the work, or who else uses the cores, is not as when threads were chosen."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The only file that imports JPEG decoders: simplejpeg, OpenCV, Pillow.
+"""The only file that imports simplejpeg, OpenCV, Pillow; the buffer of each thread.
 
 The first two decode alike, bit for bit, and Pillow does where nothing is scaled or grey.
 """

@@ -1,4 +1,4 @@
-"""The result of `profile`: speeds, steps and remarks as values, a text, a page."""
+"""The result of `profile`: values, a text, a page, and JSON that is saved and loaded again."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A task in the trainer: what is to be done, its outcome, and deaths of workers at it."""
+"""A task in the trainer: what is to be done, in words as well; its outcome; deaths at it."""
 
 from bushel.errors import WorkerError
 from bushel.workers.fragment import Outcome, TaskMessage

@@ -1,4 +1,4 @@
-"""The base class of Parquet and Arrow sources: keys to files and parts; errors of changed files."""
+"""The base of Parquet and Arrow sources: parts, read again if cut short; changed files."""
 
 import os
 from abc import abstractmethod
