@@ -17,7 +17,9 @@ from bushel.core.state_fields import Fields
 from bushel.errors import StateError
 
 
-class Marks(ABC):
+# No `ABC`: a state asks of many marks what kind they are, and `isinstance` would take ten times as
+# long.
+class Marks:
     """The states within a chunk. Marks are small, and keep no elements in memory."""
 
     __slots__ = ()
@@ -53,26 +55,25 @@ class BorrowedMarks(Marks):
         Those of this method say what was asked of these marks, in the same way.
         """
 
+    # Loops, as there may be more of them than calls may be nested.
+
     def at(self, used: int) -> State:
-        return self._asked(used, False)
-
-    def before(self, index: int) -> State:
-        return self._asked(index, True)
-
-    def reached(self, used: int) -> State:
-        marks, used, _ = _lender(self, used, False)
-        return marks.reached(used)
-
-    def _asked(self, used: int, before: bool) -> State:
-        marks, used, before = _lender(self, used, before)
+        marks, used, before = self.place(used, False)
+        while isinstance(marks, BorrowedMarks):
+            marks, used, before = marks.place(used, before)
         return marks.before(used) if before else marks.at(used)
 
+    def before(self, index: int) -> State:
+        marks, used, before = self.place(index, True)
+        while isinstance(marks, BorrowedMarks):
+            marks, used, before = marks.place(used, before)
+        return marks.before(used) if before else marks.at(used)
 
-def _lender(marks: Marks, used: int, before: bool) -> tuple[Marks, int, bool]:
-    # A loop, as there may be more of them than calls may be nested.
-    while isinstance(marks, BorrowedMarks):
-        marks, used, before = marks.place(used, before)
-    return marks, used, before
+    def reached(self, used: int) -> State:
+        marks, used, before = self.place(used, False)
+        while isinstance(marks, BorrowedMarks):
+            marks, used, before = marks.place(used, before)
+        return marks.reached(used)
 
 
 @plain

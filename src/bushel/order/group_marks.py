@@ -20,7 +20,7 @@ from typing import Any
 from bushel.core.frozen import plain
 from bushel.core.state import State, input_state
 from bushel.core.stream import BorrowedMarks, Marks
-from bushel.order.mix_held import with_end, with_held, with_seen
+from bushel.order.mix_held import has_mixture, with_end, with_held, with_seen
 
 
 @plain
@@ -96,6 +96,12 @@ class _Note:
 
 
 def _state_in(group: Group) -> State:
+    marks, used = group.start
+    if not isinstance(marks, (MarksOfGroups, BorrowedMarks)):  # It is the only such step.
+        state = marks.before(used) if group.latest_start else marks.at(used)
+        if group.end is not None and has_mixture(state):
+            state = _Note(group.end, group.is_held, group.is_last)(state)
+        return group.around(state)
     # A loop, as there may be more such steps than calls may be nested.
     changes: list[Callable[[State], State]] = []
     note: _Note | None = None
