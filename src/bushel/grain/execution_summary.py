@@ -52,7 +52,7 @@ def get_execution_summary(iterator: Any) -> ExecutionSummary:
     >>> [(node.name, node.num_produced_elements) for node in nodes.values()][:2]
     [('to_iter_dataset()', 25), ('batch(4)', 25)]
     """
-    from bushel.watch.stats import numbers_in  # Only needed here, and takes a while.
+    from bushel.watch.stats import numbers_in  # Only for those who ask for a summary.
 
     stream = getattr(iterator, "_iterator", iterator)  # Of a loader's iterator.
     if not isinstance(stream, StreamIterator):
