@@ -76,6 +76,7 @@ LAZY = {
     ("errors.py", "inspect"): "the same",
     ("dataset/stream.py", "bushel.dataset.random_access"): "the same; it imports this module",
     ("dataset/random_access.py", "bushel.deliver.failed_record"): "only where a record fails",
+    ("grain/execution_summary.py", "bushel.watch.stats"): "only for those who ask for a summary",
     ("deliver/device.py", "jax"): "an optional dependency",
     ("torch/tensors.py", "torch"): "an optional dependency",
     ("huggingface/to_datasets.py", "datasets"): "an optional dependency",

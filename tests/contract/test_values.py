@@ -1,6 +1,7 @@
 """Pipelines are values: they print as written, and travel to other processes."""
 
 import re
+from typing import Any
 
 import cloudpickle
 import pytest
@@ -61,3 +62,12 @@ def test_of_very_many_steps_and_parts_some_are_printed() -> None:
     mixed = type(chain).mix([Kit().source(9)[number % 3 :] for number in range(1000)])
     assert ", … 992 more] -> mix(1000 parts, proportions=[1, 1, " in repr(mixed)
     assert len(repr(mixed)) < 1000 and len(repr(iter(mixed.to_iter_dataset()))) < 1500
+
+
+def test_of_mixtures_within_mixtures_the_outer_ones_are_printed() -> None:
+    ds: Any = Kit().source(9)
+    for _ in range(2000):
+        ds = type(ds).mix([ds, ds])
+    text = repr(ds)
+    assert "([[[[…] -> mix(2 parts, proportions=[1, 1]), […] -> mix(" in text
+    assert len(text) < 1000

@@ -378,6 +378,9 @@ def test_a_loader_has_statistics_and_explains_itself(tmp_path: Path) -> None:
         # Those of a pass, also when it is over.
         steps = {step.name: step.records for step in batches.stats().steps or ()}
         assert (steps["map(abs)"], steps["batch(4)"]) == (40, 10)
+        # A state at its end is the beginning of the next one, which has no statistics yet.
+        batches.load_state_dict(batches.state_dict())
+        assert batches.stats().elements == 10
     batches.report(tmp_path / "run.html")
     assert "map(abs)" in (tmp_path / "run.html").read_text()
     plain = bushel.torch.loader(ds)

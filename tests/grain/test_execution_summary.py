@@ -64,6 +64,21 @@ def test_of_workers_and_of_a_loader() -> None:
         assert get_execution_summary(iterator).nodes
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+def test_copies_of_a_step_in_lanes_are_one_step(filtered: bool) -> None:
+    stream = bushel.MapDataset.range(400).lanes(4).map(abs)
+    stream = stream.filter(lambda number: number % 3 > 0) if filtered else stream
+    with bushel.iterate(stream.map(abs).batch(8)) as iterator:
+        batches = len(list(iterator))
+        nodes = list(get_execution_summary(iterator).nodes.values())
+    produced = [(node.name, node.num_produced_elements) for node in nodes]
+    assert produced[0] == ("batch(8)", batches)
+    # (Beyond the last batch, a little may have been read.)
+    maps = [count for name, count in produced if name == "map(abs)"]
+    assert len(maps) == 2 and maps[0] >= 8 * batches
+    assert maps[1] == 400 if filtered else maps[1] == maps[0]
+
+
 def test_what_has_none() -> None:
     plain = WithOptionsIterDataset(
         bushel.MapDataset.range(3).to_iter_dataset(),

@@ -66,6 +66,18 @@ def test_batches_that_workers_take_apart(tmp_path: Path) -> None:
     _assert_comes_back(ds.mp_prefetch(MultiprocessingOptions(1)), flaky, used=7, fails_at=8)
 
 
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_elements_that_workers_make_of_one(is_shuffled: bool, tmp_path: Path) -> None:
+    flaky = Flaky(tmp_path)
+    ds = MapDataset.range(20).to_iter_dataset()
+    if is_shuffled:  # Then workers get elements, and not positions.
+        ds = WindowShuffleIterDataset(ds, window_size=5, seed=1)
+    second = list(ds)[1]
+    made = FlatMapIterDataset(ds.map(flaky), Copies()).on_error("skip")
+    made = made.mp_prefetch(MultiprocessingOptions(1))
+    _assert_comes_back(made, flaky, used=7, fails_at=second)
+
+
 def test_rows_of_a_batch_that_fails_again_are_not_taken_from_the_next(tmp_path: Path) -> None:
     flaky = Flaky(tmp_path)
     stream = MapDataset.range(40).to_iter_dataset().map(flaky)

@@ -69,6 +69,20 @@ def test_what_cannot_be_measured_is_left_out(monkeypatch: Any) -> None:
     assert made >= 10 * sys.getsizeof(1000)
 
 
+class Boundless:
+    """Tells more bytes than there are."""
+
+    nbytes = 1 << 70
+
+
+def test_a_size_that_cannot_be_ends_no_task_of_a_worker(monkeypatch: Any) -> None:
+    monkeypatch.setattr(StepTimes, "most_share", 1.0)
+    boundless = MapDataset.range(4000).map(lambda number: Boundless())
+    stats = counts_of(with_workers(boundless.to_iter_dataset(INLINE), 1))
+    assert stats.elements == 4000
+    assert max(step.bytes_per_record for step in stats.steps or ()) == 1 << 40
+
+
 def test_results_of_calls() -> None:
     four = np.zeros(4, np.uint8)
     assert bytes_of_one([four, None]) == bytes_of_one((four,)) == bytes_of_one(([four], None)) == 4

@@ -281,21 +281,26 @@ _METHODS: tuple[tuple[type, Callable[[Any, Any], Any]], ...] = (
 )
 
 
-# More parts of a mixture are counted, where a pipeline is shown in one line.
-_PARTS_SHOWN = 8
+# More parts of a mixture are counted, where a pipeline is shown in one line; and mixtures within so
+# many others have their parts left out.
+_PARTS_SHOWN, _LEVELS_SHOWN = 8, 3
 
 
-def shown(node: Node) -> str:
+def shown(node: Node, level: int = 0) -> str:
     """Shows a pipeline, as one would write it."""
     *steps, first = chain_of(node)
     labels, before = [first.label], ""
     if first.inputs:
-        parts = [shown(parent) for parent in first.inputs[:_PARTS_SHOWN]]
-        more = len(first.inputs) - len(parts)
-        before = ", ".join(parts) + (f", … {more:,} more" if more else "")
+        before = "…" if level == _LEVELS_SHOWN else _parts_shown(first.inputs, level + 1)
         before = f"[{before}]" if before and first.label else before
     labels += [step.label for step in reversed(steps)]
     return " -> ".join(filter(None, [before, steps_in_line(list(filter(None, labels)))]))
+
+
+def _parts_shown(parts: Sequence[Node], level: int) -> str:
+    more = len(parts) - _PARTS_SHOWN
+    named = ", ".join(shown(part, level) for part in parts[:_PARTS_SHOWN])
+    return f"{named}, … {more:,} more" if more > 0 else named
 
 
 def _parents_of(ds: Dataset[Any]) -> Sequence[Dataset[Any]]:

@@ -8,6 +8,7 @@ from bushel.core.places import OptionsNode, PrefetchNode, ToStreamNode, WorkersN
 from bushel.deliver.iterator import StreamIterator
 from bushel.deliver.timed import TimedIterator
 from bushel.errors import PlanError
+from bushel.run.step_total import StepTotal
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ def get_execution_summary(iterator: Any) -> ExecutionSummary:
     >>> [(node.name, node.num_produced_elements) for node in nodes.values()][:2]
     [('to_iter_dataset()', 25), ('batch(4)', 25)]
     """
+    from bushel.watch.stats import numbers_in  # Only for those who ask for a summary.
+
     stream = getattr(iterator, "_iterator", iterator)  # Of a loader's iterator.
     if not isinstance(stream, StreamIterator):
         raise PlanError(
@@ -67,22 +70,28 @@ def get_execution_summary(iterator: Any) -> ExecutionSummary:
     assert stream._node is not None
     steps = list({id(step): step for step in map(_working, walk(stream._node))}.values())
     numbers = {id(step): number for number, step in enumerate(steps)}
-    done = {id(total.node): total for total in figures.steps or () if not total.waits_for}
+    totals = [total for total in figures.steps or () if not total.waits_for]
+    # What the copies of a step in lanes have done counts for the step.
+    places = numbers_in(stream._node, totals)
+    done: dict[tuple[int, str], list[StepTotal]] = {}
+    for total in totals:
+        done.setdefault((places.get(id(total.node), -1), total.node.label), []).append(total)
     waited = figures.wait_seconds / figures.elapsed_seconds if figures.elapsed_seconds else 0.0
-    whole = sum(total.nanoseconds for total in done.values()) or 1
+    whole = sum(total.nanoseconds for total in totals) or 1
     nodes = {}
     for number, step in enumerate(steps):
-        total = done.get(id(step))
-        nanoseconds = 0 if total is None else total.nanoseconds
+        own = done.get((places[id(step)], step.label), [])
+        nanoseconds = sum(total.nanoseconds for total in own)
+        sized = sum(total.sized for total in own)
         nodes[number] = NodeSummary(
             id=number,
             name=step.label,
             inputs=tuple(numbers[id(_working(part))] for part in step.inputs),
             wait_time_ratio=waited * nanoseconds / whole,
             total_processing_time_ns=nanoseconds,
-            max_processing_time_ns=0 if total is None else total.longest_nanoseconds,
-            num_produced_elements=0 if total is None else total.records,
-            bytes_produced=0 if total is None else round(total.sized_bytes / max(1, total.sized)),
+            max_processing_time_ns=max((total.longest_nanoseconds for total in own), default=0),
+            num_produced_elements=sum(total.records for total in own),
+            bytes_produced=round(sum(total.sized_bytes for total in own) / max(1, sized)),
             is_output=not number,
             is_prefetch=isinstance(step, (PrefetchNode, ToStreamNode, WorkersNode)),
         )

@@ -67,7 +67,7 @@ class Epochs:
         self._epoch = self._step = 0
         self._goes_on = True
         self._iterator: Any = None
-        # The iterator that was used last, which may be closed.
+        # The iterator that was last asked for an element, which may be closed.
         self.used: Any = None
         # The number of the newest iterator, which moves the position; and of one that is over.
         self._newest, self._over = 0, -1
@@ -144,11 +144,11 @@ class Epochs:
         if self._step == self._steps:
             self.finish()
             return _OVER
-        element = next(self._running(), _OVER)
+        element = self._next()
         if element is _OVER and self._steps is not None:
             # The pass is longer than the rest of the data.
             self.close()
-            element = next(self._running(), _OVER)
+            element = self._next()
             if element is _OVER:
                 raise SourceError(
                     f"there are no elements, and a pass is to have {self._steps} (steps_per_epoch)."
@@ -159,9 +159,13 @@ class Epochs:
             self._step += 1
         return element
 
+    def _next(self) -> Any:
+        self.used = iterator = self._running()
+        return next(iterator, _OVER)
+
     def _running(self) -> Any:
         if self._iterator is None:
-            self._iterator = self.used = self._opened()
+            self._iterator = self._opened()
         return self._iterator
 
     def finish(self) -> None:
@@ -213,8 +217,7 @@ class Epochs:
             self._epoch, self._step = before
             raise
         self.close()
-        self._iterator = self.used = opened
-        self._goes_on, self._newest = True, self._newest + 1
+        self._iterator, self._goes_on, self._newest = opened, True, self._newest + 1
 
     def close(self) -> None:
         """Stops threads and worker processes; the next pass starts its own."""

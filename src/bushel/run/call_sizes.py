@@ -9,6 +9,8 @@ from bushel.core.stream import Chunk
 
 # In the long run elements are measured in one of so many turns that are timed.
 _MEASURED_EVERY = 64
+# What elements tell of themselves may be no size at all, and sums are sent as 64-bit integers.
+_MOST_BYTES = 1 << 40
 # Given arguments and result of a call, returns the number of records in it, and the position of the
 # first.
 Sized = Callable[[Sequence[Any], Any], tuple[int, int]]
@@ -69,7 +71,9 @@ def bytes_of_one(made: Any) -> int | None:
             made = list(made)  # Of one group.
         elif isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], list):
             made = made[0]  # With a failure beside it.
-        return bytes_of(made[0]) if isinstance(made, list) and made else None
+        if not isinstance(made, list) or not made:
+            return None
+        return min(max(0, bytes_of(made[0])), _MOST_BYTES)
     except Exception:
         return None  # It is read only now, and cannot be.
 

@@ -135,6 +135,9 @@ class TorchLoader:
     def stats(self) -> Stats:
         """Statistics of the pass that is under way, or of the last one.
 
+        With `steps_per_epoch`, of all passes so far over the same data: one goes on where the other
+        ended.
+
         >>> from bushel import MapDataset
         >>> batches = loader(MapDataset.range(40).map(abs).batch(4), stats=True)
         >>> elements = len(list(batches))

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bushel.batch.batch import BatchNode
-from bushel.core.block import Block, Columns, Failure, join
+from bushel.core.block import Block, Columns, Failure, failure_of, join
 from bushel.core.frozen import plain
 from bushel.core.node import Guard, Node, Place, walk
 from bushel.core.options import ReadOptions
@@ -155,8 +155,10 @@ class Outcome:
         )
 
     def chunk(self) -> Chunk:
-        """The elements, as the stream would have given them."""
+        """The elements, as the stream would have given them; or raises the error that it raised."""
         failure = None if self.failure is None else unpack_failure(self.failure)
+        if failure is not None and isinstance(self.marks, _RaisedMarks):
+            raise failure.release()
         block = Block(self.values, self.positions, failure, self.metadata)
         return Chunk(block, self.marks)
 
@@ -415,18 +417,39 @@ def _pull_all(stream: Stream, state: State) -> tuple[Block, Marks]:
     stream.restore(state)
     chunks: list[Chunk] = []
     nothing: Marks = FixedMarks(state)
-    while (chunk := stream.pull(_ALL)) is not None:
-        nothing = chunk.marks
-        if len(chunk.block) or chunk.block.failure is not None:
-            chunks.append(chunk)
-            if chunk.block.failure is not None:
-                break
+    none = np.empty(0, dtype=np.int64)
+    try:
+        while (chunk := stream.pull(_ALL)) is not None:
+            nothing = chunk.marks
+            if len(chunk.block) or chunk.block.failure is not None:
+                chunks.append(chunk)
+                if chunk.block.failure is not None:
+                    break
+    except Exception as error:
+        if chunks or not is_within_one(state):
+            raise
+        # The element did not fail when the state was taken (see `ExpandStream`).
+        return Block([], none, failure_of(error)), _RaisedMarks(state)
     if not chunks:
-        return Block([], np.empty(0, dtype=np.int64)), nothing
+        return Block([], none), nothing
     if len(chunks) == 1:
         return chunks[0].block, chunks[0].marks
     marks = SeriesMarks([(chunk.marks, len(chunk.block)) for chunk in chunks])
     return join([chunk.block for chunk in chunks]), marks
+
+
+def is_within_one(state: State) -> bool:
+    """Whether some of the elements that were made of one are still to be delivered."""
+    while "parent" in state:
+        if state.get("next_index_in_buffer"):
+            return True
+        state = state["parent"]
+    return False
+
+
+@plain
+class _RaisedMarks(FixedMarks):
+    """In place of marks, where the stream raised an error: who asks again begins at that state."""
 
 
 def pack_block(block: Block) -> Any:

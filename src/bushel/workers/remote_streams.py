@@ -21,7 +21,7 @@ from bushel.on_error.budget import Ledger, bad_records_in, with_bad_records
 from bushel.run.quota import DropQuota
 from bushel.run.step_times import StepTimes
 from bushel.workers.engine import Engine
-from bushel.workers.fragment import TASK_SECONDS, Outcome, pack_block
+from bushel.workers.fragment import TASK_SECONDS, Outcome, is_within_one, pack_block
 from bushel.workers.remote_marks import FailureMarks, PlacedMarks, RecountedMarks
 from bushel.workers.task import Task
 
@@ -400,7 +400,7 @@ class RemoteSteps(_Remote):
             block = chunk.block
             if not len(block):
                 if block.failure is not None:
-                    if not self._since and _is_within_one(self._counts):
+                    if not self._since and is_within_one(self._counts):
                         # The element did not fail when the state was taken. Who asks again begins
                         # at that state again.
                         raise block.failure.release()
@@ -442,15 +442,6 @@ class RemoteSteps(_Remote):
 
 def _at_the_start(_: State) -> State:
     return {"next_index": 0}
-
-
-def _is_within_one(counts: State) -> bool:
-    """Whether some of the elements that were made of one are still to be delivered."""
-    while "parent" in counts:
-        if counts.get("next_index_in_buffer"):
-            return True
-        counts = counts["parent"]
-    return False
 
 
 def _count(quotas: Sequence[DropQuota], kept: Sequence[Sequence[Any]]) -> bool:
