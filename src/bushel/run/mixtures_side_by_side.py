@@ -51,7 +51,7 @@ class MixedStreams(SteadyMixture):
         """The state of its stream at the beginning, where alone it is known."""
         assert not taken
         states = [part.state(0) for part in self.parts]
-        return self.state_of(states, 0, [0] * len(states), self.course)
+        return self.state_of(states, 0, [0] * len(states))
 
     def fields(self) -> Fields:
         return self.saved.fields()
@@ -155,7 +155,8 @@ class MixturesSideBySide(SideBySide):
         self._are_mixtures = np.array([mixture is not None for mixture in mixtures])
         # The number of elements taken of each mixture; the places of others are their own business.
         self._taken: Positions = np.zeros(len(parts), dtype=np.int64)
-        self._courses = [None if mixture is None else mixture.course for mixture in mixtures]
+        # The courses of mixtures that were restored.
+        self._courses: Sequence[Course | None] = [None] * len(parts)
         # The parts of the elements that were read last, and the positions in these.
         self._turns, self._places = np.empty((2, 0), dtype=np.int64)
 
@@ -204,11 +205,11 @@ class MixturesSideBySide(SideBySide):
         states: list[State] = []
         for number, (part, count) in enumerate(zip(self.parts, taken.tolist(), strict=True)):
             first, end = self._ends[number], self._ends[number + 1]
-            course = courses[number]
-            if isinstance(part, MixedStreams) and course is not None:
-                states.append(part.state_of(below[first:end], count, part.taken(count), course))
-            else:
-                states.append(below[first])
+            state = below[first]
+            if isinstance(part, MixedStreams):
+                inner = below[first:end]
+                state = part.state_of(inner, count, part.taken(count), courses[number])
+            states.append(state)
         return states
 
     def restore(self, states: Sequence[State]) -> bool:

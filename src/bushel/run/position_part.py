@@ -125,8 +125,7 @@ class SteadyMixture:
         starts = [part.state(0) for part in parts] if node.names is not None else []
         self.saved = SavedMixture(node, own, parts, starts)
         self._node, self._own = node, own
-        # The course of a mixture that was not restored.
-        self.course = Course([own])
+        self._told = {"weights": own.told}
         self._left = [0] * len(parts) if node.on_end == "drop" else None
 
     def taken(self, index: int) -> list[int]:
@@ -135,10 +134,15 @@ class SteadyMixture:
         return [after - before for after, before in zip(places, self._before, strict=True)]
 
     def state_of(
-        self, states: Sequence[State], index: int, taken: Sequence[int], course: Course
+        self,
+        states: Sequence[State],
+        index: int,
+        taken: Sequence[int],
+        course: Course | None = None,
     ) -> State:
-        """The state at an element, given the states of the parts."""
-        return self.saved.state_of(states, index, taken, course.told(index), left=self._left)
+        """The state at an element, given the states of the parts; `course` if it was restored."""
+        told = self._told if course is None else course.told(index)
+        return self.saved.state_of(states, index, taken, told, left=self._left)
 
     def course_in(self, state: State) -> Course | None:
         """The course that goes on at a state, if it has the same weights to its end."""
@@ -170,7 +174,7 @@ class MixedPositions(SteadyMixture):
         """The state of its stream at an element."""
         taken = self.taken(index)
         states = [part.state(count) for part, count in zip(self._parts, taken, strict=True)]
-        return self.state_of(states, index, taken, self.course)
+        return self.state_of(states, index, taken)
 
 
 def places_in(parts: Sequence[PositionPart], states: Sequence[State]) -> Positions | None:
