@@ -86,25 +86,37 @@ def mixed_streams(node: Node, known: Known, deepest: int = _DEEPEST) -> MixedStr
     None for another stream, and for a mixture whose turns depend on more than their number. `known`
     has results for datasets that exist.
     """
+    mixture, changes = _mixture_before(node)
+    if mixture is None or not isinstance(mixture.weights, tuple):
+        return None
+    if mixture.on_end == "restart" or not deepest:
+        return None
+    parts: list[MixedPart] = []
+    for input in mixture.parts:
+        # A change of all elements is a change of the elements of each part.
+        for step in reversed(changes):
+            input = with_inputs(step, [input])
+        part: MixedPart | None
+        if _mixture_before(input)[0] is None:
+            part = part_of(input, True, known)
+        else:
+            part = mixed_streams(input, known, deepest - 1)
+        if part is None:
+            return None
+        parts.append(part)
+    return MixedStreams(mixture, parts)
+
+
+def _mixture_before(node: Node) -> tuple[StreamMixNode | None, list[Node]]:
+    """The mixture before changes of its elements, if any; and these changes, the last one first."""
     changes: list[Node] = []
     while not isinstance(node, StreamMixNode):
         if is_change(node):
             changes.append(node)
         elif not isinstance(node, (SeedNode, OptionsNode)):
-            return None
+            return None, changes
         node = node.inputs[0]
-    if not isinstance(node.weights, tuple) or node.on_end == "restart" or not deepest:
-        return None
-    parts: list[MixedPart] = []
-    for input in node.parts:
-        # A change of all elements is a change of the elements of each part.
-        for step in reversed(changes):
-            input = with_inputs(step, [input])
-        part = mixed_streams(input, known, deepest - 1) or part_of(input, True, known)
-        if part is None:
-            return None
-        parts.append(part)
-    return MixedStreams(node, parts)
+    return node, changes
 
 
 def leaves_of(parts: Sequence[MixedPart]) -> list[PositionPart]:
