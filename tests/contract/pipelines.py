@@ -195,6 +195,15 @@ _STREAMS: dict[str, Build] = {
             IterDataset.mix([kit.stream(9).batch(2), kit.stream(20).batch(3)]),
         ]
     ),
+    "IterDataset.mix: of mixes of filtered streams": lambda kit: IterDataset.mix(
+        {
+            name: IterDataset.mix(
+                [kit.stream(size).filter(is_not_third) for size in sizes], on_end="drop"
+            )
+            for name, sizes in {"a": (9, 20, 14), "b": (25, 9, 16), "c": (30, 18, 12)}.items()
+        },
+        {"a": 1, "b": 3, "c": 2},
+    ),
     "IterDataset.mix: scheduled": lambda kit: IterDataset.mix(
         [kit.stream(9), kit.stream(20).map(double), kit.stream(30).filter(is_not_third)],
         WeightSchedule.linear([(0, [1, 0, 2]), (9, [1, 3, 0]), (15, [0, 1, 1])]),

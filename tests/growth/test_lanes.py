@@ -22,10 +22,14 @@ def is_odd(x: int) -> bool:
     return x % KEPT == 1
 
 
-def dealt(source: Any, lanes: int, filtered: bool) -> Any:
-    shuffled = bushel.MapDataset.source(source).shuffle(seed=1)
+def lanes_of(source: Any, lanes: int, seed: int) -> Any:
+    shuffled = bushel.MapDataset.source(source).shuffle(seed=seed)
     options = bushel.ReadOptions(num_threads=0)
-    stream = shuffled.lanes(lanes, shard_options=bushel.ShardOptions(0, 1), read_options=options)
+    return shuffled.lanes(lanes, shard_options=bushel.ShardOptions(0, 1), read_options=options)
+
+
+def dealt(source: Any, lanes: int, filtered: bool) -> Any:
+    stream = lanes_of(source, lanes, seed=1)
     return (stream.filter(is_odd) if filtered else stream).batch(BATCH)
 
 
@@ -92,10 +96,7 @@ def test_what_a_filter_leaves_out_is_asked_for_at_once(monkeypatch: pytest.Monke
 
 def mixed(source: Any, lanes: int, filtered: bool) -> Any:
     """A mixture in each lane."""
-    options = bushel.ReadOptions(num_threads=0)
-    host = bushel.ShardOptions(0, 1)
-    shuffled = [bushel.MapDataset.source(source).shuffle(seed=seed) for seed in range(4)]
-    parts = [part.lanes(lanes, shard_options=host, read_options=options) for part in shuffled]
+    parts = [lanes_of(source, lanes, seed) for seed in range(4)]
     stream = bushel.IterDataset.mix(parts, [4, 3, 2, 1])
     return (stream.filter(is_odd) if filtered else stream).batch(BATCH)
 
@@ -124,6 +125,16 @@ def test_mixtures_of_lanes_are_read_together(filtered: bool) -> None:
     for _ in range(8):
         next(stream)
     assert len(source.calls) <= 64
+
+
+@pytest.mark.parametrize("on_end", ["stop", "drop"])
+def test_mixtures_of_filtered_lanes_are_read_together(on_end: str) -> None:
+    source = CountingSource(64 * ELEMENTS)
+    parts = [lanes_of(source, 1024, seed).filter(is_odd) for seed in range(4)]
+    dataset = bushel.IterDataset.mix(parts, [4, 3, 2, 1], on_end=on_end).batch(BATCH)
+    restored_after_two(dataset, source)
+    assert source.records <= 16 * KEPT * BATCH
+    assert len(source.calls) <= 16
 
 
 @pytest.mark.parametrize("on_end", ["stop", "restart", "drop"])

@@ -101,6 +101,32 @@ def test_filtered_streams_are_read_together(size: int, calls: Counter[str]) -> N
     assert len(source.calls) <= 400
 
 
+@pytest.mark.parametrize("groups", [4, 250])
+def test_mixtures_of_filtered_streams_are_read_together(groups: int, calls: Counter[str]) -> None:
+    source = CountingSource(10**6)
+    options = ReadOptions(num_threads=0)
+    shuffled = [MapDataset.source(source).shuffle(seed=seed) for seed in range(4 * groups)]
+    filtered = [part.to_iter_dataset(options).filter(lambda x: x % 2 == 0) for part in shuffled]
+    inner = [
+        IterDataset.mix(filtered[first : first + 4], [1, 2, 3, 4]).map(lambda x: x + 1)
+        for first in range(0, 4 * groups, 4)
+    ]
+    dataset = IterDataset.mix(inner, [1 + group % 3 for group in range(groups)])
+    stream = iter(dataset)
+    assert len(list(islice(stream, 4000))) == 4000
+    # As many as of one mixture of all of them.
+    assert source.records <= 4 * 4000 + 16 * groups
+    assert len(source.calls) <= 400
+    state, following = stream.get_state(), next(stream)
+    source.calls.clear()
+    again = iter(dataset)
+    again.set_state(state)
+    assert again.get_state() == state
+    assert next(again) == following
+    assert source.records <= 32
+    assert not calls["pull"]
+
+
 @SIZES
 def test_selected(size: int, calls: Counter[str]) -> None:
     class InTurn:

@@ -1,7 +1,7 @@
 """Decides which stream can be read by position, together with others, as a mixture's part."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from bushel.core.node import Drop, Each, Expand, Guard, Node, Order, leaves_out,
 from bushel.core.places import OptionsNode, SeedNode, ToStreamNode
 from bushel.core.positions import Positions
 from bushel.core.state import State
-from bushel.core.state_fields import Fields
+from bushel.core.state_fields import Declares, Fields
 from bushel.order.mix_state import SavedMixture
-from bushel.order.mix_weights import own_piece
+from bushel.order.mix_weights import Course, going_on, own_piece
 from bushel.order.pattern import places_before
 from bushel.order.repeat import EpochsNode, epoch_fields
 from bushel.order.stream_mix import StreamMixNode
@@ -48,13 +48,20 @@ class PositionPart:
     restarts: bool
     allow_nones: bool
     # Whether positions may be without an element; and the later steps of the stream, which get the
-    # remaining elements.
+    # elements of the others.
     drops: bool = False
     steps: tuple[Node, ...] = ()
     # Whether it ends at its length; a mixture may continue.
     ends: bool = True
     # The mixture, if it is one.
     mixture: "MixedPositions | None" = None
+
+    def in_one(self) -> "PositionPart":
+        """The same part, with its steps, none of which drops elements, as a part of the dataset."""
+        for step in self.steps:
+            self.node = with_inputs(step, [self.node])
+        self.steps = ()
+        return self
 
     def state(self, taken: int) -> State:
         """The state of its stream after `taken` positions."""
@@ -97,37 +104,77 @@ class PositionPart:
         return count if count <= _FURTHEST and self.state(count) == state else None
 
 
-class MixedPositions:
+class StatedPart(Declares, Protocol):
+    """A part of a mixture, as far as its states are concerned."""
+
+    def state(self, taken: int) -> State:
+        """The state of its stream after `taken` positions."""
+
+
+class SteadyMixture:
+    """The states of a mixture while all of its parts have elements and its weights stay the same.
+
+    Then the number of elements of each part follows from the number of all elements.
+    """
+
+    def __init__(self, node: StreamMixNode, parts: Sequence[StatedPart]) -> None:
+        assert isinstance(node.weights, tuple)
+        self.weights, self.lane = node.weights, node.lane[0]
+        self._before = places_before(self.lane, self.weights)
+        own = own_piece(node)
+        starts = [part.state(0) for part in parts] if node.names is not None else []
+        self.saved = SavedMixture(node, own, parts, starts)
+        self._node, self._own = node, own
+        self._told = {"weights": own.told}
+        self._left = [0] * len(parts) if node.on_end == "drop" else None
+
+    def taken(self, index: int) -> list[int]:
+        """The number of elements of each part among the first `index` elements."""
+        places = places_before(self.lane + index, self.weights)
+        return [after - before for after, before in zip(places, self._before, strict=True)]
+
+    def state_of(
+        self,
+        states: Sequence[State],
+        index: int,
+        taken: Sequence[int],
+        course: Course | None = None,
+    ) -> State:
+        """The state at an element, given the states of the parts; `course` if it was restored."""
+        told = self._told if course is None else course.told(index)
+        return self.saved.state_of(states, index, taken, told, left=self._left)
+
+    def course_in(self, state: State) -> Course | None:
+        """The course that goes on at a state, if it has the same weights to its end."""
+        course = going_on(self._own, self._node, state)
+        return course if len(course.pieces) == 1 and course.ends is None else None
+
+
+class MixedPositions(SteadyMixture):
     """A mixture of parts with an element for each position; it is a function of the position, too.
 
     This holds as long as all of its parts have elements, and its weights stay as they are.
     """
 
     def __init__(self, node: StreamMixNode, parts: Sequence[PositionPart]) -> None:
-        assert isinstance(node.weights, tuple)
-        self._parts, self._weights, self._lane = parts, node.weights, node.lane[0]
-        self._before = places_before(self._lane, node.weights)
-        own = own_piece(node)
-        starts = [part.state(0) for part in parts] if node.names is not None else []
-        self.saved = SavedMixture(node, own, parts, starts)
-        self._told = {"weights": own.told}
+        super().__init__(node, parts)
+        self._parts = parts
         self.node = with_inputs(node, [part.node for part in parts])
 
     @property
     def length(self) -> int:
         """A number of elements within which no part ends; it may be far too low."""
         # Of n positions, a part has at most its share plus one.
-        total = sum(self._weights)
-        pairs = zip(self._parts, self._weights, strict=True)
+        total = sum(self.weights)
+        pairs = zip(self._parts, self.weights, strict=True)
         most = min((part.length - 1) * total // weight for part, weight in pairs)
-        return min(max(0, most - self._lane), _FURTHEST)
+        return min(max(0, most - self.lane), _FURTHEST)
 
     def state(self, index: int) -> State:
         """The state of its stream at an element."""
-        places = places_before(self._lane + index, self._weights)
-        taken = [after - before for after, before in zip(places, self._before, strict=True)]
+        taken = self.taken(index)
         states = [part.state(count) for part, count in zip(self._parts, taken, strict=True)]
-        return self.saved.state_of(states, index, taken, self._told)
+        return self.state_of(states, index, taken)
 
 
 def places_in(parts: Sequence[PositionPart], states: Sequence[State]) -> Positions | None:
@@ -145,7 +192,7 @@ def _mixture_of(node: StreamMixNode, known: Known) -> PositionPart | None:
         part = part_of(input, False, known)
         if part is None or part.restarts or part.allow_nones:
             return None
-        parts.append(part)
+        parts.append(part.in_one())
     mixture = MixedPositions(node, parts)
     return PositionPart(mixture.node, mixture.length, False, False, ends=False, mixture=mixture)
 
@@ -161,8 +208,7 @@ def part_of(node: Node, may_drop: bool, known: Known) -> PositionPart | None:
     if restarts:
         node = node.inputs[0]
     while not isinstance(node, (ToStreamNode, StreamMixNode)):
-        is_change = isinstance(node, Each) and not node.uses_positions and not node.stays_here
-        if is_change or (may_drop and isinstance(node, Drop)):
+        if is_change(node) or (may_drop and isinstance(node, Drop)):
             steps.append(node)
         elif not isinstance(node, (SeedNode, OptionsNode)):
             return None
@@ -174,15 +220,16 @@ def part_of(node: Node, may_drop: bool, known: Known) -> PositionPart | None:
     if part is None:
         return None
     part.drops = part.drops or any(isinstance(step, Drop) for step in steps)
-    if part.drops:
-        # The length of an epoch from which elements are dropped is unknown.
-        if restarts or not may_drop:
-            return None
-        part.steps = tuple(reversed(steps))
-        return part
-    for step in reversed(steps):
-        part.node = with_inputs(step, [part.node])
+    # The length of an epoch from which elements are dropped is unknown.
+    if part.drops and (restarts or not may_drop):
+        return None
+    part.steps = tuple(reversed(steps))
     return part
+
+
+def is_change(node: Node) -> bool:
+    """Whether a step of a stream changes each element, whatever its position in the stream."""
+    return isinstance(node, Each) and not node.uses_positions and not node.stays_here
 
 
 def _by_position(node: ToStreamNode, restarts: bool, known: Known) -> PositionPart | None:

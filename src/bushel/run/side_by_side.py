@@ -28,6 +28,12 @@ from bushel.run.choose import Inputs
 from bushel.run.inline import compile_node
 from bushel.run.kept_side_by_side import KeptSideBySide
 from bushel.run.light_elements import LightElements
+from bushel.run.mixtures_side_by_side import (
+    MixedStreams,
+    MixturesSideBySide,
+    leaves_of,
+    mixed_streams,
+)
 from bushel.run.position_part import Known, PositionPart, part_of, places_in
 from bushel.run.thread_time import Stopwatch
 from bushel.transforms.function import any_none
@@ -162,15 +168,24 @@ def side_by_side(nodes: Iterable[Node | None], most_dropped: float | None) -> Si
 
     `most_dropped` is the share of elements that may be dropped; None if none may.
     """
-    parts: list[PositionPart] = []
+    may_drop = most_dropped is not None
+    parts: list[PositionPart | MixedStreams] = []
     known: Known = {}
     for node in nodes:
-        part = None if node is None else part_of(node, most_dropped is not None, known)
-        if part is None or part.allow_nones != (parts[0] if parts else part).allow_nones:
+        part: PositionPart | MixedStreams | None = None
+        if node is not None:
+            part = part_of(node, may_drop, known)
+            if part is None and may_drop:
+                part = mixed_streams(node, known)
+        if part is None:
             return None
         parts.append(part)
-    if most_dropped is None or not any(part.drops for part in parts):
-        return PartsSideBySide(parts) if len(parts) >= FEWEST else None
-    if len(parts) < FEWEST_KEPT or any(part.restarts for part in parts):
+    leaves = leaves_of(parts)
+    if len({part.allow_nones for part in leaves}) > 1:
         return None
-    return KeptSideBySide(parts, most_dropped)
+    if len(leaves) == len(parts) and not any(part.drops for part in leaves):
+        return PartsSideBySide([part.in_one() for part in leaves]) if len(parts) >= FEWEST else None
+    if most_dropped is None or len(leaves) < FEWEST_KEPT or any(part.restarts for part in leaves):
+        return None
+    kept = KeptSideBySide(leaves, most_dropped)
+    return kept if len(leaves) == len(parts) else MixturesSideBySide(parts, kept)
