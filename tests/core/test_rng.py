@@ -19,7 +19,9 @@ NUMBER = st.one_of(st.integers(0, 50), st.integers(0, 2**64 - 1))
 
 
 def of_position(seed: int, position: int) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(seed, counter=[0, 0, 0, position]))
+    # An array, since numpy makes floats of a list that has numbers beyond 2**63 beside others.
+    counter = np.array([0, 0, 0, position], np.uint64)
+    return np.random.Generator(np.random.Philox(seed, counter=counter))
 
 
 def of_key(seed: int, index: int) -> np.random.Generator:
