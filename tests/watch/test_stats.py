@@ -24,6 +24,7 @@ from bushel.run.step_times import StepTimes, TimedTurns
 from bushel.run.timing_budget import LooksBeside
 from bushel.run.worker_figures import WorkerFigures
 from bushel.watch.stats import Stats, StepStats, stats_of
+from tests.watch.counted import counted
 from tests.workers.guards import no_endless_wait, no_process_left_behind
 from tests.workers.streams import make_loader, with_workers
 
@@ -39,14 +40,6 @@ def odd(number: int) -> bool:
 def records_of(stats: Stats) -> dict[str, int]:
     assert stats.steps is not None
     return {step.name: step.records for step in stats.steps if step.place != "waiting"}
-
-
-def counted(dataset: Any) -> Stats:
-    with bushel.iterate(dataset) as iterator:
-        for _ in iterator:
-            pass
-        stats: Stats = iterator.stats()
-    return stats
 
 
 def test_parts_that_are_read_in_turn_are_not_counted_by_themselves(

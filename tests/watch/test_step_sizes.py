@@ -7,25 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import bushel
 from bushel import MapDataset, ReadOptions
 from bushel.run.call_sizes import bytes_of_one
 from bushel.run.step_times import StepTimes
-from bushel.watch.stats import Stats
+from tests.watch.counted import counted
 from tests.workers.guards import no_endless_wait, no_process_left_behind
 from tests.workers.streams import with_workers
 
 __all__ = ["no_endless_wait", "no_process_left_behind"]
 
 INLINE = ReadOptions(0, 0)
-
-
-def counts_of(dataset: Any) -> Stats:
-    with bushel.iterate(dataset) as iterator:
-        for _ in iterator:
-            pass
-        stats: Stats = iterator.stats()
-    return stats
 
 
 def is_there(image: Any) -> bool:
@@ -44,14 +35,14 @@ def test_what_steps_make_is_measured(count: int | None, monkeypatch: Any) -> Non
 
     stream = MapDataset.range(4000).map(pixels).filter(is_there).map(larger).to_iter_dataset(INLINE)
     stream = stream.filter(bool)
-    stats = counts_of(stream if count is None else with_workers(stream, count))
+    stats = counted(stream if count is None else with_workers(stream, count))
     measured = {step.name: step.bytes_per_record for step in stats.steps or ()}
     bytes_alone = sys.getsizeof(b"x" * 36)
     assert measured["map(pixels)"] == measured["filter(is_there)"] == 16
     assert measured["map(larger)"] == measured["filter(bool)"] == 64 + bytes_alone
     assert measured["range(0, 4000, 1)"] > 0
     batches = MapDataset.range(4000).map(pixels).batch(2).to_iter_dataset(INLINE)
-    told = counts_of(batches if count is None else with_workers(batches, count))
+    told = counted(batches if count is None else with_workers(batches, count))
     assert {step.name: step.bytes_per_record for step in told.steps or ()}["batch(2)"] == 32
     assert "32 bytes" in str(told) and "32 bytes" in told._repr_html_()
     again = [dict(step) for step in json.loads(json.dumps(told.to_dict()))["steps"]]
@@ -60,11 +51,11 @@ def test_what_steps_make_is_measured(count: int | None, monkeypatch: Any) -> Non
 
 def test_what_cannot_be_measured_is_left_out(monkeypatch: Any) -> None:
     monkeypatch.setattr(StepTimes, "most_share", 1.0)
-    stats = counts_of(MapDataset.range(1).map(abs))
+    stats = counted(MapDataset.range(1).map(abs))
     assert [step.bytes_per_record for step in stats.steps or ()] == [-1.0] * len(stats.steps or ())
     lists = MapDataset.range(900).map(lambda number: [number] * 10).to_iter_dataset(INLINE)
     (made,) = {
-        step.bytes_per_record for step in counts_of(lists).steps or () if "range" not in step.name
+        step.bytes_per_record for step in counted(lists).steps or () if "range" not in step.name
     }
     assert made >= 10 * sys.getsizeof(1000)
 
@@ -78,7 +69,7 @@ class Boundless:
 def test_a_size_that_cannot_be_ends_no_task_of_a_worker(monkeypatch: Any) -> None:
     monkeypatch.setattr(StepTimes, "most_share", 1.0)
     boundless = MapDataset.range(4000).map(lambda number: Boundless())
-    stats = counts_of(with_workers(boundless.to_iter_dataset(INLINE), 1))
+    stats = counted(with_workers(boundless.to_iter_dataset(INLINE), 1))
     assert stats.elements == 4000
     assert max(step.bytes_per_record for step in stats.steps or ()) == 1 << 40
 

@@ -55,25 +55,27 @@ class BorrowedMarks(Marks):
         Those of this method say what was asked of these marks, in the same way.
         """
 
-    # Loops, as there may be more of them than calls may be nested.
-
     def at(self, used: int) -> State:
-        marks, used, before = self.place(used, False)
-        while isinstance(marks, BorrowedMarks):
-            marks, used, before = marks.place(used, before)
-        return marks.before(used) if before else marks.at(used)
+        return self._asked(used, False)
 
     def before(self, index: int) -> State:
-        marks, used, before = self.place(index, True)
-        while isinstance(marks, BorrowedMarks):
-            marks, used, before = marks.place(used, before)
-        return marks.before(used) if before else marks.at(used)
+        return self._asked(index, True)
 
     def reached(self, used: int) -> State:
-        marks, used, before = self.place(used, False)
-        while isinstance(marks, BorrowedMarks):
-            marks, used, before = marks.place(used, before)
+        marks, used, _ = lender(self, used, False)
         return marks.reached(used)
+
+    def _asked(self, used: int, before: bool) -> State:
+        marks, used, before = lender(self, used, before)
+        return marks.before(used) if before else marks.at(used)
+
+
+def lender(marks: Marks, used: int, before: bool) -> tuple[Marks, int, bool]:
+    """The marks that have a state themselves, and what to ask of them."""
+    # A loop, as there may be more of them than calls may be nested.
+    while isinstance(marks, BorrowedMarks):
+        marks, used, before = marks.place(used, before)
+    return marks, used, before
 
 
 @plain

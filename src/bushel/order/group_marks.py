@@ -19,8 +19,8 @@ from typing import Any
 
 from bushel.core.frozen import plain
 from bushel.core.state import State, input_state
-from bushel.core.stream import BorrowedMarks, Marks
-from bushel.order.mix_held import has_mixture, with_end, with_held, with_seen
+from bushel.core.stream import BorrowedMarks, Marks, lender
+from bushel.order.mix_held import with_end, with_held, with_seen
 
 
 @plain
@@ -99,7 +99,7 @@ def _state_in(group: Group) -> State:
     marks, used = group.start
     if not isinstance(marks, (MarksOfGroups, BorrowedMarks)):  # It is the only such step.
         state = marks.before(used) if group.latest_start else marks.at(used)
-        if group.end is not None and has_mixture(state):
+        if group.end is not None:
             state = _Note(group.end, group.is_held, group.is_last)(state)
         return group.around(state)
     # A loop, as there may be more such steps than calls may be nested.
@@ -125,8 +125,7 @@ def _state_in(group: Group) -> State:
 
 def _group_at(marks: Marks, used: int, before: bool) -> tuple[Group | None, Marks, int, bool]:
     """The group at a place, if the step makes groups, and the marks that have its states."""
-    while isinstance(marks, BorrowedMarks):
-        marks, used, before = marks.place(used, before)
+    marks, used, before = lender(marks, used, before)
     group = marks.group(used, before) if isinstance(marks, MarksOfGroups) else None
     return group, marks, used, before
 

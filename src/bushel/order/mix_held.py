@@ -35,7 +35,7 @@ def with_held(before: State, behind: Callable[[], State], is_last: bool = False)
     >>> with_held({"next_index": 4}, lambda: {"next_index": 9})
     {'next_index': 4}
     """
-    if not has_mixture(before):
+    if not _has_mixture(before):
         return before
     noted: State = _noted(before, behind(), "front", is_last)
     return noted
@@ -55,19 +55,18 @@ def with_seen(before: State, behind: Callable[[], State]) -> State:
     >>> with_seen(mixture, lambda: mixture) == mixture
     True
     """
-    if not has_mixture(before):
+    if not _has_mixture(before):
         return before
     noted: State = _noted(before, behind(), "shown", False)
     return noted
 
 
-def has_mixture(state: Any) -> bool:
-    """Whether a state, which is a dict or a list, has that of a mixture anywhere."""
+def _has_mixture(state: Any) -> bool:
     # Every value is looked at, not only the `children` of a state: a user's own iterator keeps
     # the states of the pipelines that it reads from under names of its own.
     if isinstance(state, dict):
-        return _is_mixture(state) or any(map(has_mixture, state.values()))
-    return isinstance(state, list) and any(map(has_mixture, state))
+        return _is_mixture(state) or any(map(_has_mixture, state.values()))
+    return isinstance(state, list) and any(map(_has_mixture, state))
 
 
 def _is_mixture(state: State) -> bool:
